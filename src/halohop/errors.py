@@ -1,0 +1,96 @@
+"""Every exception that halohop raises, as one tree.
+
+HalohopError
+├── InputError (ValueError)        an argument that cannot work: names the value and the remedy
+│   ├── SchemaError                an unknown node type, relation, column or split
+│   └── IdError                    an id outside the graph
+├── DatasetError                   a data set on disk
+│   ├── IncompleteDatasetError     half-written, or a file is missing
+│   ├── CorruptDatasetError        a file is not what the manifest says
+│   └── VersionMismatchError       written by another format version
+├── BatchError                     a batch could not be produced; the cause is chained
+├── TransportError                 names the peer, the operation and the deadline
+│   ├── DeadlineExceededError (TimeoutError)   no answer in time
+│   ├── PeerLostError              a peer went away and did not come back in time
+│   ├── AuthenticationError        the peers do not share a token
+│   ├── ProtocolError              the peer speaks another version, or not our protocol
+│   ├── MessageTooLargeError       a message over the agreed size
+│   └── RemoteError                the peer failed while answering; carries its traceback
+└── ClusterError                   hosts and partitions that do not fit together
+"""
+
+
+class HalohopError(Exception):
+    """Base of all errors of halohop."""
+
+
+class InputError(HalohopError, ValueError):
+    """An argument that cannot work."""
+
+
+class SchemaError(InputError):
+    """An unknown node type, relation, column or split."""
+
+
+class IdError(InputError):
+    """An id that the graph does not have."""
+
+
+class DatasetError(HalohopError):
+    """A partitioned data set on disk cannot be used."""
+
+
+class IncompleteDatasetError(DatasetError):
+    """The data set was not written to its end, or a file is missing."""
+
+
+class CorruptDatasetError(DatasetError):
+    """A file differs from what the manifest says of it."""
+
+
+class VersionMismatchError(DatasetError):
+    """The data set was written in another format version."""
+
+
+class BatchError(HalohopError):
+    """A batch could not be produced; the failure is chained as its cause."""
+
+
+class TransportError(HalohopError):
+    """A call to a peer failed."""
+
+
+class DeadlineExceededError(TransportError, TimeoutError):
+    """No answer within the deadline."""
+
+
+class PeerLostError(TransportError):
+    """A peer went away and did not come back within the deadline."""
+
+
+class AuthenticationError(TransportError):
+    """The peers do not share a token."""
+
+
+class ProtocolError(TransportError):
+    """The peer speaks another protocol version, or sent something malformed."""
+
+
+class MessageTooLargeError(TransportError):
+    """A message exceeds the agreed size."""
+
+
+class RemoteError(TransportError):
+    """The peer failed while answering.
+
+    Attributes:
+        remote_traceback: the traceback as text, as it was printed on the peer.
+    """
+
+    def __init__(self, message: str, remote_traceback: str) -> None:
+        super().__init__(f"{message}\n\nTraceback on the peer:\n{remote_traceback}")
+        self.remote_traceback = remote_traceback
+
+
+class ClusterError(HalohopError):
+    """Hosts and partitions do not fit together."""

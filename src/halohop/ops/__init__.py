@@ -1,0 +1,1 @@
+"""Arithmetic on tensors, behind one door: nothing above knows which kernel runs."""

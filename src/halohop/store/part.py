@@ -1,0 +1,51 @@
+"""One partition's arrays. Built in memory or mapped from disk, it looks the same."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from halohop.typing import NodeType, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePart:
+    """The nodes of one type that a partition owns, in lid order.
+
+    Args:
+        num_nodes: how many.
+        raw_id: int64 ``[num_nodes]``, ascending; None where the raw id is the gid itself.
+        columns: ``[num_nodes, ...]`` each.
+    """
+
+    num_nodes: int
+    raw_id: Tensor | None
+    columns: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgePart:
+    """The in-edges of those nodes for one relation, in compressed sparse column (CSC) form.
+
+    Args:
+        indptr: int64 ``[num_dst + 1]``: the in-edges of lid v are the positions ``indptr[v]:indptr[v + 1]``.
+        indices: gids of the source nodes, int32 or int64 ``[num_edges]``; each list keeps the user's order.
+        edge_id: the edges' positions in the user's input, int32 or int64 ``[num_edges]``; None where it is the edge gid itself.
+        columns: ``[num_edges, ...]`` each, in the same order as `indices`.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    edge_id: Tensor | None
+    columns: dict[str, Tensor]
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A partition: its nodes of every type and their in-edges of every relation (empty ones included)."""
+
+    nodes: dict[NodeType, NodePart]
+    edges: dict[Relation, EdgePart]

@@ -1,0 +1,132 @@
+"""What can be asked of a graph, wherever it lies: some neighbours of nodes, and rows.
+
+Requests and replies are plain records of numbers, strings and tensors. A partition in memory, a host across the network and
+the router before them all answer the same ones, so where the graph lies is nobody else's business. All requests are pure: asked
+twice, they are answered alike, and a retry is safe.
+"""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from torch import Tensor
+
+from halohop.typing import NodeType, Relation, TableKey
+
+Reply = TypeVar("Reply", covariant=True)
+
+
+class Request(Generic[Reply]):
+    """Base of all requests; the parameter is the type of its reply."""
+
+    __slots__ = ()
+
+
+class Shard(Protocol):
+    """Whoever answers requests about some partitions: local, remote, or a router over several."""
+
+    def ask(self, request: Request[Reply]) -> "Future[Reply]":
+        """Starts answering and returns at once if answering means waiting for a peer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What the random numbers of one hop are a function of, besides the relation and each node's raw id."""
+
+    seed: int
+    epoch: int
+    batch: int
+    hop: int
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HopQuery:
+    """Some in-neighbours of `dst_gid` (int64 ``[n]``) along `relation`: at most `fanout` each, all of them with -1."""
+
+    relation: Relation
+    fanout: int
+    dst_gid: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HopAnswer:
+    """The neighbours of all queried nodes end to end, in the order of the query.
+
+    Args:
+        counts: neighbours per queried node, int64 ``[n]``.
+        src_gid: the neighbours, int64 ``[sum(counts)]``.
+        edge_gid: the edges to them, int64 ``[sum(counts)]``.
+    """
+
+    counts: Tensor
+    src_gid: Tensor
+    edge_gid: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleReply:
+    answers: tuple[HopAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRequest(Request[SampleReply]):
+    """One hop: a query per relation. One request per (hop, peer), whatever the number of relations."""
+
+    draw: Draw
+    queries: tuple[HopQuery, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowQuery:
+    """The rows `gid` (int64 ``[n]``) of the named columns of a table. "raw_id" and "edge_id" are columns too."""
+
+    table: TableKey
+    columns: tuple[str, ...]
+    gid: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchReply:
+    """Per query, per column: a tensor ``[n, ...]`` in the column's dtype."""
+
+    rows: tuple[tuple[Tensor, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest(Request[FetchReply]):
+    """Rows of several tables. One request per (batch, peer), whatever the number of features."""
+
+    queries: tuple[RowQuery, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocateReply:
+    """Gids (int64 ``[n]``); -1 where the id is not owned here."""
+
+    gid: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocateRequest(Request[LocateReply]):
+    """The gids of nodes given by raw id (int64 ``[n]``)."""
+
+    node_type: NodeType
+    raw: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectReply:
+    """The selected nodes, ascending by raw id; both int64 ``[n]``."""
+
+    gid: Tensor
+    raw: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRequest(Request[SelectReply]):
+    """The nodes of a type where the bool column `mask` is true; with None all of them."""
+
+    node_type: NodeType
+    mask: str | None

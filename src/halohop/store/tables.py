@@ -1,0 +1,123 @@
+"""A whole graph as the user gave it: node tables and edge tables, in the user's order, in memory.
+
+Every source (PyG objects, npz, RDF, CSV, Parquet, OGB, synthetic) becomes a `GraphTables`; partitioning and the in-memory
+graph both start from one. Nothing is renumbered yet: edges refer to rows of the node tables.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from halohop.errors import IdError, InputError, SchemaError
+from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, relation_text
+
+_INTEGERS = (torch.int64, torch.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTable:
+    """All nodes of one type.
+
+    Args:
+        num_nodes: how many.
+        columns: per-node tensors ``[num_nodes, ...]`` of any dtype: features, labels ``y``, masks ``<split>_mask`` (bool).
+        raw_id: the user's ids, int64 ``[num_nodes]``, all different; None means 0, 1, 2, ...
+
+    Raises:
+        InputError: a column's first dimension is not num_nodes; raw ids of the wrong shape or dtype, or not unique.
+    """
+
+    num_nodes: int
+    columns: dict[str, Tensor] = field(default_factory=dict)
+    raw_id: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_nodes < 0:
+            raise InputError(f"num_nodes={self.num_nodes} is negative")
+        _check_columns(self.columns, self.num_nodes, "nodes", RAW_ID)
+        if self.raw_id is not None:
+            _check_ids(self.raw_id, self.num_nodes, "raw_id")
+            if len(torch.unique(self.raw_id)) != self.num_nodes:
+                raise InputError("raw_id holds an id twice; every node needs an id of its own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeTable:
+    """All edges of one relation.
+
+    Args:
+        src, dst: rows in the node tables of the relation's end types, int64 or int32 ``[num_edges]``.
+        columns: per-edge tensors ``[num_edges, ...]`` of any dtype: features, weights, timestamps.
+
+    The edge id that users see (``e_id``) is the position in this table.
+    """
+
+    src: Tensor
+    dst: Tensor
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_ids(self.src, len(self.dst), "src")
+        _check_ids(self.dst, len(self.src), "dst")
+        _check_columns(self.columns, self.num_edges, "edges", EDGE_ID)
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.src)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphTables:
+    """A graph in the user's order: a table per node type and a table per relation.
+
+    Raises:
+        SchemaError: a relation names a node type that has no table, or a name that cannot be a file name.
+        IdError: an edge points outside its node table.
+
+    Example:
+        >>> ring = GraphTables(
+        ...     nodes={"node": NodeTable(num_nodes=3)},
+        ...     edges={("node", "to", "node"): EdgeTable(src=torch.tensor([0, 1, 2]), dst=torch.tensor([1, 2, 0]))},
+        ... )
+        >>> ring.edges["node", "to", "node"].num_edges
+        3
+    """
+
+    nodes: dict[NodeType, NodeTable]
+    edges: dict[Relation, EdgeTable]
+
+    def __post_init__(self) -> None:
+        for relation, table in self.edges.items():
+            if len(relation) != 3:
+                raise SchemaError(f"relation {relation!r} must be (source type, name, destination type)")
+            for node_type, rows, end in ((relation[0], table.src, "src"), (relation[2], table.dst, "dst")):
+                if node_type not in self.nodes:
+                    raise SchemaError(f"relation {relation!r} uses node type {node_type!r}; known: {sorted(self.nodes)}")
+                _check_rows(rows, self.nodes[node_type].num_nodes, f"{end} of {relation_text(relation)}")
+        for name in (*self.nodes, *(part for relation in self.edges for part in relation)):
+            if not name or "/" in name or "\0" in name or "__" in name or name in (".", ".."):
+                raise SchemaError(f"{name!r} cannot name a node type or relation: no '/', no '__', not empty")
+
+
+def _check_ids(ids: Tensor, length: int, name: str) -> None:
+    if ids.dim() != 1 or ids.dtype not in _INTEGERS:
+        raise InputError(f"{name} must be one-dimensional int64 or int32, got {ids.dtype} of shape {tuple(ids.shape)}")
+    if len(ids) != length:
+        raise InputError(f"{name} has {len(ids)} entries, expected {length}")
+
+
+def _check_rows(rows: Tensor, num_rows: int, name: str) -> None:
+    if len(rows) == 0:
+        return
+    low, high = (int(end) for end in torch.aminmax(rows))
+    if low < 0 or high >= num_rows:
+        raise IdError(f"{name} holds {low if low < 0 else high}, but ids go from 0 to {num_rows - 1}")
+
+
+def _check_columns(columns: dict[str, Tensor], num_rows: int, what: str, reserved: str) -> None:
+    for name, column in columns.items():
+        if name == reserved or not name or "/" in name or "\0" in name:
+            raise SchemaError(f"{name!r} cannot name a column: {reserved!r} is reserved, '/' and '' are not allowed")
+        if column.dim() == 0 or len(column) != num_rows:
+            raise InputError(f"column {name!r} has shape {tuple(column.shape)}, but there are {num_rows} {what}")

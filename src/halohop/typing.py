@@ -1,0 +1,44 @@
+"""Names for the things that every module talks about.
+
+A node is known by four numbers, one per place. A name's suffix says which one it holds:
+
+    _raw   the user's own id
+    _gid   global id: renumbered so that a partition owns one contiguous range per node type
+    _lid   local id: row in a partition, gid - offset
+    _bid   batch id: position in a batch
+
+All four are one-dimensional integer tensors. Edges have gids and lids of their own, per relation.
+"""
+
+from typing import NewType
+
+from torch import Tensor
+
+NodeType = str
+Relation = tuple[str, str, str]
+"""(source node type, name, destination node type); messages flow from source to destination."""
+
+TableKey = NodeType | Relation
+"""Names a table of rows: the nodes of a type, or the edges of a relation."""
+
+RawIds = NewType("RawIds", Tensor)
+Gids = NewType("Gids", Tensor)
+Lids = NewType("Lids", Tensor)
+Bids = NewType("Bids", Tensor)
+
+NODE: NodeType = "node"
+"""Node type of a homogeneous graph."""
+
+EDGE: Relation = (NODE, "to", NODE)
+"""Relation of a homogeneous graph."""
+
+RAW_ID = "raw_id"
+"""Reserved node column: the user's node ids (int64)."""
+
+EDGE_ID = "edge_id"
+"""Reserved edge column: positions of the edges in the user's input (int64)."""
+
+
+def relation_text(relation: Relation) -> str:
+    """A relation as one word, for file names and messages: ``src__name__dst``."""
+    return "__".join(relation)
