@@ -1,0 +1,115 @@
+"""What every test gets: moderate hypothesis settings, the real graphs, and guards against whatever a test leaves behind.
+
+The deadline of each test is pytest-timeout's, set in pyproject.toml.
+"""
+
+import gc
+import multiprocessing
+import os
+import re
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("halohop", derandomize=True, deadline=None, max_examples=50, database=None)
+settings.load_profile("halohop")
+
+GRACE_SECONDS = 3.0
+"""How long a thread that was told to stop may take to do so."""
+
+HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|GarbageCollectorThread|_DummyThread|_TimerThread")
+"""Names or classes of threads that libraries keep for the life of the process; the garbage collector is pyzmq's."""
+
+HARMLESS_CHILDREN = re.compile(r"multiprocessing\.(resource_tracker|forkserver)|torch_shm_manager")
+
+SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
+"""Descriptors that libraries may open once and keep (an event loop, a random source); a leak per test soon exceeds them."""
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real graphs."""
+    folder = (Path(__file__).parents[1] / "../shared/data").resolve()
+    if not folder.is_dir():
+        pytest.skip("the real graphs are not here: no folder ../shared/data beside the checkout")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_threads() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + GRACE_SECONDS
+    started = [thread for thread in threading.enumerate() if thread not in before and not _is_harmless(thread)]
+    for thread in started:
+        thread.join(max(deadline - time.monotonic(), 0))
+    alive = [repr(thread) for thread in started if thread.is_alive()]
+    if alive:
+        pytest.fail(f"the test left threads behind: {', '.join(alive)}", pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_leaked_resources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compares the process at the end of the session with its start; temporary files go to a folder of this session."""
+    temporary = tmp_path_factory.mktemp("tmp")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", None)
+        descriptors, children, shared_memory = _descriptors(), _children(), _shared_memory()
+        yield
+    gc.collect()
+    multiprocessing.active_children()  # reaps those that have ended
+    leaks = [f"process {pid}: {command}" for pid, command in _children().items() if pid not in children]
+    leaks += [f"shared memory {name}" for name in sorted(_shared_memory() - shared_memory)]
+    leaks += [f"temporary file {path}" for path in sorted(temporary.glob("halohop*"))]
+    new = _descriptors() - descriptors
+    leaks += [f"{new[kind]} descriptors of kind {kind}" for kind, spare in SPARE_DESCRIPTORS.items() if new[kind] > spare]
+    if leaks:
+        pytest.fail("the session left behind: " + "; ".join(leaks), pytrace=False)
+
+
+def _is_harmless(thread: threading.Thread) -> bool:
+    return bool(HARMLESS_THREADS.search(f"{thread.name} {type(thread).__name__}"))
+
+
+def _children() -> dict[int, str]:
+    """Command lines of this process's children by pid, zombies included (an exit code that nobody asked for)."""
+    pids = [int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in _read(file).split()]
+    commands = {pid: _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip() or "ended, never waited for" for pid in pids}
+    return {pid: command for pid, command in commands.items() if not HARMLESS_CHILDREN.search(command)}
+
+
+def _descriptors() -> Counter[str]:
+    """Open file descriptors by kind."""
+    kinds: Counter[str] = Counter()
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            target = str(link.readlink())
+        except FileNotFoundError:  # the descriptor that listed the folder
+            continue
+        kinds["file" if target.startswith("/") else target.split(":")[0]] += 1
+    return kinds
+
+
+def _shared_memory() -> set[str]:
+    """Shared memory files that this session can have made: not those of a process that lives and is not ours."""
+    names = {path.name for path in Path("/dev/shm").glob("*") if path.name.startswith(("halohop", "torch_"))}
+    return {name for name in names if not _belongs_to_others(name)}
+
+
+def _belongs_to_others(name: str) -> bool:
+    maker = re.match(r"[a-z]+_(\d+)", name)
+    return maker is not None and int(maker[1]) != os.getpid() and Path(f"/proc/{maker[1]}").exists()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the process is gone meanwhile
+        return ""

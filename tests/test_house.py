@@ -1,0 +1,142 @@
+"""The house rules that a machine can check: records, errors, doctests, the public surface, and the files around the code."""
+
+import ast
+import doctest
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import halohop
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "src" / "halohop").rglob("*.py"))
+RECORD = {"frozen", "slots", "kw_only"}
+TOO_VAGUE = {"Exception", "BaseException", "ValueError", "RuntimeError", "OSError", "IOError", "TimeoutError", "ConnectionError"}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def careless_dataclasses(tree: ast.Module) -> Iterator[str]:
+    """Dataclasses that can change, grow attributes, or be filled by position."""
+    for node in ast.walk(tree):
+        for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+            call = decorator if isinstance(decorator, ast.Call) else None
+            if ast.unparse(call.func if call else decorator).split(".")[-1] != "dataclass":
+                continue
+            given = (
+                {k.arg for k in call.keywords if isinstance(k.value, ast.Constant) and k.value.value is True} if call else set()
+            )
+            if missing := RECORD - given:
+                yield f"{node.name} (line {node.lineno}) lacks {', '.join(sorted(missing))}"
+
+
+def careless_errors(tree: ast.Module) -> Iterator[str]:
+    """Exceptions that are not from halohop.errors, and failures that are swallowed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            raised = ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+            if raised in TOO_VAGUE:
+                yield f"line {node.lineno}: raise {raised}; halohop.errors has a better one"
+        if isinstance(node, ast.ExceptHandler) and all(isinstance(step, ast.Pass) for step in node.body):
+            caught = ast.unparse(node.type) if node.type else "everything"
+            if caught in ("everything", "Exception", "BaseException"):
+                yield f"line {node.lineno}: {caught} is caught and forgotten"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_records_and_errors(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert [*careless_dataclasses(tree), *careless_errors(tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "offence"),
+    [
+        ("@dataclass\nclass A: pass", "lacks frozen, kw_only, slots"),
+        ("@dataclasses.dataclass(frozen=True, slots=True)\nclass A: pass", "lacks kw_only"),
+        ("@dataclass(frozen=True, slots=False, kw_only=True)\nclass A: pass", "lacks slots"),
+        ("raise ValueError('x')", "better one"),
+        ("raise RuntimeError", "better one"),
+        ("try: f()\nexcept Exception: pass", "forgotten"),
+        ("try: f()\nexcept: pass", "forgotten"),
+        ("@dataclass(frozen=True, slots=True, kw_only=True)\nclass A: pass", None),
+        ("raise InputError('x')", None),
+        ("try: f()\nexcept FileNotFoundError: pass", None),
+    ],
+)
+def test_checkers_can_fail(source: str, offence: str | None) -> None:
+    tree = ast.parse(source)
+    found = [*careless_dataclasses(tree), *careless_errors(tree)]
+    assert (not found) if offence is None else offence in found[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_doctests(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module can be imported, and the examples in its docstrings are true."""
+    monkeypatch.chdir(tmp_path)
+    try:
+        module = importlib.import_module(module_name(path))
+    except ModuleNotFoundError as error:
+        if error.name == "triton":
+            pytest.skip("triton is not installed: it comes with torch for CUDA")
+        raise
+    output: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
+        runner.run(example, out=output.append)
+    assert runner.failures == 0, "".join(output)
+
+
+def test_public_surface() -> None:
+    """A public name comes or goes only on purpose: change tests/public_surface.txt and the changelog with it."""
+    public = list(getattr(halohop, "__all__", []))
+    assert public == sorted(public)
+    assert public == (ROOT / "tests" / "public_surface.txt").read_text().split()
+    assert [name for name in public if not hasattr(halohop, name)] == []
+
+
+def test_no_path_of_anyones_machine() -> None:
+    """Absolute paths into somebody's own folders mean nothing to others."""
+    own_folder = re.compile(rf"(?<![\w.$}}-])/(?:{'|'.join(('work', 'home', 'root', 'Users'))})/")
+    assert own_folder.search("in /ho" + "me/ann/x")
+    assert not own_folder.search("https://example.org/wo" + "rk/x ../wo" + "rk/x")
+    folders = [ROOT / name for name in ("src", "tests", "docs", "examples", "benchmarks", ".ci", ".github")]
+    files = [path for path in ROOT.iterdir() if path.is_file()] + [path for folder in folders for path in folder.rglob("*.*")]
+    files += [ROOT / ".ci" / "run"]
+    offences = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        if path.is_file() and "__pycache__" not in path.parts
+        for number, line in enumerate(path.read_text(errors="ignore").splitlines(), start=1)
+        if own_folder.search(line)
+    ]
+    assert offences == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "docs/decisions.md"])
+def test_house_has(name: str) -> None:
+    assert (ROOT / name).read_text().strip()
+
+
+def test_licence_and_changelog_are_what_they_say() -> None:
+    assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_one_command_for_contributors_and_ci() -> None:
+    ci = ROOT / ".ci" / "run"
+    assert os.access(ci, os.X_OK)
+    assert "set -euo pipefail" in ci.read_text()
+    assert ci.read_text().splitlines()[-1] == "make test"
+    makefile = (ROOT / "Makefile").read_text()
+    for goal in ("test", "demo"):
+        assert re.search(rf"^{goal}:", makefile, re.MULTILINE)
+        assert f"make {goal}" in (ROOT / "README.md").read_text()
+    for step in ("ruff check", "ruff format --check", "mypy", "pytest"):
+        assert f"$(BIN)/{step}" in makefile

@@ -1,0 +1,227 @@
+"""The laws that syntax can tell: imports point one way, every dependency has one door, and some things are never done."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "halohop"
+
+# A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
+LAYERS = (
+    *("errors", "typing", "world", "telemetry", "ops", "store", "partitioning", "datasets", "transport", "cluster"),
+    *("sampling", "loading", "pyg", "recipes", "launch", "__init__", "testing"),
+)
+
+EVERYWHERE = {"torch", "numpy", "msgspec"}
+
+# The longest matching name counts. A library that is in neither list is refused.
+DOORS: dict[str, tuple[str, ...]] = {
+    "numba": ("ops/cpu_*.py", "ops/warmup.py"),
+    "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
+    "triton": ("ops/gpu_*.py",),
+    "torch_geometric": ("pyg/*", "recipes/*"),
+    "torch.distributed": ("cluster/*", "recipes/*", "launch/*"),
+    "zmq": ("transport/*",),
+    "pymetis": ("partitioning/*",),
+    "pyarrow": ("datasets/*", "recipes/*"),
+    "ray": ("launch/*",),
+    "typer": ("launch/*",),
+    "rich": ("launch/*",),
+    "yaml": ("launch/*",),
+    "matplotlib": ("launch/*", "recipes/*"),
+    "pytest": ("testing/*",),
+    "hypothesis": ("testing/*",),
+}
+
+NEVER = {
+    **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"), "runs whatever a file or peer sends"),
+    "time.sleep": "wait for the event, with a deadline",
+}
+
+REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
+
+MAX_LINES = 330
+
+
+def problems(source: str, path: str) -> list[str]:
+    """All offences of a module, given its source and its path under src/halohop."""
+    layer = Path(path).parts[0].removesuffix(".py")
+    if layer not in LAYERS:
+        return [f"{path}:1: {layer!r} has no place in LAYERS"]
+    tree = ast.parse(source)
+    found = list(_shape(tree, source))
+    aliases: dict[str, str] = {}
+    for line, name, alias in _imports(tree, path):
+        aliases[alias] = name
+        found += [(line, text) for text in _import_offences(name, path, layer)]
+    for node in ast.walk(tree):
+        found += [(getattr(node, "lineno", 1), text) for text in _use_offences(node, aliases, path, layer)]
+    return [f"{path}:{line}: {text}" for line, text in sorted(set(found))]
+
+
+def _shape(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
+    if tree.body and not ast.get_docstring(tree):
+        yield 1, "no module docstring"
+    if (lines := len(source.splitlines())) > MAX_LINES:
+        yield lines, f"{lines} lines, more than {MAX_LINES}: two concerns?"
+
+
+def _imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str, str]]:
+    """(line, full name, name that it is bound to) of all imports, wherever they stand, relative and dynamic ones too."""
+    package = ("halohop", *Path(path).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                yield node.lineno, item.name, item.asname or item.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *([node.module] if node.module else [])))
+            for item in node.names:
+                yield node.lineno, f"{base}.{item.name}", item.asname or item.name
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name) and node.args:
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            argument = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(argument, ast.Constant):
+                yield node.lineno, str(argument.value), ""
+
+
+def _import_offences(name: str, path: str, layer: str) -> Iterator[str]:
+    root, *rest = name.split(".")
+    if root == "halohop":
+        target = rest[0] if rest and rest[0] in LAYERS else "__init__"
+        if LAYERS.index(target) > LAYERS.index(layer):
+            yield f"{name} lies above {layer}"
+        return
+    yield from _name_offences(name, path)
+    if root not in EVERYWHERE | sys.stdlib_module_names and _longest(name, DOORS) is None:
+        yield f"{root} has no door: give it one in DOORS"
+
+
+def _name_offences(name: str, path: str) -> Iterator[str]:
+    """Offences of naming something of another library, in an import or in the code."""
+    door = _longest(name, DOORS)
+    if door and not any(fnmatch(path, pattern) for pattern in DOORS[door]):
+        yield f"{door} outside its door, {' '.join(DOORS[door])}"
+    if never := _longest(name, NEVER):
+        yield f"{never}: {NEVER[never]}"
+
+
+def _longest(name: str, known: dict[str, object]) -> str | None:
+    return max((key for key in known if name == key or name.startswith(f"{key}.")), key=len, default=None)
+
+
+def _use_offences(node: ast.AST, aliases: dict[str, str], path: str, layer: str) -> Iterator[str]:
+    if isinstance(node, ast.Global):
+        yield "global: state belongs to an object"
+    if isinstance(node, ast.Attribute | ast.Name):
+        yield from _name_offences(_full_name(node, aliases), path)
+    if isinstance(node, ast.Call):
+        called = _full_name(node.func, aliases)
+        if called in REQUIRED_ARGUMENTS and not _passes(node, *REQUIRED_ARGUMENTS[called]):
+            yield f"{called} without {'='.join(map(str, REQUIRED_ARGUMENTS[called]))}"
+        if called == "isinstance" and LAYERS.index(layer) < LAYERS.index("pyg") and _asks_for_dict(node):
+            yield "isinstance(_, dict): below the faces a graph is always typed"
+
+
+def _full_name(node: ast.AST, aliases: dict[str, str]) -> str:
+    """The imported thing that `torch.distributed.barrier`, `dist.barrier` or `barrier` means; "" for anything else."""
+    if isinstance(node, ast.Attribute):
+        owner = _full_name(node.value, aliases)
+        return f"{owner}.{node.attr}" if owner else ""
+    if isinstance(node, ast.Name):
+        name = aliases.get(node.id, node.id if node.id == "isinstance" else "")
+        return name.split(".")[0] if name.startswith(f"{node.id}.") else name  # `import a.b` binds a
+    return ""
+
+
+def _passes(call: ast.Call, keyword: str, value: bool) -> bool:
+    return any(k.arg == keyword and isinstance(k.value, ast.Constant) and k.value.value is value for k in call.keywords)
+
+
+def _asks_for_dict(call: ast.Call) -> bool:
+    return any(isinstance(n, ast.Name) and n.id in ("dict", "Mapping", "MutableMapping") for n in ast.walk(call.args[-1]))
+
+
+@pytest.mark.parametrize("path", sorted(str(path.relative_to(SRC)) for path in SRC.rglob("*.py")))
+def test_module_keeps_the_laws(path: str) -> None:
+    assert problems((SRC / path).read_text(), path) == []
+
+
+BAD = [
+    ("sampling/x.py", "from halohop.loading import loader", "above sampling"),
+    ("sampling/x.py", "import halohop.loading.loader", "above sampling"),
+    ("sampling/x.py", "from halohop import loading", "above sampling"),
+    ("sampling/x.py", "from halohop import NeighborLoader", "above sampling"),
+    ("sampling/x.py", "import halohop", "above sampling"),
+    ("sampling/x.py", "from ..loading.loader import Loader", "above sampling"),
+    ("sampling/x.py", "from .. import loading", "above sampling"),
+    ("sampling/deep/x.py", "from ...loading import Loader", "above sampling"),
+    ("sampling/x.py", "def f():\n    from halohop.loading import loader", "above sampling"),
+    ("sampling/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import halohop.pyg", "above sampling"),
+    ("sampling/x.py", "import importlib\nimportlib.import_module('halohop.pyg')", "above sampling"),
+    ("errors.py", "import halohop.world", "above errors"),
+    ("__init__.py", "from halohop import testing", "above __init__"),
+    ("misc/x.py", "x = 1", "no place in LAYERS"),
+    ("ops/__init__.py", "import numba", "numba outside"),
+    ("ops/cpu_x.py", "import triton.language as tl", "triton outside"),
+    ("loading/x.py", "from torch_geometric.data import Data", "torch_geometric outside"),
+    ("cluster/x.py", "import zmq", "zmq outside"),
+    ("loading/x.py", "import torch.distributed as dist", "torch.distributed outside"),
+    ("loading/x.py", "from torch import distributed", "torch.distributed outside"),
+    ("loading/x.py", "import torch\ntorch.distributed.barrier()", "torch.distributed outside"),
+    ("loading/x.py", "import torch.nn\ntorch.distributed.barrier()", "torch.distributed outside"),
+    ("loading/x.py", "import torch as t\nt.distributed.barrier()", "torch.distributed outside"),
+    ("loading/x.py", "import pandas", "no door"),
+    ("transport/x.py", "import pickle", "pickle"),
+    ("transport/x.py", "from pickle import dumps", "pickle"),
+    ("transport/x.py", "__import__('pickle')", "pickle"),
+    ("transport/x.py", "import time\ntime.sleep(1)", "time.sleep"),
+    ("transport/x.py", "import time as t\nt.sleep(1)", "time.sleep"),
+    ("transport/x.py", "from time import sleep", "time.sleep"),
+    ("recipes/x.py", "import torch\ntorch.load('x')", "torch.load without weights_only=True"),
+    ("recipes/x.py", "import torch\ntorch.load('x', weights_only=False)", "torch.load without"),
+    ("recipes/x.py", "from torch import load as restore\nrestore('x')", "torch.load without"),
+    ("store/x.py", "import numpy as np\nnp.load('x')", "numpy.load without allow_pickle=False"),
+    ("store/x.py", "import numpy as np\nnp.load('x', allow_pickle=True)", "numpy.load without"),
+    ("loading/x.py", "isinstance(1, dict)", "always typed"),
+    ("loading/x.py", "isinstance(1, (int, dict))", "always typed"),
+    ("loading/x.py", "isinstance(1, int | dict)", "always typed"),
+    ("loading/x.py", "def f():\n    global x", "global"),
+    ("loading/x.py", "x = 0\n" * MAX_LINES, "more than"),
+]
+
+GOOD = [
+    (
+        "sampling/x.py",
+        "from halohop.store import part\nfrom . import batch\nfrom .batch import Batch\nfrom halohop.sampling import y",
+    ),
+    ("__init__.py", "from halohop.launch import cli\nfrom .loading import Loader"),
+    ("testing/x.py", "import halohop\nimport pytest"),
+    ("ops/cpu_x.py", "import numba\nfrom numba import njit"),
+    ("ops/gpu_x.py", "import triton"),
+    ("pyg/x.py", "from torch_geometric.data import Data\nisinstance(1, dict)"),
+    ("cluster/x.py", "import torch.distributed as dist\ndist.barrier()"),
+    ("transport/x.py", "import time\nimport zmq\ntime.monotonic()\nself.sleep()\nload('x')"),
+    ("recipes/x.py", "import torch\ntorch.load('x', weights_only=True)\ntorch.save({}, 'x')\nmodel.load('x')"),
+    ("store/x.py", "import numpy as np\nnp.load('x', allow_pickle=False)"),
+    ("loading/x.py", "isinstance(1, str)\ndict(a=1)"),
+]
+
+
+@pytest.mark.parametrize(("path", "source", "offence"), BAD)
+def test_checker_finds(path: str, source: str, offence: str) -> None:
+    assert offence in "\n".join(problems(f'"""Doc."""\n{source}\n', path))
+
+
+@pytest.mark.parametrize(("path", "source"), GOOD)
+def test_checker_permits(path: str, source: str) -> None:
+    assert problems(f'"""Doc."""\n{source}\n', path) == []
+
+
+def test_checker_wants_a_docstring_unless_the_module_is_empty() -> None:
+    assert problems("x = 1\n", "world.py") == ["world.py:1: no module docstring"]
+    assert problems("", "store/__init__.py") == []
