@@ -56,7 +56,7 @@ class HopAnswer:
 
     Args:
         counts: neighbours per queried node, int64 ``[n]``.
-        src_gid: the neighbours, int64 ``[sum(counts)]``.
+        src_gid: the neighbours, int32 or int64 ``[sum(counts)]``.
         edge_gid: the edges to them, int64 ``[sum(counts)]``.
     """
 

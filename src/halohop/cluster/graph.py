@@ -1,0 +1,126 @@
+"""The graph handle: a schema, and a router that finds whoever can answer."""
+
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from halohop.cluster.links import Links
+from halohop.cluster.router import Holder, Router
+from halohop.cluster.shard import LocalShard
+from halohop.errors import IdError, SchemaError
+from halohop.partitioning.book import Book
+from halohop.partitioning.build import build_parts
+from halohop.store.requests import FetchRequest, LocateRequest, SampleReply, SampleRequest, SelectRequest
+from halohop.store.schema import Schema
+from halohop.store.tables import GraphTables
+from halohop.typing import NodeType
+
+
+class Graph:
+    """Answers two questions about any node, wherever it lies: some neighbours of it, and its rows.
+
+    Made by `halohop.open`, or by a loader around an in-memory PyG object. Use it as a context manager, or `close` it, where
+    it was opened by several hosts.
+
+    Attributes:
+        schema: node types, relations and their columns.
+        book: who owns what.
+    """
+
+    def __init__(self, *, schema: Schema, book: Book, router: Router, links: Links | None = None) -> None:
+        self.schema = schema
+        self.book = book
+        self._router = router
+        self._links = links or Links()
+        self._closed = False
+
+    def sample(self, request: SampleRequest) -> SampleReply:
+        """One hop of neighbours; see `halohop.store.requests`."""
+        return self._router.answer(request)
+
+    def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
+        """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
+        return self._router.answer(request).rows
+
+    def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
+        """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).
+
+        Raises:
+            SchemaError: no such node type.
+            IdError: an id that no partition has.
+        """
+        node_type = self.schema.node_type(node_type)
+        raw = raw.long()
+        gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
+        unknown = raw[gid < 0]
+        if len(unknown):
+            count = self.schema.nodes[node_type].count
+            raise IdError(
+                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, "
+                f"the first is {int(unknown[0])}"
+            )
+        return gid
+
+    def select(self, split: str | None = None, node_type: NodeType | None = None) -> tuple[Tensor, Tensor]:
+        """Gids and raw ids (int64 ``[n]`` each, ascending by raw id) of a stored split, or of all nodes.
+
+        Raises:
+            SchemaError: no such node type or split.
+        """
+        node_type = self.schema.node_type(node_type)
+        splits = self.schema.splits(node_type)
+        if split is not None and split not in splits:
+            raise SchemaError(f"node type {node_type!r} has no split {split!r}; stored splits: {list(splits)}")
+        mask = None if split is None else f"{split}_mask"
+        reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask))
+        return reply.gid, reply.raw
+
+    def statistics(self) -> dict[str, float]:
+        """Sums so far: ids answered by partitions of this host ("local_rows") and by others, and the transport's own."""
+        transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
+        return {"local_rows": 0, "remote_rows": 0, **self._router.counters.snapshot(), **transport}
+
+    def check_peers(self, *, deadline: float = 5.0) -> None:
+        """Sees whether every host that this one asks still answers.
+
+        Raises:
+            PeerLostError: names the host that did not answer within the deadline (seconds).
+        """
+        self._links.check(deadline=deadline)
+
+    def close(self) -> None:
+        """Waits until every rank has closed the graph, then ends the connections. Safe to call twice.
+
+        Raises:
+            ClusterError: a rank did not close it in time.
+        """
+        self.shut(wait=True)
+
+    def shut(self, *, wait: bool) -> None:
+        """`close`, but without waiting for the others where `wait` is false: what to do after an error."""
+        if not self._closed:
+            self._closed = True
+            self._links.close(wait=wait)
+
+    def __enter__(self) -> "Graph":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.shut(wait=error is None)
+
+
+def in_memory(tables: GraphTables) -> Graph:
+    """A graph of one partition that shares the tables' columns.
+
+    Example:
+        >>> from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+        >>> ring = EdgeTable(src=torch.tensor([0, 1, 2]), dst=torch.tensor([1, 2, 0]))
+        >>> graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=3)}, edges={("node", "to", "node"): ring}))
+        >>> graph.schema.nodes["node"].count
+        3
+    """
+    assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
+    build = build_parts(tables, assignment, 1)
+    shard = LocalShard(next(iter(build.parts)), book=build.book, index=0)
+    return Graph(schema=build.schema, book=build.book, router=Router(build.book, [Holder(shard=shard, parts=(0,))]))

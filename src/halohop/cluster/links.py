@@ -1,0 +1,59 @@
+"""What ties an opened graph to the other hosts: the server it runs, the channels it asks through, and how they end."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from halohop.cluster.rendezvous import Rendezvous
+from halohop.errors import PeerLostError, TransportError
+from halohop.store.requests import FetchRequest
+from halohop.transport import Channel, Listener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """The connections of one graph; a graph on one host has none.
+
+    Args:
+        rendezvous: where the ranks meet again at the end.
+        listener: this host's server; None where another process of the host runs it.
+        channels: one per host that holds what this one does not.
+    """
+
+    rendezvous: Rendezvous | None = None
+    listener: Listener | None = None
+    channels: tuple[Channel, ...] = ()
+
+    def check(self, *, deadline: float) -> None:
+        """Asks every peer for nothing, to see who lives.
+
+        Raises:
+            PeerLostError: a peer did not answer within the deadline (seconds).
+        """
+        asked: list[tuple[str, Future[Any]]] = [
+            (channel.peer, channel.submit(FetchRequest(queries=()))) for channel in self.channels
+        ]
+        for peer, future in asked:
+            try:
+                future.result(timeout=deadline)
+            except (TimeoutError, TransportError) as error:
+                raise PeerLostError(f"{peer} does not answer within {deadline:g} s: it was killed, or cut off") from error
+
+    def statistics(self) -> dict[str, float]:
+        """Sums over all channels."""
+        sums: dict[str, float] = {}
+        for channel in self.channels:
+            for name, amount in channel.statistics().items():
+                sums[name] = sums.get(name, 0) + amount
+        return sums
+
+    def close(self, *, wait: bool) -> None:
+        """Ends the connections; with `wait` only after every rank has said that it asks no more."""
+        try:
+            if wait and self.rendezvous is not None:
+                self.rendezvous.leave()
+        finally:
+            for channel in self.channels:
+                channel.close()
+            if self.listener is not None:
+                self.listener.close()

@@ -1,0 +1,154 @@
+"""`halohop.open`: maps what lies here, finds the hosts that hold the rest."""
+
+import atexit
+import hashlib
+import sys
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from halohop.cluster.graph import Graph
+from halohop.cluster.links import Links
+from halohop.cluster.remote import RemoteShard, graph_codec
+from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
+from halohop.cluster.router import Holder, Router
+from halohop.cluster.shard import LocalShard
+from halohop.errors import ClusterError, InputError
+from halohop.partitioning.book import Book
+from halohop.store.disk import Manifest, held_parts, map_part, read_manifest
+from halohop.transport import Channel, Limits, Listener, Token, load_token, zeromq
+from halohop.world import World
+
+
+def open_graph(
+    path: str | Path,
+    *,
+    partitions: Sequence[int] | None = None,
+    world: World | None = None,
+    token: Token | None = None,
+    listen: str | None = None,
+    verify: bool = False,
+    limits: Limits | None = None,
+    deadline: float = 60.0,
+) -> Graph:
+    """Opens a partitioned data set; public as `halohop.open`.
+
+    Every partition found in the folder is memory-mapped: opening takes milliseconds, all processes of a host share the pages,
+    and data larger than RAM works. In a world of several hosts (torchrun, `halohop train --nodes N`) the first trainer of each
+    host serves its partitions to the others, and what is not found here is asked of a host that found it.
+
+    Args:
+        path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions.
+        partitions: use only these of the partitions found here.
+        world: who takes part; None reads torchrun's environment.
+        token: the secret that the hosts share; None takes the environment's HALOHOP_TOKEN.
+        listen: address for the other hosts, ``tcp://IP:PORT``; None takes the interface towards MASTER_ADDR, and a free port.
+        verify: also compare every mapped file with its checksum (reads everything once).
+        limits: of the transport: deadlines per call, sizes.
+        deadline: seconds to wait for the other hosts at the start and at the end.
+
+    Raises:
+        DatasetError: the folder is no complete, healthy data set of this version; names the file.
+        ClusterError: a partition is held by nobody, or a host did not come in time.
+        InputError: partitions that are not here, or no token where several hosts meet.
+
+    Example:
+        >>> import tempfile, halohop
+        >>> from halohop.datasets import synthetic
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = halohop.partition(synthetic("tiny"), f"{folder}/parts", num_parts=2, method="random")
+        ...     with halohop.open(f"{folder}/parts") as graph:
+        ...         graph.book.num_parts
+        2
+    """
+    path = Path(path)
+    world = world or World.from_env()
+    manifest = read_manifest(path)
+    book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
+    parts = _chosen(path, manifest, partitions)
+    local = [
+        Holder(shard=LocalShard(map_part(path, manifest, part, verify=verify), book=book, index=part), parts=(part,))
+        for part in parts
+    ]
+    if world.num_hosts == 1:
+        owners([parts], book.num_parts)
+        return Graph(schema=manifest.schema, book=book, router=Router(book, local))
+    token = token or load_token()
+    if token is None:
+        raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
+    limits = limits or Limits()
+    rendezvous = Rendezvous(join_board(deadline=deadline), world, deadline=deadline)
+    with ExitStack() as undo:  # whatever fails half-way leaves no server behind
+        listener = None
+        if world.local_rank == 0:
+            listener = undo.enter_context(_serve(Router(book, local), token, listen, limits))
+            rendezvous.announce(HostCard(address=listener.address, dataset=_fingerprint(path), parts=parts))
+        remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
+        channels = tuple(channel for channel, _ in remote)
+        holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
+        links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
+        graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders), links=links)
+        _close_at_exit(graph)
+        undo.pop_all()
+        return graph
+
+
+def _chosen(path: Path, manifest: Manifest, partitions: Sequence[int] | None) -> tuple[int, ...]:
+    found = held_parts(path, manifest)
+    if partitions is None:
+        return found
+    absent = sorted(set(partitions) - set(found))
+    if absent:
+        raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
+    return tuple(sorted(set(partitions)))
+
+
+def _serve(router: Router, token: Token, listen: str | None, limits: Limits) -> Listener:
+    bind = listen or f"tcp://{own_address()}:0"
+    return zeromq.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits)
+
+
+def _connect(
+    cards: list[HostCard],
+    world: World,
+    book: Book,
+    mine: tuple[int, ...],
+    token: Token,
+    limits: Limits,
+    undo: ExitStack,
+) -> list[tuple[Channel, tuple[int, ...]]]:
+    """A channel to every host that serves a partition which is not here."""
+    served = owners([card.parts for card in cards], book.num_parts)
+    remote = []
+    for host, card in enumerate(cards):
+        wanted = tuple(part for part in served[host] if part not in mine)
+        if wanted and host == world.host:
+            raise ClusterError(
+                f"this trainer does not find partitions {list(wanted)} that its host announced; "
+                "all trainers of a host must open the same folder with the same `partitions`"
+            )
+        if wanted:
+            label = f"host {host}"
+            channel = zeromq.connect(card.address, codec=graph_codec(), token=token, peer=label, limits=limits)
+            remote.append((undo.enter_context(channel), wanted))
+    return remote
+
+
+def _fingerprint(path: Path) -> str:
+    return hashlib.blake2b((path / "manifest.json").read_bytes(), digest_size=16).hexdigest()
+
+
+def _close_at_exit(graph: Graph) -> None:
+    """A script that forgets to close must not take its partitions away while others still read them.
+
+    After an error it must: waiting for the others would only delay the news.
+    """
+    reference = weakref.ref(graph)
+
+    def close() -> None:
+        opened = reference()
+        if opened is not None:
+            opened.shut(wait=not hasattr(sys, "last_value"))
+
+    atexit.register(close)

@@ -1,0 +1,155 @@
+"""How the hosts of one run find each other: a small board that torch's TCPStore keeps."""
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+import torch.distributed as dist
+
+from halohop.errors import ClusterError
+from halohop.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCard:
+    """What a host tells the others: where it answers, which data set it opened and which partitions it found there."""
+
+    address: str
+    dataset: str
+    parts: tuple[int, ...]
+
+
+class Board(Protocol):
+    """The part of `torch.distributed.Store` that meeting needs."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def add(self, key: str, amount: int, /) -> int: ...
+    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
+
+
+class Rendezvous:
+    """One meeting of all ranks of a world around one graph.
+
+    Args:
+        board: shared by all ranks.
+        world: this rank's place.
+        deadline: seconds to wait for the others.
+    """
+
+    def __init__(self, board: Board, world: World, *, deadline: float) -> None:
+        self._board = board
+        self._world = world
+        self._deadline = timedelta(seconds=deadline)
+        # The how-manyth graph this rank opens: all ranks open their graphs in the same order, so the numbers agree.
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        meeting = board.add(f"halohop/{restart}/opened/{world.rank}", 1)
+        self._prefix = f"halohop/{restart}/{meeting}"
+
+    def announce(self, card: HostCard) -> None:
+        """Tells the others about this host; called once per host."""
+        self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
+
+    def cards(self) -> list[HostCard]:
+        """Every host's card, by host number.
+
+        Raises:
+            ClusterError: a host did not come in time, or opened another data set.
+        """
+        cards = [self._card(host) for host in range(self._world.num_hosts)]
+        for host, card in enumerate(cards):
+            if card.dataset != cards[self._world.host].dataset:
+                raise ClusterError(
+                    f"host {host} ({card.address}) opened another data set than host {self._world.host}; "
+                    "copy the same partitioned folder's manifest to all hosts"
+                )
+        return cards
+
+    def leave(self) -> None:
+        """Says that this rank asks no more, and waits until no rank does, so that nobody loses a server it needs.
+
+        Raises:
+            ClusterError: a rank did not come in time.
+        """
+        self._board.set(f"{self._prefix}/done/{self._world.rank}", "")
+        self._wait([f"{self._prefix}/done/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
+
+    def _card(self, host: int) -> HostCard:
+        key = f"{self._prefix}/host/{host}"
+        self._wait([key], f"host {host} of {self._world.num_hosts} did not come")
+        return msgspec.json.decode(self._board.get(key), type=HostCard)
+
+    def _wait(self, keys: Iterable[str], complaint: str) -> None:
+        for number, key in enumerate(keys):
+            try:
+                self._board.wait([key], self._deadline)
+            except (dist.DistStoreError, RuntimeError) as error:
+                raise ClusterError(
+                    f"{complaint.format(number)} within {self._deadline.total_seconds():g} s; was it started, and did it live?"
+                ) from error
+
+
+def join_board(*, deadline: float) -> Board:
+    """The store at MASTER_ADDR:MASTER_PORT that torchrun, `halohop train` or rank 0's process group keeps.
+
+    Raises:
+        ClusterError: no address in the environment, or nobody answers there in time.
+    """
+    try:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    except (KeyError, ValueError):
+        raise ClusterError("several hosts need MASTER_ADDR and MASTER_PORT in the environment, as torchrun sets them") from None
+    try:
+        return dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=deadline))
+    except (dist.DistNetworkError, dist.DistStoreError, RuntimeError) as error:
+        raise ClusterError(
+            f"no store answers at {address}:{port} within {deadline:g} s; start with torchrun or `halohop train`, "
+            "or call torch.distributed.init_process_group before halohop.open"
+        ) from error
+
+
+def own_address() -> str:
+    """The address under which other hosts reach this one: that of the interface towards MASTER_ADDR."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    family, kind, _, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:  # connecting a datagram socket chooses an interface and sends nothing
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]]:
+    """Divides the partitions among the hosts that found them on their disks; where several did, evenly.
+
+    Args:
+        found: per host, the partitions in its folder.
+        num_parts: how many there are.
+
+    Returns:
+        Per host, the partitions it serves: each partition exactly once.
+
+    Raises:
+        ClusterError: no host holds a partition.
+
+    Example:
+        >>> owners([(0, 1, 2), (0, 1, 2)], 3)
+        [(0, 2), (1,)]
+    """
+    served: list[list[int]] = [[] for _ in found]
+    missing = []
+    for part in range(num_parts):
+        holders = [host for host, parts in enumerate(found) if part in parts]
+        if holders:
+            served[min(holders, key=lambda host: (len(served[host]), host))].append(part)
+        else:
+            missing.append(part)
+    if missing:
+        held = {host: list(parts) for host, parts in enumerate(found)}
+        raise ClusterError(
+            f"partitions {missing} of {num_parts} are held by no host (host: partitions {held}); "
+            "copy their part-* folders to a host, or start the hosts that have them"
+        )
+    return [tuple(parts) for parts in served]

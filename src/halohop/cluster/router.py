@@ -1,0 +1,187 @@
+"""Sends every part of a request to the shard that owns it and puts the answers together again.
+
+The answers come back in the order of the question, so whoever asks cannot tell one partition from eight, or near from far.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import ClusterError, SchemaError
+from halohop.partitioning.book import Book
+from halohop.store.requests import (
+    FetchReply,
+    FetchRequest,
+    HopAnswer,
+    LocateReply,
+    LocateRequest,
+    Reply,
+    Request,
+    SampleReply,
+    SampleRequest,
+    SelectReply,
+    SelectRequest,
+    Shard,
+)
+from halohop.telemetry import Counters
+from halohop.typing import TableKey
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A shard and the partitions that it answers for.
+
+    Args:
+        shard: whom to ask.
+        parts: the partitions it holds, at least one; the same host may hold several.
+        remote: whether asking means waiting for the network; such shards are asked first.
+    """
+
+    shard: Shard
+    parts: tuple[int, ...]
+    remote: bool = False
+
+
+class Router:
+    """All shards of a graph as one.
+
+    Args:
+        book: who owns what.
+        holders: every partition of the book that may be asked about must be in exactly one of them. Requests about others
+            raise `ClusterError` naming the partition.
+    """
+
+    def __init__(self, book: Book, holders: Sequence[Holder]) -> None:
+        self._book = book
+        self._shards = tuple(holder.shard for holder in holders)
+        self._remote = tuple(holder.remote for holder in holders)
+        # One bucket more than there are shards: for partitions that nobody here holds.
+        self._shard_of_part = [len(holders)] * book.num_parts
+        for index, holder in enumerate(holders):
+            for part in holder.parts:
+                self._shard_of_part[part] = index
+        self._complete = len(holders) not in self._shard_of_part
+        # Remote shards first, so that they work while this process does.
+        self._order = sorted(range(len(holders)), key=lambda index: not self._remote[index])
+        self.counters = Counters()
+
+    def answer(self, request: Request[Reply]) -> Reply:
+        """Answers a request, waiting for peers where it must.
+
+        Raises:
+            SchemaError, IdError: the request names what the graph does not have.
+            TransportError: a peer could not answer in time.
+        """
+        if len(self._shards) == 1 and self._complete and not self._remote[0]:
+            return self._shards[0].ask(request).result()  # the fast path of the general case below
+        route: dict[type, Callable[[Any], Any]] = {
+            SampleRequest: self._sample,
+            FetchRequest: self._fetch,
+            LocateRequest: self._locate,
+            SelectRequest: self._select,
+        }
+        if type(request) not in route:
+            raise SchemaError(f"a graph cannot answer {type(request).__name__}")
+        result: Reply = route[type(request)](request)
+        return result
+
+    def _sample(self, request: SampleRequest) -> SampleReply:
+        routed = self._routed(
+            [(query.relation[2], query.dst_gid) for query in request.queries],
+            lambda picks: replace(request, queries=tuple(replace(request.queries[query], dst_gid=ids) for query, ids in picks)),
+            lambda reply: reply.answers,
+        )
+        return SampleReply(answers=tuple(_merge_hops(buckets, answers) for buckets, answers in routed))
+
+    def _fetch(self, request: FetchRequest) -> FetchReply:
+        routed = self._routed(
+            [(query.table, query.gid) for query in request.queries],
+            lambda picks: FetchRequest(queries=tuple(replace(request.queries[query], gid=ids) for query, ids in picks)),
+            lambda reply: reply.rows,
+        )
+        return FetchReply(rows=tuple(_merge_rows(buckets, answers) for buckets, answers in routed))
+
+    def _locate(self, request: LocateRequest) -> LocateReply:
+        replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request))
+        return LocateReply(gid=torch.stack([reply.gid for reply in replies.values()]).amax(dim=0))
+
+    def _select(self, request: SelectRequest) -> SelectReply:
+        replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request)).values()
+        gid, raw = (torch.cat([getattr(reply, name) for reply in replies]) for name in ("gid", "raw"))
+        order = torch.argsort(raw)
+        return SelectReply(gid=gid[order], raw=raw[order])
+
+    def _routed(
+        self,
+        queries: list[tuple[TableKey, Tensor]],
+        request_of: Callable[[list[tuple[int, Tensor]]], Request[Any]],
+        answers_of: Callable[[Any], tuple[Answer, ...]],
+    ) -> list[tuple[ops.Buckets, list[Answer]]]:
+        """Per query: how its ids were divided among the shards, and the shards' answers in that order."""
+        buckets = [ops.bucket(ids, self._book.bounds(table), self._shard_of_part) for table, ids in queries]
+        self._refuse_unheld(queries, buckets)
+        picks: dict[int, list[tuple[int, Tensor]]] = {}
+        for query, (bucketed, (_, ids)) in enumerate(zip(buckets, queries, strict=True)):
+            asked = [shard for shard in range(len(self._shards)) if len(_held(bucketed, shard))]
+            for shard in asked or [self._order[-1]]:  # somebody must say of which dtype nothing is
+                picks.setdefault(shard, []).append((query, ids[_held(bucketed, shard)]))
+        replies = self._ask_all({shard: request_of(chosen) for shard, chosen in picks.items()})
+        answers: list[list[Answer]] = [[] for _ in queries]
+        for shard in sorted(replies):
+            for (query, ids), answer in zip(picks[shard], answers_of(replies[shard]), strict=True):
+                answers[query].append(answer)
+                self.counters.add("remote_rows" if self._remote[shard] else "local_rows", len(ids))
+        return list(zip(buckets, answers, strict=True))
+
+    def _ask_all(self, requests: dict[int, Request[Any]]) -> dict[int, Any]:
+        futures: dict[int, Future[Any]] = {}
+        for shard in self._order:
+            if shard in requests:
+                futures[shard] = self._shards[shard].ask(requests[shard])
+        return {shard: futures[shard].result() for shard in sorted(futures)}
+
+    def _refuse_unheld(self, queries: list[tuple[TableKey, Tensor]], buckets: list[ops.Buckets]) -> None:
+        if self._complete:
+            return
+        for (table, ids), bucketed in zip(queries, buckets, strict=True):
+            unheld = _held(bucketed, len(self._shards))
+            if len(unheld):
+                gid = int(ids[unheld[0]])
+                raise ClusterError(f"row {gid} of {table!r} lies in a partition that this host does not hold")
+
+
+def _held(buckets: ops.Buckets, shard: int) -> Tensor:
+    """Positions of the ids that a shard holds."""
+    return buckets.order[buckets.starts[shard] : buckets.starts[shard + 1]]
+
+
+def _merge_hops(buckets: ops.Buckets, answers: list[HopAnswer]) -> HopAnswer:
+    if len(answers) == 1:  # one shard answered it all, in order
+        return answers[0]
+    counts, source = ops.stitch(torch.cat([answer.counts for answer in answers]), buckets.order)
+    return HopAnswer(
+        counts=counts,
+        src_gid=ops.gather_rows(torch.cat([answer.src_gid for answer in answers]), source),
+        edge_gid=ops.gather_rows(torch.cat([answer.edge_gid for answer in answers]), source),
+    )
+
+
+def _merge_rows(buckets: ops.Buckets, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    if len(answers) == 1:  # one shard answered it all, in order
+        return answers[0]
+    merged = []
+    for pieces in zip(*answers, strict=True):
+        out = pieces[0].new_empty((len(buckets.order), *pieces[0].shape[1:]))
+        begin = 0
+        for piece in pieces:
+            ops.scatter_rows(piece, buckets.order[begin : begin + len(piece)], out)
+            begin += len(piece)
+        merged.append(out)
+    return tuple(merged)

@@ -1,0 +1,115 @@
+"""Which seeds make up which batch of which rank: pure arithmetic over (seed, epoch, step, rank)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import InputError
+from halohop.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One rank's seeds for one step: the batch's index in the epoch, and positions into the input nodes (int64 ``[n]``)."""
+
+    index: int
+    positions: Tensor
+
+
+class Plan(Protocol):
+    """An epoch's batches, in order."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, epoch: int) -> Iterable[Share]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledPlan:
+    """Deals the seeds to the ranks so that every rank takes the same number of steps and no seed is lost or repeated.
+
+    A step hands `batch_size` seeds to each rank: the batch with index ``step * world.size + rank``. What remains for the
+    last step is dealt evenly; if it would leave a rank without seeds, the last two steps are dealt evenly together. (A rank
+    gets an empty batch only where that cannot be helped: fewer seeds than ranks, or batches of one seed.)
+
+    Args:
+        num_seeds: length of the input nodes.
+        batch_size: seeds per rank and step.
+        shuffle: a new order every epoch, the same on all ranks: a function of (seed, epoch).
+        drop_last: leave out the last, incomplete step.
+        world: the ranks that share the seeds.
+
+    Raises:
+        InputError: batch_size < 1.
+
+    Example:
+        >>> plan = ShuffledPlan(num_seeds=5, batch_size=2, world=World(rank=1, size=2, local_rank=1, local_size=2))
+        >>> [share.positions.tolist() for share in plan.epoch(0)]
+        [[2], [4]]
+    """
+
+    num_seeds: int
+    batch_size: int
+    shuffle: bool = False
+    drop_last: bool = False
+    seed: int = 0
+    world: World = field(default_factory=World)
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"batch_size={self.batch_size} must be at least 1")
+
+    def __len__(self) -> int:
+        return len(self._rounds())
+
+    def epoch(self, epoch: int) -> Iterable[Share]:
+        order = self._order(epoch)
+        for step, (begin, end) in enumerate(self._rounds()):
+            low, high = (begin + (end - begin) * rank // self.world.size for rank in (self.world.rank, self.world.rank + 1))
+            yield Share(index=step * self.world.size + self.world.rank, positions=order[low:high])
+
+    def _rounds(self) -> list[tuple[int, int]]:
+        """Begin and end of every step's seeds, all ranks together."""
+        stride = self.batch_size * self.world.size
+        full, rest = divmod(self.num_seeds, stride)
+        ends = [stride * step for step in range(full + 1)]
+        if rest and not self.drop_last:
+            if rest < self.world.size and full:
+                ends[-1] -= (stride - rest) // 2
+            ends.append(self.num_seeds)
+        return list(pairwise(ends))
+
+    def _order(self, epoch: int) -> Tensor:
+        if not self.shuffle:
+            return torch.arange(self.num_seeds)
+        key = ops.stream_key(seed=self.seed, epoch=epoch, batch=0, hop=0, relation=("", "shuffle", ""))
+        return torch.randperm(self.num_seeds, generator=torch.Generator().manual_seed(key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledPlan:
+    """Batches in the order of a `torch.utils.data.Sampler`: over positions, or over lists of them (`batch_size` None)."""
+
+    sampler: Iterable[int] | Iterable[Sequence[int]]
+    batch_size: int | None
+    drop_last: bool = False
+
+    def __len__(self) -> int:
+        num: int = len(self.sampler)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return num
+        return num // self.batch_size if self.drop_last else -(-num // self.batch_size)
+
+    def epoch(self, epoch: int) -> Iterable[Share]:
+        if self.batch_size is None:
+            batches: Iterable[Tensor] = (torch.as_tensor(batch, dtype=torch.int64) for batch in self.sampler)
+        else:
+            order = torch.as_tensor(list(self.sampler), dtype=torch.int64)  # type: ignore[arg-type]
+            batches = order[: len(self) * self.batch_size].split(self.batch_size) if len(order) else ()
+        for index, positions in enumerate(batches):
+            yield Share(index=index, positions=positions)

@@ -1,0 +1,143 @@
+"""Between PyG's objects and ours: `Data` and `HeteroData` in, batches out."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, NodeStorage
+
+from halohop.errors import InputError
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.store.schema import Schema
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
+
+_STRUCTURE = ("edge_index", "num_nodes")
+
+
+def is_homogeneous(schema: Schema) -> bool:
+    """Whether batches of this graph are PyG `Data`: one node type and one relation, under their default names."""
+    return list(schema.nodes) == [NODE] and list(schema.edges) == [EDGE]
+
+
+def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
+    """The tables of a PyG graph; columns share its memory.
+
+    Every tensor that PyG counts as node-level or edge-level becomes a column; the rest stays behind.
+
+    Raises:
+        InputError: the graph lies on a GPU, stores `adj_t`, does not know its number of nodes, or holds an attribute that
+            cannot be divided into rows.
+
+    Example:
+        >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+        >>> tables_from_pyg(data).nodes["node"].num_nodes
+        3
+    """
+    if isinstance(data, Data):
+        nodes, edges = {NODE: data._store}, {EDGE: data._store}
+    elif isinstance(data, HeteroData):
+        nodes = {name: data[name] for name in data.node_types}
+        edges = {relation: data[relation] for relation in data.edge_types}
+    else:
+        raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
+    return GraphTables(
+        nodes={name: _node_table(name, store) for name, store in nodes.items()},
+        edges={relation: _edge_table(store) for relation, store in edges.items()},
+    )
+
+
+def template_of(data: Data | HeteroData) -> Data | HeteroData:
+    """A copy of `data` without rows: what batches of it inherit (its class, and its graph-level attributes)."""
+    template = copy.copy(data)
+    for store in template.stores:
+        for key in [key for key in store if key in _STRUCTURE or _is_row_attr(store, key)]:
+            del store[key]
+    return template
+
+
+def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
+    """The batch as PyG's NeighborLoader would return it."""
+    out = copy.copy(template)
+    seeds = batch.seeds
+    for name, block in batch.nodes.items():
+        _fill_nodes(out._store if isinstance(out, Data) else out[name], block)
+    for relation, edges in batch.edges.items():
+        _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
+    seeded = out if isinstance(out, Data) else out[seeds.node_type]
+    seeded.input_id = seeds.input_id
+    seeded.seed_time = None
+    seeded.batch_size = len(seeds.input_id)
+    return out
+
+
+def _fill_nodes(store: Any, block: NodeBlock) -> None:
+    columns = dict(block.columns)
+    raw_id = columns.pop(RAW_ID)
+    for key, column in columns.items():
+        store[key] = column
+    if not columns:
+        store.num_nodes = len(raw_id)
+    if "n_id" not in columns:
+        store.n_id = raw_id
+    store.batch = None
+    store.num_sampled_nodes = None if block.num_sampled is None else list(block.num_sampled)
+
+
+def _fill_edges(store: Any, block: EdgeBlock) -> None:
+    columns = dict(block.columns)
+    edge_id = columns.pop(EDGE_ID)
+    store.edge_index = torch.stack([block.src_bid, block.dst_bid])
+    for key, column in columns.items():
+        store[key] = column
+    if "e_id" not in columns:
+        store.e_id = edge_id
+    store.num_sampled_edges = None if block.num_sampled is None else list(block.num_sampled)
+
+
+def _node_table(name: str, store: NodeStorage) -> NodeTable:
+    num_nodes = store.num_nodes
+    if num_nodes is None:
+        raise InputError(f"the number of nodes of {name!r} is unknown; set data.num_nodes")
+    return NodeTable(num_nodes=num_nodes, columns=_columns(store, store.is_node_attr))
+
+
+def _edge_table(store: EdgeStorage) -> EdgeTable:
+    if "adj_t" in store:
+        raise InputError("the graph stores `adj_t`; give it as `edge_index` (torch_geometric.utils.to_edge_index)")
+    edge_index = store.get("edge_index")
+    if edge_index is None:
+        edge_index = torch.empty((2, 0), dtype=torch.int64)
+    edge_index = _on_cpu("edge_index", edge_index).as_subclass(Tensor)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
+    return EdgeTable(src=edge_index[0], dst=edge_index[1], columns=_columns(store, store.is_edge_attr))
+
+
+def _columns(store: BaseStorage, is_level: Any) -> dict[str, Tensor]:
+    columns = {}
+    for key, value in store.items():
+        if key in _STRUCTURE or not is_level(key):
+            continue
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value)
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a dense tensor, or remove it")
+        if value.dim() > 1 and store._parent().__cat_dim__(key, value, store) not in (0, -value.dim()):
+            raise InputError(f"attribute {key!r} does not keep its rows in the first dimension; transpose or rename it")
+        columns[key] = _on_cpu(key, value)
+    return columns
+
+
+def _is_row_attr(store: BaseStorage, key: str) -> bool:
+    levels = [getattr(store, name) for name in ("is_node_attr", "is_edge_attr") if hasattr(store, name)]
+    return any(is_level(key) for is_level in levels)
+
+
+def _on_cpu(key: str, value: Tensor) -> Tensor:
+    if value.device.type != "cpu":
+        raise InputError(f"{key!r} lies on {value.device}; call data.cpu() first, and move batches to the GPU instead")
+    return value

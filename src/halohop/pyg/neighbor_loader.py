@@ -1,0 +1,138 @@
+"""`halohop.NeighborLoader`: PyG's arguments and PyG's batches, over graphs that lie anywhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from halohop.cluster.graph import Graph, in_memory
+from halohop.errors import InputError
+from halohop.loading.loader import BatchLoader
+from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
+from halohop.pyg.inputs import InputNodes, seed_dataset
+from halohop.pyg.sampler import from_sampler_output, to_sampler_output
+from halohop.sampling.batch import Batch
+from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.neighbor import Expand, NeighborSampler
+from halohop.typing import Relation
+
+
+class NeighborLoader(BatchLoader):
+    """Mini-batches of sampled neighbourhoods, as `torch_geometric.loader.NeighborLoader` gives them.
+
+    Batches are the same for any number of partitions, hosts and threads: each is a function of (seed, epoch, batch index).
+
+    Args:
+        data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
+        num_neighbors: neighbours per hop, or a dict with such a list per relation; -1 takes all.
+        input_nodes: None (all nodes), raw ids, a bool mask, or the name of a stored split such as "train"; in heterogeneous
+            graphs a node type, or a pair of it and any of these.
+        replace: draw with replacement.
+        transform: applied to every batch, in the threads that make them.
+        transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
+        is_sorted, filter_per_worker: accepted for PyG's sake; the batches do not depend on them.
+        seed: of draws and shuffle; None takes it from `generator`, or 0.
+        expand: "new" expands the nodes that the previous hop found (PyG); "all" draws again for all nodes so far (DGL).
+        world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
+            alone goes through all of them, as in PyG.
+        run: "threads" (default) or "inline".
+        kwargs: batch_size, shuffle, drop_last, num_workers (threads), prefetch_factor, sampler, batch_sampler, generator,
+            pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
+
+    The options `subgraph_type`, `disjoint`, `temporal_strategy`, `time_attr`, `input_time` and `weight_attr` raise
+    NotImplementedError for now where they ask for more than PyG's defaults.
+
+    Raises:
+        InputError: arguments that cannot work; the message names the value and the remedy.
+
+    Example:
+        >>> import torch
+        >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> batch = next(iter(NeighborLoader(data, [-1], input_nodes=torch.tensor([2]))))
+        >>> batch.n_id.tolist(), batch.edge_index.tolist()
+        ([2, 1], [[1], [0]])
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
+        input_nodes: InputNodes = None,
+        input_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
+        input_id: Tensor | None = None,
+        seed: int | None = None,
+        expand: Expand = "new",
+        **kwargs: Any,
+    ) -> None:
+        _refuse_coming_features(
+            {
+                "subgraph_type": getattr(subgraph_type, "value", subgraph_type) != "directional",
+                "directed=False (subgraph_type='induced')": not directed,
+                "disjoint": disjoint,
+                "temporal_strategy": temporal_strategy != "uniform",
+                "time_attr": time_attr is not None,
+                "input_time": input_time is not None,
+                "weight_attr": weight_attr is not None,
+            }
+        )
+        if neighbor_sampler is not None:
+            raise InputError("neighbor_sampler is for PyG's own NeighborLoader; give it there, or leave it out here")
+        self.data = data
+        graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+        if seed is None:
+            seed = _seed_of(kwargs.get("generator"))
+        kwargs.pop("generator", None)
+        kwargs["sampler_of_seeds"] = kwargs.pop("sampler", None)
+        self._template = _template(data, graph)
+        self._transform = transform
+        self._transform_sampler_output = transform_sampler_output
+        super().__init__(
+            NeighborSampler(graph, Fanouts.of(num_neighbors, graph.schema), seed=seed, replace=replace, expand=expand),
+            seed_dataset(graph, input_nodes, input_id),
+            finish=self._to_user,
+            revise=None if transform_sampler_output is None else self._revised,
+            seed=seed,
+            **kwargs,
+        )
+
+    def _to_user(self, batch: Batch) -> Any:
+        data = to_pyg(batch, self._template)
+        return data if self._transform is None else self._transform(data)
+
+    def _revised(self, batch: Batch) -> Batch:
+        assert self._transform_sampler_output is not None
+        graph = self._sampler.graph
+        output = self._transform_sampler_output(to_sampler_output(graph, batch, edge_gid=True))
+        return from_sampler_output(graph, batch.seeds, output)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(fanouts={self._sampler.fanouts.per_relation}, steps={len(self)})"
+
+
+def _template(data: Data | HeteroData | Graph, graph: Graph) -> Data | HeteroData:
+    if not isinstance(data, Graph):
+        return template_of(data)
+    return Data() if is_homogeneous(graph.schema) else HeteroData()
+
+
+def _seed_of(generator: Any) -> int:
+    return 0 if generator is None else int(generator.initial_seed())
+
+
+def _refuse_coming_features(asked: dict[str, bool]) -> None:
+    for name in (name for name, wanted in asked.items() if wanted):
+        raise NotImplementedError(f"{name} is a coming feature of halohop.NeighborLoader; leave it at its default for now")

@@ -1,0 +1,159 @@
+"""halohop as a sampler of PyG's: feeds PyG's own `NodeLoader`, without pyg-lib."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
+
+from halohop import ops
+from halohop.cluster.graph import Graph, in_memory
+from halohop.errors import InputError
+from halohop.pyg.convert import is_homogeneous, tables_from_pyg
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
+from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.neighbor import Expand, NeighborSampler
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation
+
+
+class HalohopSampler(BaseSampler):
+    """A `torch_geometric.sampler.BaseSampler` over a PyG graph in memory or a graph from `halohop.open`.
+
+    PyG's loaders do not say which batch they are making, so draws are keyed by the seeds themselves and by the epoch, which
+    `set_epoch` tells; equal seeds in the same epoch give equal subgraphs, whatever the number of workers.
+
+    Args:
+        data, num_neighbors, replace, seed, expand: as in `halohop.NeighborLoader`.
+
+    Example:
+        >>> from torch_geometric.loader import NodeLoader
+        >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> loader = NodeLoader(data, HalohopSampler(data, [1]), input_nodes=torch.tensor([2]))
+        >>> next(iter(loader)).n_id.tolist()
+        [2, 1]
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
+        *,
+        replace: bool = False,
+        seed: int = 0,
+        expand: Expand = "new",
+    ) -> None:
+        ops.warm_up()
+        self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+        fanouts = Fanouts.of(num_neighbors, self.graph.schema)
+        self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, replace=replace, expand=expand)
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Other draws for the same seeds from now on."""
+        self._epoch = epoch
+
+    def sample_from_nodes(self, index: NodeSamplerInput) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around the given raw ids.
+
+        Raises:
+            IdError: an id that the graph does not have.
+            NotImplementedError: seeds with a time.
+        """
+        if index.time is not None:
+            raise NotImplementedError("seed times are a coming feature of halohop; leave input_time out for now")
+        node_type = self.graph.schema.node_type(index.input_type)
+        input_id = torch.arange(len(index.node)) if index.input_id is None else index.input_id
+        digest = hashlib.blake2b(index.node.numpy().tobytes(), digest_size=8).digest()
+        seeds = Seeds(
+            node_type=node_type,
+            gid=self.graph.locate(index.node, node_type),
+            input_id=input_id,
+            epoch=self._epoch,
+            index=int.from_bytes(digest, "little"),
+        )
+        return to_sampler_output(self.graph, self._sampler.sample(seeds), edge_gid=False)
+
+    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
+        """Not yet."""
+        raise NotImplementedError("sampling from edges is a coming feature of halohop")
+
+    @property
+    def edge_permutation(self) -> None:
+        """None: `edge` holds positions in the user's edge_index already."""
+        return None
+
+
+def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerOutput | HeteroSamplerOutput:
+    """PyG's record of a sampled batch: raw node ids, and edges by gid or by the user's edge ids."""
+    queries = [RowQuery(table=name, columns=(RAW_ID,), gid=block.gid) for name, block in batch.nodes.items()]
+    if not edge_gid:
+        queries += [RowQuery(table=relation, columns=(EDGE_ID,), gid=block.gid) for relation, block in batch.edges.items()]
+    rows = graph.fetch(FetchRequest(queries=tuple(queries)))
+    ids = {query.table: got[0] for query, got in zip(queries, rows, strict=True)}
+    node = {name: ids[name] for name in batch.nodes}
+    edge = {relation: ids.get(relation, block.gid) for relation, block in batch.edges.items()}
+    row = {relation: block.src_bid for relation, block in batch.edges.items()}
+    col = {relation: block.dst_bid for relation, block in batch.edges.items()}
+    nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
+    edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
+    metadata = (batch.seeds.input_id, None)
+    if is_homogeneous(graph.schema):
+        return SamplerOutput(
+            node=node[NODE],
+            row=row[EDGE],
+            col=col[EDGE],
+            edge=edge[EDGE],
+            num_sampled_nodes=nodes_per_hop[NODE],
+            num_sampled_edges=edges_per_hop[EDGE],
+            metadata=metadata,
+        )
+    return HeteroSamplerOutput(
+        node=node,
+        row=row,
+        col=col,
+        edge=edge,
+        num_sampled_nodes=nodes_per_hop,
+        num_sampled_edges=edges_per_hop,
+        metadata=metadata,
+    )
+
+
+def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | HeteroSamplerOutput) -> Batch:
+    """The batch that a user's transform of PyG's record describes; edges are given by gid."""
+    if isinstance(output, SamplerOutput):
+        parts = {
+            name: {key: getattr(output, name)} for name, key in (("node", NODE), ("row", EDGE), ("col", EDGE), ("edge", EDGE))
+        }
+        nodes_per_hop, edges_per_hop = {NODE: output.num_sampled_nodes}, {EDGE: output.num_sampled_edges}
+    elif isinstance(output, HeteroSamplerOutput):
+        parts = {name: getattr(output, name) for name in ("node", "row", "col", "edge")}
+        nodes_per_hop, edges_per_hop = output.num_sampled_nodes or {}, output.num_sampled_edges or {}
+    else:
+        raise InputError(f"transform_sampler_output returned {type(output).__name__}, expected PyG's SamplerOutput")
+    return Batch(
+        seeds=seeds,
+        nodes={
+            name: NodeBlock(gid=graph.locate(raw, name), num_sampled=_still_true(nodes_per_hop.get(name), len(raw)))
+            for name, raw in parts["node"].items()
+        },
+        edges={
+            relation: EdgeBlock(
+                src_bid=parts["row"][relation],
+                dst_bid=parts["col"][relation],
+                gid=gid,
+                num_sampled=_still_true(edges_per_hop.get(relation), len(gid)),
+            )
+            for relation, gid in parts["edge"].items()
+        },
+    )
+
+
+def _listed(num_sampled: tuple[int, ...] | None) -> list[int] | None:
+    return None if num_sampled is None else list(num_sampled)
+
+
+def _still_true(num_sampled: Sequence[int] | None, total: int) -> tuple[int, ...] | None:
+    return tuple(num_sampled) if num_sampled is not None and sum(num_sampled) == total else None

@@ -1,0 +1,84 @@
+"""The one batch record: what a sampler returns, what a loader collects rows into, what a face translates."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from halohop.typing import NodeType, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeds:
+    """The nodes that a batch is about, and which batch it is.
+
+    Args:
+        node_type: their type.
+        gid: int64 ``[n]``; a node may occur twice.
+        input_id: where the user's `input_nodes` holds them, int64 ``[n]``.
+        epoch, index: the batch's place; with the seed of the sampler they determine every draw.
+    """
+
+    node_type: NodeType
+    gid: Tensor
+    input_id: Tensor
+    epoch: int
+    index: int
+
+    def __post_init__(self) -> None:
+        assert self.gid.dim() == 1
+        assert self.gid.shape == self.input_id.shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBlock:
+    """A batch's nodes of one type: seeds first, then in order of discovery.
+
+    Args:
+        gid: int64 ``[num_nodes]``.
+        num_sampled: how many were found by each hop, seeds first: ``hops + 1`` numbers; None after a user has rearranged them.
+        columns: rows of the nodes, ``[num_nodes, ...]`` each; empty until collected.
+    """
+
+    gid: Tensor
+    num_sampled: tuple[int, ...] | None
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
+        assert all(len(column) == len(self.gid) for column in self.columns.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeBlock:
+    """A batch's edges of one relation, hop after hop.
+
+    Args:
+        src_bid, dst_bid: positions of the ends among the batch's nodes of their types, int64 ``[num_edges]``.
+        gid: int64 ``[num_edges]``.
+        num_sampled: how many were drawn by each hop: ``hops`` numbers; None after a user has rearranged them.
+        columns: rows of the edges, ``[num_edges, ...]`` each; empty until collected.
+    """
+
+    src_bid: Tensor
+    dst_bid: Tensor
+    gid: Tensor
+    num_sampled: tuple[int, ...] | None
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert len(self.src_bid) == len(self.dst_bid) == len(self.gid)
+        assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
+        assert all(len(column) == len(self.gid) for column in self.columns.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A sampled subgraph: every node type and relation of the graph has its block, also when it is empty."""
+
+    seeds: Seeds
+    nodes: dict[NodeType, NodeBlock]
+    edges: dict[Relation, EdgeBlock]
+
+    @property
+    def num_edges(self) -> int:
+        return sum(len(block.gid) for block in self.edges.values())
