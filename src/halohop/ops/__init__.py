@@ -1,1 +1,25 @@
-"""Arithmetic on tensors, behind one door: nothing above knows which kernel runs."""
+"""Arithmetic on tensors, behind one door: nothing above knows which kernel runs.
+
+Everything here takes and returns CPU tensors and is a pure function, the `Relabeler` excepted. `halohop.ops.reference` holds the
+same names again, slow and obvious: it is the specification, and the tests compare the two.
+"""
+
+from halohop.ops.index import Buckets, bucket, build_csc, stitch
+from halohop.ops.random import stream_key
+from halohop.ops.relabel import Relabeler
+from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.sample import sample_neighbors
+from halohop.ops.warmup import warm_up
+
+__all__ = [
+    "Buckets",
+    "Relabeler",
+    "bucket",
+    "build_csc",
+    "gather_rows",
+    "sample_neighbors",
+    "scatter_rows",
+    "stitch",
+    "stream_key",
+    "warm_up",
+]

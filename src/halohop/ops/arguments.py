@@ -1,0 +1,32 @@
+"""Checks of what comes through the door, and its way to NumPy without a copy."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from halohop.errors import InputError
+
+
+def require_cpu(tensor: Tensor, name: str) -> None:
+    if tensor.device.type != "cpu":
+        raise InputError(f"{name} lies on {tensor.device}, but this operation works on CPU tensors only; move it with .cpu()")
+
+
+def integers(tensor: Tensor, name: str, length: int | None = None, *, only_int64: bool = False) -> NDArray[Any]:
+    """A one-dimensional tensor of int64 or int32 as a contiguous array, copied only where it has gaps."""
+    require_cpu(tensor, name)
+    allowed = (torch.int64,) if only_int64 else (torch.int64, torch.int32)
+    if tensor.dim() != 1 or tensor.dtype not in allowed:
+        kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
+        raise InputError(f"{name} must be one-dimensional {kinds}, got {tensor.dtype} of shape {tuple(tensor.shape)}")
+    if length is not None and len(tensor) != length:
+        raise InputError(f"{name} has {len(tensor)} entries, expected {length}")
+    array: NDArray[Any] = tensor.contiguous().numpy()
+    return array
+
+
+def as_int64(array: NDArray[Any]) -> NDArray[np.int64]:
+    return array.astype(np.int64, copy=False)

@@ -1,0 +1,223 @@
+"""CPU kernels that draw neighbours. `halohop.ops.reference.sample_neighbors` says in plain Python what they compute.
+
+A hop is two passes over its rows. `find_spans` does all random memory access: it looks up each row's list of neighbours. The draw
+kernels then only calculate. They differ in how they notice that a neighbour was drawn before, and agree in every number:
+
+    draw_few         fanout up to FEW: Floyd's algorithm on 64 rows at once, comparing every pair of picks
+    draw_many        any fanout: Floyd's algorithm row by row, with a hash set
+    draw_replacing   with replacement, where nothing need be noticed
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halohop.ops.cpu_jit import kernel, prefetch
+
+u32, u64, i64 = np.uint32, np.uint64, np.int64
+
+FEW = 64
+"""Largest fanout for which comparing all pairs of picks costs no more than hashing."""
+
+_BLOCK = 64  # rows that draw_few works on at once: picks of a block stay in the first-level cache
+_AHEAD = u64(16)  # rows between asking for a list's bounds and reading them
+
+_ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
+_LOW = u64(0xFFFFFFFF)
+_DEGREE_LIMIT = u64(2**32)
+_GOLDEN = u64(0x9E3779B97F4A7C15)
+_RAW_STEP = u64(0xD1342543DE82EF95)
+
+
+@kernel
+def _mix(x: Any) -> Any:
+    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
+    x ^= x >> u64(30)
+    x *= u64(0xBF58476D1CE4E5B9)
+    x ^= x >> u64(27)
+    x *= u64(0x94D049BB133111EB)
+    return x ^ (x >> u64(31))
+
+
+@kernel
+def _stream(key: Any, raw: Any) -> Any:
+    """The stream of a node: words mix(stream + GOLDEN), mix(stream + 2 GOLDEN), ...; each makes two draws, low half first."""
+    return _mix(key + _RAW_STEP * u64(raw))
+
+
+@kernel
+def find_spans(
+    indptr: NDArray[Any],
+    rows: NDArray[Any],
+    fanout: Any,
+    replace: Any,
+    starts: NDArray[Any],
+    degrees: NDArray[Any],
+    counts: NDArray[Any],
+) -> Any:
+    """Writes where each row's list starts, how long it is and how many will be drawn; returns (rows done, sum of counts).
+
+    Fewer rows done than given: the next one is outside indptr, or its list has a length outside 0..2**32-1.
+    """
+    num_rows, n = u64(indptr.size - 1), u64(rows.size)
+    total = _ZERO
+    for i in range(n):
+        prefetch(indptr, u64(rows[min(i + _AHEAD, n - _ONE)]))
+        row = u64(rows[i])
+        if row >= num_rows:
+            return i, total
+        start = u64(indptr[row])
+        degree = u64(indptr[row + _ONE]) - start  # a negative length wraps to a huge one
+        if degree >= _DEGREE_LIMIT:
+            return i, total
+        count = fanout if degree > fanout or (replace and degree > _ZERO) else degree
+        starts[i], degrees[i], counts[i] = i64(start), i64(degree), i64(count)
+        total += count
+    return n, total
+
+
+@kernel
+def _draw_pair(
+    even: NDArray[Any], odd: NDArray[Any], streams: NDArray[Any], degrees: NDArray[Any], first: Any, fanout: Any
+) -> None:
+    """Draws number `first` and `first` + 1 of every row of a block, from 0..degree-fanout+first and one more."""
+    for i in range(u64(_BLOCK)):
+        word = _mix(streams[i] + _GOLDEN * ((first >> _ONE) + _ONE))
+        choices = u64(degrees[i]) - fanout + first + _ONE
+        even[i] = u32(((word & _LOW) * choices) >> _HALF)
+        odd[i] = u32(((word >> _HALF) * (choices + _ONE)) >> _HALF)
+
+
+@kernel
+def _mark_equal(equal: NDArray[Any], earlier: NDArray[Any], later: NDArray[Any]) -> None:
+    for i in range(u64(_BLOCK)):
+        equal[i] |= u32(earlier[i] == later[i])
+
+
+@kernel
+def _replace_marked(picks: NDArray[Any], equal: NDArray[Any], degrees: NDArray[Any], back: Any) -> None:
+    """A pick that was there already becomes the last choice, degree - back, which nobody could draw before."""
+    for i in range(u64(_BLOCK)):
+        picks[i] = u32(degrees[i]) - back if equal[i] != u32(0) else picks[i]
+        equal[i] = u32(0)
+
+
+@kernel
+def _floyd_block(picks: NDArray[Any], equal: NDArray[Any], streams: NDArray[Any], degrees: NDArray[Any], fanout: Any) -> None:
+    """Floyd's algorithm (Bentley & Floyd 1987) on all rows of a block side by side: every inner loop is one that vectorises.
+
+    picks[j, i] is pick j of row i. Rows that the block does not hold are computed too and never looked at.
+    """
+    for first in range(_ZERO, fanout, u64(2)):
+        _draw_pair(picks[first], picks[first + _ONE], streams, degrees, first, fanout)
+    for later in range(_ONE, fanout):
+        for earlier in range(later):
+            _mark_equal(equal, picks[earlier], picks[later])
+        _replace_marked(picks[later], equal, degrees, u32(fanout - later))
+
+
+@kernel
+def _write_block(
+    positions: NDArray[Any], outs: NDArray[Any], starts: NDArray[Any], picks: NDArray[Any], filled: Any, fanout: Any
+) -> None:
+    for i in range(filled):
+        for j in range(fanout):
+            positions[outs[i] + j] = i64(starts[i] + u64(picks[j, i]))
+
+
+@kernel
+def draw_few(
+    starts: NDArray[Any], degrees: NDArray[Any], raw: NDArray[Any], key: Any, fanout: Any, positions: NDArray[Any]
+) -> None:
+    """Without replacement, fanout <= FEW. Short lists are copied whole; long ones gather in a block, which is drawn when full."""
+    block_starts = np.empty(_BLOCK, np.uint64)
+    block_degrees = np.zeros(_BLOCK, np.uint32)
+    block_streams = np.zeros(_BLOCK, np.uint64)
+    block_outs = np.empty(_BLOCK, np.uint64)
+    picks = np.empty((fanout + _ONE, u64(_BLOCK)), np.uint32)  # one more for the odd half of the last pair
+    equal = np.zeros(_BLOCK, np.uint32)
+    filled, out = _ZERO, _ZERO
+    for i in range(u64(starts.size)):
+        start, degree = u64(starts[i]), u64(degrees[i])
+        if degree <= fanout:
+            for j in range(degree):
+                positions[out + j] = i64(start + j)
+            out += degree
+            continue
+        block_starts[filled], block_degrees[filled], block_outs[filled] = start, u32(degree), out
+        block_streams[filled] = _stream(key, raw[i])
+        out += fanout
+        filled += _ONE
+        if filled == u64(_BLOCK):
+            _floyd_block(picks, equal, block_streams, block_degrees, fanout)
+            _write_block(positions, block_outs, block_starts, picks, filled, fanout)
+            filled = _ZERO
+    if filled > _ZERO:
+        _floyd_block(picks, equal, block_streams, block_degrees, fanout)
+        _write_block(positions, block_outs, block_starts, picks, filled, fanout)
+
+
+@kernel
+def _insert(slots: NDArray[Any], owner: Any, pick: Any) -> Any:
+    """Adds a pick to the set of one row; False if it was in. A slot holds (row + 1, pick): other rows' slots count as empty."""
+    mask = u64(slots.size - 1)
+    entry = (owner << _HALF) | pick
+    slot = (pick * _GOLDEN >> _HALF) & mask
+    while slots[slot] >> _HALF == owner:
+        if slots[slot] == entry:
+            return False
+        slot = (slot + _ONE) & mask
+    slots[slot] = entry
+    return True
+
+
+@kernel
+def draw_many(
+    starts: NDArray[Any],
+    degrees: NDArray[Any],
+    raw: NDArray[Any],
+    key: Any,
+    fanout: Any,
+    positions: NDArray[Any],
+    slots: NDArray[Any],
+) -> None:
+    """Without replacement, any fanout. `slots`: zeros, a power of two; 2 fanout or more if any list is longer than the fanout."""
+    out = _ZERO
+    for i in range(u64(starts.size)):
+        start, degree = u64(starts[i]), u64(degrees[i])
+        if degree <= fanout:
+            for j in range(degree):
+                positions[out + j] = i64(start + j)
+            out += degree
+            continue
+        stream = _stream(key, raw[i])
+        word = _ZERO
+        for j in range(fanout):
+            if j & _ONE == _ZERO:
+                word = _mix(stream + _GOLDEN * ((j >> _ONE) + _ONE))
+            last = degree - fanout + j
+            pick = ((word & _LOW) * (last + _ONE)) >> _HALF
+            word >>= _HALF
+            if not _insert(slots, i + _ONE, pick):
+                pick = last
+                _insert(slots, i + _ONE, pick)
+            positions[out + j] = i64(start + pick)
+        out += fanout
+
+
+@kernel
+def draw_replacing(
+    starts: NDArray[Any], degrees: NDArray[Any], raw: NDArray[Any], key: Any, fanout: Any, positions: NDArray[Any]
+) -> None:
+    """With replacement: `fanout` draws for every row that has a neighbour."""
+    out = _ZERO
+    for i in range(u64(starts.size)):
+        start, degree = u64(starts[i]), u64(degrees[i])
+        if degree == _ZERO:
+            continue
+        stream = _stream(key, raw[i])
+        for j in range(fanout):
+            word = _mix(stream + _GOLDEN * ((j >> _ONE) + _ONE)) >> (_HALF * (j & _ONE))
+            positions[out + j] = i64(start + (((word & _LOW) * degree) >> _HALF))
+        out += fanout

@@ -1,0 +1,124 @@
+"""Grouping: ids by owner, answers back into the order of the question, edges by destination."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop.errors import IdError, InputError
+from halohop.ops import cpu_index
+from halohop.ops.arguments import as_int64, integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """Positions of ids, grouped by bucket.
+
+    Args:
+        order: int64 ``[n]``; bucket b holds the positions ``order[starts[b]:starts[b + 1]]``, ascending.
+        starts: ``num_buckets + 1`` numbers.
+    """
+
+    order: Tensor
+    starts: tuple[int, ...]
+
+
+def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int]) -> Buckets:
+    """Groups ids by who answers for them. Stable: within a bucket the ids keep their order.
+
+    Args:
+        ids: int64 or int32 ``[n]``.
+        bounds: part p holds ``bounds[p] <= id < bounds[p + 1]``; never falling; equal neighbours make an empty part.
+        bucket_of_part: a bucket 0, 1, ... for every part; several parts may share one. There are ``max + 1`` buckets.
+
+    Raises:
+        IdError: an id outside the bounds.
+        InputError: bounds and bucket_of_part do not fit together, or wrong dtypes.
+
+    Example:
+        >>> buckets = bucket(torch.tensor([5, 0, 4, 9]), bounds=[0, 3, 5, 10], bucket_of_part=[0, 1, 0])
+        >>> buckets.order.tolist(), buckets.starts
+        ([0, 1, 3, 2], (0, 3, 4))
+    """
+    array = integers(ids, "ids")
+    if len(bounds) != len(bucket_of_part) + 1 or any(low > high for low, high in pairwise(bounds)):
+        raise InputError(f"{len(bucket_of_part)} parts need {len(bucket_of_part) + 1} bounds that never fall, got {list(bounds)}")
+    if min(bucket_of_part, default=0) < 0:
+        raise InputError(f"bucket_of_part={list(bucket_of_part)}: buckets are 0, 1, ...")
+    sizes = np.zeros(max(bucket_of_part, default=-1) + 1, np.int64)
+    buckets = np.empty(len(array), np.int32)
+    parts = np.array(bucket_of_part, np.int32)
+    done = cpu_index.find_buckets(array, np.array(bounds, np.int64), parts, buckets, sizes)
+    if done < len(array):
+        raise IdError(f"id {int(array[done])} is outside the graph: ids go from {bounds[0]} to {bounds[-1] - 1}")
+    starts = tuple(accumulate(sizes.tolist(), initial=0))
+    order = np.empty(len(array), np.int64)
+    cpu_index.group(buckets, np.array(starts, np.int64), order)
+    return Buckets(order=torch.from_numpy(order), starts=starts)
+
+
+def stitch(counts: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Brings segments of values, which were asked for bucket by bucket, back into the original order.
+
+    Args:
+        counts: lengths of the segments in bucket order, int64 or int32 ``[n]``.
+        order: segment j belongs at the original position ``order[j]``, int64 or int32 ``[n]``; every position once.
+
+    Returns:
+        The lengths in the original order, int64 ``[n]``, and `source`, int64 ``[sum(counts)]``:
+        ``values_in_original_order = values_in_bucket_order[source]``.
+
+    Raises:
+        InputError: `order` is no permutation, a length is negative, or wrong dtypes.
+
+    Example:
+        >>> counts, source = stitch(torch.tensor([2, 1]), torch.tensor([1, 0]))
+        >>> counts.tolist(), source.tolist()
+        ([1, 2], [2, 0, 1])
+    """
+    lengths = as_int64(integers(counts, "counts"))
+    places = as_int64(integers(order, "order", length=len(counts)))
+    counts_out = np.empty(len(lengths), np.int64)
+    begins = np.full(len(lengths), -1, np.int64)
+    done = cpu_index.place_segments(lengths, places, counts_out, begins)
+    if done < len(lengths):
+        what = f"counts[{done}]={lengths[done]}, order[{done}]={places[done]}"
+        raise InputError(f"{what}: counts must not be negative, order must hold each of 0 to {len(lengths) - 1} once")
+    source = np.empty(int(lengths.sum()), np.int64)
+    cpu_index.list_segments(counts_out, begins, source)
+    return torch.from_numpy(counts_out), torch.from_numpy(source)
+
+
+def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
+    """Sorts edges by destination, for compressed sparse column form. Stable: each list keeps the order of the input.
+
+    Args:
+        dst: destinations of the edges, int64 or int32 ``[num_edges]``.
+        num_dst: how many destinations there are.
+
+    Returns:
+        indptr, int64 ``[num_dst + 1]``, and order, int64 ``[num_edges]``: the k-th edge in CSC order was edge ``order[k]``.
+
+    Raises:
+        IdError: a destination outside 0..num_dst-1.
+        InputError: num_dst is negative, or wrong dtypes.
+
+    Example:
+        >>> indptr, order = build_csc(torch.tensor([2, 0, 2]), num_dst=3)
+        >>> indptr.tolist(), order.tolist()
+        ([0, 1, 1, 3], [1, 0, 2])
+    """
+    if num_dst < 0:
+        raise InputError(f"num_dst={num_dst} is negative")
+    keys = integers(dst, "dst")
+    indptr = np.zeros(num_dst + 1, np.int64)
+    done = cpu_index.count(keys, indptr[1:])
+    if done < len(keys):
+        raise IdError(f"dst holds {int(keys[done])}, but destinations go from 0 to {num_dst - 1}")
+    np.cumsum(indptr, out=indptr)
+    order = np.empty(len(keys), np.int64)
+    cpu_index.group(keys, indptr[:-1].copy(), order)
+    return torch.from_numpy(indptr), torch.from_numpy(order)

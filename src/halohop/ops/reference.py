@@ -1,0 +1,118 @@
+"""What the operations compute, in plain Python: slow, obvious, the specification. Tests compare the kernels with it.
+
+Arguments are taken to be right; what happens when they are not is the door's business.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from halohop.ops.index import Buckets
+from halohop.ops.random import GOLDEN, MASK_64, mix
+from halohop.ops.random import stream_key as stream_key
+
+_RAW_STEP = 0xD1342543DE82EF95
+
+
+def draw(key: int, raw: int, number: int, choices: int) -> int:
+    """Draw `number` of the node `raw`: one of 0..choices-1, all equally likely (up to choices / 2**32).
+
+    Every node has a stream of 64-bit words; a word makes two draws of 32 bits, low half first; draw x picks x * choices / 2**32.
+    """
+    stream = mix((key + _RAW_STEP * (raw & MASK_64)) & MASK_64)
+    word = mix((stream + GOLDEN * (number // 2 + 1)) & MASK_64)
+    half = word & 0xFFFFFFFF if number % 2 == 0 else word >> 32
+    return (half * choices) >> 32
+
+
+def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: bool) -> list[int]:
+    """The drawn positions in a list of `degree` neighbours."""
+    if fanout == -1 or (degree <= fanout and not replace):
+        return list(range(degree))
+    if replace:
+        return [draw(key, raw, number, degree) for number in range(fanout)] if degree > 0 else []
+    chosen: list[int] = []
+    for number, last in enumerate(range(degree - fanout, degree)):  # Floyd's algorithm (Bentley & Floyd, 1987)
+        pick = draw(key, raw, number, last + 1)
+        chosen.append(last if pick in chosen else pick)
+    return chosen
+
+
+def sample_neighbors(
+    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False
+) -> tuple[Tensor, Tensor]:
+    counts, positions = [], []
+    for row, raw_id in zip(rows.tolist(), raw.tolist(), strict=True):
+        start, end = indptr[row : row + 2].tolist()
+        drawn = draw_positions(end - start, raw_id, fanout, key, replace=replace)
+        counts.append(len(drawn))
+        positions += [start + position for position in drawn]
+    return torch.tensor(counts, dtype=torch.int64), torch.tensor(positions, dtype=torch.int64)
+
+
+def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    result = torch.empty((len(rows), *source.shape[1:]), dtype=source.dtype) if out is None else out
+    for i, row in enumerate(rows.tolist()):
+        result[i] = source[row]
+    return result
+
+
+def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
+    for i, position in enumerate(positions.tolist()):
+        out[position] = values[i]
+
+
+def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int]) -> Buckets:
+    members: list[list[int]] = [[] for _ in range(max(bucket_of_part, default=-1) + 1)]
+    for position, v in enumerate(ids.tolist()):
+        (part,) = (p for p in range(len(bucket_of_part)) if bounds[p] <= v < bounds[p + 1])
+        members[bucket_of_part[part]].append(position)
+    order = [position for positions in members for position in positions]
+    starts = tuple(sum(len(positions) for positions in members[:b]) for b in range(len(members) + 1))
+    return Buckets(order=torch.tensor(order, dtype=torch.int64), starts=starts)
+
+
+def stitch(counts: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    segments: dict[int, list[int]] = {}
+    begin = 0
+    for length, place in zip(counts.tolist(), order.tolist(), strict=True):
+        segments[place] = list(range(begin, begin + length))
+        begin += length
+    in_order = [segments[place] for place in range(len(segments))]
+    lengths = torch.tensor([len(segment) for segment in in_order], dtype=torch.int64)
+    return lengths, torch.tensor([position for segment in in_order for position in segment], dtype=torch.int64)
+
+
+def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
+    order = sorted(range(len(dst)), key=dst.tolist().__getitem__)  # sorted() is stable
+    indptr = [sum(1 for v in dst.tolist() if v < d) for d in range(num_dst + 1)]
+    return torch.tensor(indptr, dtype=torch.int64), torch.tensor(order, dtype=torch.int64)
+
+
+class Relabeler:
+    def __init__(self, num_nodes: int) -> None:
+        self._bid: dict[int, int] = {}
+        self._ids: list[int] = []
+
+    def start(self, seeds: Tensor) -> None:
+        self._ids = seeds.tolist()
+        self._bid = {}
+        for bid, v in enumerate(self._ids):
+            self._bid.setdefault(v, bid)
+
+    def add(self, ids: Tensor) -> Tensor:
+        bids = []
+        for v in ids.tolist():
+            if v not in self._bid:
+                self._bid[v] = len(self._ids)
+                self._ids.append(v)
+            bids.append(self._bid[v])
+        return torch.tensor(bids, dtype=torch.int64)
+
+    @property
+    def count(self) -> int:
+        return len(self._ids)
+
+    def nodes(self, begin: int = 0) -> Tensor:
+        return torch.tensor(self._ids[begin:], dtype=torch.int64)

@@ -1,0 +1,142 @@
+"""Copying rows of tensors of any dtype and shape: to the kernels a row is a number of machine words."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from halohop.errors import IdError, InputError
+from halohop.ops import cpu_index
+from halohop.ops.arguments import integers, require_cpu
+
+_WORDS = (np.dtype(np.uint64), np.dtype(np.uint32), np.dtype(np.uint8))
+
+
+def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """The rows ``source[rows]``, in an order and number of your choice.
+
+    Args:
+        source: ``[num_rows, ...]``, any dtype; a row may be a scalar, or have no element. May be mapped from a file.
+        rows: int64 or int32 ``[n]``.
+        out: where to write the result, ``[n, ...]``, contiguous, of the dtype of `source`. Writing into a buffer that was used
+            before is several times faster than into a new one, whose pages the operating system has yet to find.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        IdError: a row outside `source`; part of `out` may be written then.
+        InputError: wrong dtypes or shapes, `out` not contiguous, a tensor that is not on the CPU.
+
+    Example:
+        >>> gather_rows(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0, 1])).tolist()
+        [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
+    """
+    _require_rows(source, "source")
+    index = integers(rows, "rows")
+    shape = (len(rows), *source.shape[1:])
+    if out is not None:
+        _check_out(out, shape, source.dtype)
+    if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
+        _check_range(index, len(source))
+        selected = source.detach().index_select(0, rows)
+        return selected if out is None else out.copy_(selected)
+    row_bytes = _row_bytes(source)
+    if out is None:
+        out = _empty(shape, source.dtype, len(rows) * row_bytes)
+    if row_bytes == 0:
+        _check_range(index, len(source))
+        return out
+    word = _word(row_bytes, source, out)
+    width = np.uint64(row_bytes // word.itemsize)
+    done = cpu_index.gather(_as_words(source, word), np.uint64(len(source)), width, index, _as_words(out, word))
+    _check_done(done, index, len(source))
+    return out
+
+
+def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
+    """Writes row i of `values` to row ``positions[i]`` of `out`; the inverse of `gather_rows`.
+
+    Args:
+        values: ``[n, ...]``, any dtype.
+        positions: int64 or int32 ``[n]``; where one occurs twice, its last row stays.
+        out: ``[num_rows, ...]``, contiguous, of the dtype of `values`; its other rows stay as they are.
+
+    Raises:
+        IdError: a position outside `out`; part of `out` may be written then.
+        InputError: wrong dtypes or shapes, `out` not contiguous, a tensor that is not on the CPU.
+
+    Example:
+        >>> out = torch.zeros(3)
+        >>> scatter_rows(torch.tensor([5.0, 7.0]), torch.tensor([2, 0]), out)
+        >>> out.tolist()
+        [7.0, 0.0, 5.0]
+    """
+    _require_rows(values, "values")
+    _require_rows(out, "out")
+    index = integers(positions, "positions", length=len(values))
+    _check_out(out, (len(out), *values.shape[1:]), values.dtype)
+    row_bytes = _row_bytes(out)
+    if row_bytes == 0:
+        _check_range(index, len(out))
+        return
+    values = values.resolve_conj().resolve_neg().contiguous()
+    word = _word(row_bytes, values, out)
+    width = np.uint64(row_bytes // word.itemsize)
+    done = cpu_index.scatter(_as_words(values, word), np.uint64(len(out)), width, index, _as_words(out, word))
+    _check_done(done, index, len(out))
+
+
+def _require_rows(tensor: Tensor, name: str) -> None:
+    require_cpu(tensor, name)
+    if tensor.dim() == 0:
+        raise InputError(f"{name} is a scalar; it needs a first dimension, the rows")
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Its memory holds its values, in order."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def _check_out(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    require_cpu(out, "out")
+    if tuple(out.shape) != shape or out.dtype != dtype:
+        raise InputError(f"out is {out.dtype} of shape {tuple(out.shape)}, expected {dtype} of shape {shape}")
+    if not _is_plain(out):
+        raise InputError(f"out is not contiguous (strides {out.stride()}); make it with torch.empty")
+
+
+def _check_range(index: NDArray[Any], num_rows: int) -> None:
+    outside = np.flatnonzero((index < 0) | (index >= num_rows))
+    _check_done(int(outside[0]) if len(outside) else len(index), index, num_rows)
+
+
+def _check_done(done: int, index: NDArray[Any], num_rows: int) -> None:
+    if done < len(index):
+        raise IdError(f"row {int(index[done])} at position {int(done)} is out of range: there are {num_rows} rows")
+
+
+def _row_bytes(tensor: Tensor) -> int:
+    return tensor.element_size() * math.prod(tensor.shape[1:])
+
+
+def _word(row_bytes: int, *tensors: Tensor) -> np.dtype[Any]:
+    """The widest word that rows are made of, and that the tensors' addresses are multiples of."""
+    return next(word for word in _WORDS if all(n % word.itemsize == 0 for n in (row_bytes, *(t.data_ptr() for t in tensors))))
+
+
+def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:
+    if tensor.numel() == 0:  # an empty tensor that comes from NumPy has a stride of 0, which view() refuses
+        return np.empty(0, word)
+    array: NDArray[Any] = tensor.detach().view(-1).view(torch.uint8).numpy()
+    return array.view(word)
+
+
+def _empty(shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:
+    """As torch.empty, but through NumPy, which asks for huge pages: a new tensor costs far fewer page faults."""
+    if num_bytes == 0:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(np.empty(num_bytes, np.uint8)).view(dtype).view(shape)

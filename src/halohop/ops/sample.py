@@ -1,0 +1,78 @@
+"""Drawing neighbours."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop.errors import IdError, InputError
+from halohop.ops import cpu_sample
+from halohop.ops.arguments import as_int64, integers
+from halohop.ops.random import MASK_64
+
+_ALL = 2**32 - 1  # a fanout that no list exceeds
+
+
+def sample_neighbors(
+    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
+
+    What is drawn for a row is a function of (key, raw id, fanout, length of the list, replace) and of nothing else, so a graph
+    gives the same draws however it is divided and whoever asks.
+
+    Without replacement a list no longer than the fanout is taken whole, in stored order; from a longer one Floyd's algorithm
+    takes a uniformly random subset. With replacement every row that has a neighbour gets `fanout` independent draws.
+
+    Args:
+        indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``, fewer than 2**32.
+        rows: rows to draw for (lids), int64 or int32 ``[n]``; a row may occur twice.
+        raw: the ids that the random numbers depend on, int64 or int32 ``[n]``; any value.
+        fanout: how many to draw at most; -1 takes all neighbours, with `replace` too.
+        key: 64-bit key of the hop, from `stream_key`.
+
+    Returns:
+        How many were drawn for each row, int64 ``[n]``, and their positions row after row, int64 ``[sum]``.
+
+    Raises:
+        IdError: a row is outside indptr.
+        InputError: wrong dtypes, shapes or fanout; indptr falls; a list of 2**32 entries or more; a tensor not on the CPU.
+
+    Example:
+        >>> indptr = torch.tensor([0, 2, 5])
+        >>> counts, positions = sample_neighbors(indptr, torch.tensor([1, 0]), torch.tensor([1, 0]), fanout=2, key=7)
+        >>> counts.tolist(), len(positions), positions[2:].tolist()
+        ([2, 2], 4, [0, 1])
+    """
+    if fanout < -1:
+        raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
+    if len(indptr) == 0:
+        raise InputError("indptr is empty; it needs one entry more than there are rows")
+    replace = replace and fanout >= 0
+    limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
+    bounds = integers(indptr, "indptr", only_int64=True)
+    row_ids = as_int64(integers(rows, "rows"))
+    raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
+    starts, degrees, counts = (np.empty(len(row_ids), np.int64) for _ in range(3))
+    done, total = cpu_sample.find_spans(bounds, row_ids, limit, replace, starts, degrees, counts)
+    if done < len(row_ids):
+        _refuse(indptr, int(row_ids[done]))
+    positions = np.empty(total, np.int64)
+    stream = np.uint64(key & MASK_64)
+    if replace:
+        cpu_sample.draw_replacing(starts, degrees, raw_ids, stream, limit, positions)
+    elif limit <= cpu_sample.FEW:
+        cpu_sample.draw_few(starts, degrees, raw_ids, stream, limit, positions)
+    else:
+        longest = int(degrees.max(initial=0))
+        num_slots = 1 << (2 * int(limit) - 1).bit_length() if longest > limit else 1
+        cpu_sample.draw_many(starts, degrees, raw_ids, stream, limit, positions, np.zeros(num_slots, np.uint64))
+    return torch.from_numpy(counts), torch.from_numpy(positions)
+
+
+def _refuse(indptr: Tensor, row: int) -> None:
+    """Says what is wrong with the row that a kernel stopped at."""
+    num_rows = len(indptr) - 1
+    if not 0 <= row < num_rows:
+        raise IdError(f"rows holds {row}, but rows go from 0 to {num_rows - 1}")
+    begin, end = int(indptr[row]), int(indptr[row + 1])
+    raise InputError(f"row {row} has {end - begin} neighbours (indptr goes from {begin} to {end}); 0 to 2**32 - 1 are possible")

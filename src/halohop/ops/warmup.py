@@ -1,0 +1,70 @@
+"""Compiling before the first batch, so that no batch pays for it silently."""
+
+from collections.abc import Callable
+
+import torch
+from filelock import FileLock, Timeout
+
+from halohop.ops import cpu_index, cpu_jit
+from halohop.ops.index import bucket, build_csc, stitch
+from halohop.ops.relabel import Relabeler
+from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.sample import sample_neighbors
+
+_PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
+
+
+def warm_up(announce: Callable[[str], None] | None = None) -> None:
+    """Makes every kernel ready: compiled once per machine and version, which takes seconds, afterwards loaded from disk.
+
+    Several processes may call it at once: one compiles, the others wait and load.
+
+    Args:
+        announce: is given one line of text before compiling begins; not called where the kernels are there already.
+
+    Example:
+        >>> warm_up()
+    """
+    directory = cpu_jit.cache_directory(cpu_index.gather)
+    if directory is None:
+        _announce(announce, "in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
+        _call_every_kernel()
+        return
+    marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
+    if not marker.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(marker.with_suffix(".lock"), timeout=_PATIENCE)
+        try:
+            with lock:
+                if not marker.exists():
+                    _announce(announce, f"once per machine: machine code goes to {directory}")
+                    _call_every_kernel()
+                    marker.touch()
+        except Timeout:
+            _announce(announce, f"beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
+    _call_every_kernel()
+
+
+def _announce(announce: Callable[[str], None] | None, how: str) -> None:
+    if announce is not None:
+        announce(f"compiling kernels, {how}")
+
+
+def _call_every_kernel() -> None:
+    """Calls every operation on a graph of two nodes, with every dtype of ids and every word that rows are made of."""
+    indptr = torch.tensor([0, 2, 3])
+    ids = torch.tensor([0, 1, 1])
+    for fanout, replace in ((1, False), (100, False), (1, True)):
+        sample_neighbors(indptr, ids, ids, fanout, 0, replace=replace)
+    stitch(torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
+    for dtype in (torch.int64, torch.int32):
+        typed = ids.to(dtype)
+        for word in (torch.int64, torch.int32, torch.uint8):
+            source = torch.zeros(3, dtype=word)
+            scatter_rows(gather_rows(source, typed), typed, source)
+        bucket(typed, (0, 1, 2), (0, 1))
+        build_csc(typed, 2)
+        for dense_limit in (2, 0):
+            relabeler = Relabeler(2, dense_limit=dense_limit)
+            relabeler.start(typed)
+            relabeler.add(typed)

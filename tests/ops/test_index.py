@@ -1,0 +1,118 @@
+from itertools import accumulate
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halohop import ops
+from halohop.errors import IdError, InputError
+from halohop.ops import reference
+
+DTYPES = st.sampled_from([torch.int32, torch.int64])
+
+
+@st.composite
+def divided_ids(draw):
+    sizes = draw(st.lists(st.integers(0, 5), min_size=1, max_size=9))
+    first = draw(st.sampled_from([0, -3, 2**31, 2**40]))
+    bounds = [first, *(first + end for end in accumulate(sizes))]
+    members = range(bounds[0], bounds[-1])
+    ids = draw(st.lists(st.sampled_from(members), max_size=100)) if members else []
+    dtype = torch.int64 if first >= 2**31 else draw(DTYPES)
+    buckets = draw(st.lists(st.integers(0, 4), min_size=len(sizes), max_size=len(sizes)))
+    return torch.tensor(ids, dtype=dtype), bounds, buckets
+
+
+@given(divided_ids())
+def test_bucket_equals_the_reference(arguments):
+    result, expected = ops.bucket(*arguments), reference.bucket(*arguments)
+    assert result.order.dtype == torch.int64
+    assert torch.equal(result.order, expected.order)
+    assert result.starts == expected.starts
+
+
+def test_bucket_of_many_ids_is_stable():
+    """Hundreds of parts, most of them empty, and more ids than one prefetch distance."""
+    bounds = sorted([0, 1000] + [37 * i % 1000 for i in range(300)] + [500] * 50)
+    buckets = [i % 7 for i in range(len(bounds) - 1)]
+    ids = torch.randint(0, 1000, (5000,), generator=torch.Generator().manual_seed(0))
+    result, expected = ops.bucket(ids, bounds, buckets), reference.bucket(ids, bounds, buckets)
+    assert torch.equal(result.order, expected.order)
+    assert result.starts == expected.starts
+
+
+def test_bucket_of_no_parts():
+    assert ops.bucket(torch.tensor([], dtype=torch.int64), [0], []).starts == (0,)
+    with pytest.raises(IdError):
+        ops.bucket(torch.tensor([0]), [0], [])
+
+
+@pytest.mark.parametrize("bad", [-1, 10, 2**31 - 1])
+def test_ids_outside_the_bounds_are_named(bad):
+    for dtype in (torch.int32, torch.int64):
+        with pytest.raises(IdError, match=f"id {bad} is outside the graph: ids go from 0 to 9"):
+            ops.bucket(torch.tensor([3, bad], dtype=dtype), [0, 4, 10], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "buckets", "message"),
+    [([0, 5], [0, 1], "2 parts need 3 bounds"), ([0, 5, 3], [0, 1], "never fall"), ([0, 5], [-1], "buckets are 0, 1, ...")],
+)
+def test_wrong_divisions_are_named(bounds, buckets, message):
+    with pytest.raises(InputError, match=message):
+        ops.bucket(torch.tensor([0]), bounds, buckets)
+
+
+@given(st.lists(st.integers(0, 6), max_size=100), st.randoms(use_true_random=False), DTYPES)
+def test_stitch_equals_the_reference(lengths, random, dtype):
+    places = list(range(len(lengths)))
+    random.shuffle(places)
+    counts, order = torch.tensor(lengths, dtype=dtype), torch.tensor(places, dtype=dtype)
+    for result, expected in zip(ops.stitch(counts, order), reference.stitch(counts, order), strict=True):
+        assert result.dtype == torch.int64
+        assert torch.equal(result, expected)
+
+
+def test_stitch_undoes_bucket():
+    """Asked bucket by bucket and stitched, answers come as if asked at once: what the router of several hosts stands on."""
+    ids = torch.tensor([7, 1, 9, 1, 4, 0])
+    buckets = ops.bucket(ids, [0, 3, 8, 10], [1, 0, 2])
+    asked = ids[buckets.order]
+    counts, source = ops.stitch(asked % 3, buckets.order)
+    assert torch.equal(counts, ids % 3)
+    assert torch.equal(asked.repeat_interleave(asked % 3)[source], ids.repeat_interleave(ids % 3))
+
+
+@pytest.mark.parametrize(
+    ("counts", "order"),
+    [([1, 1], [0, 0]), ([1, 1], [0, 2]), ([1, 1], [-1, 0]), ([1, -1], [0, 1]), ([0, 0], [1, 1])],
+)
+def test_stitch_refuses_what_is_no_permutation(counts, order):
+    with pytest.raises(InputError, match="order must hold each of 0 to 1 once"):
+        ops.stitch(torch.tensor(counts), torch.tensor(order))
+    with pytest.raises(InputError, match="order has 1 entries, expected 2"):
+        ops.stitch(torch.tensor(counts), torch.tensor([0]))
+
+
+@given(st.integers(1, 20).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), max_size=150))), DTYPES)
+def test_build_csc_equals_the_reference(graph, dtype):
+    num_dst, dst = graph[0], torch.tensor(graph[1], dtype=dtype)
+    for result, expected in zip(ops.build_csc(dst, num_dst), reference.build_csc(dst, num_dst), strict=True):
+        assert result.dtype == torch.int64
+        assert torch.equal(result, expected)
+
+
+def test_build_csc_without_destinations():
+    indptr, order = ops.build_csc(torch.tensor([], dtype=torch.int32), 0)
+    assert indptr.tolist() == [0]
+    assert order.tolist() == []
+
+
+@pytest.mark.parametrize("bad", [-1, 3, 2**31 - 1])
+def test_build_csc_names_destinations_out_of_range(bad):
+    for dtype in (torch.int32, torch.int64):
+        with pytest.raises(IdError, match=f"dst holds {bad}, but destinations go from 0 to 2"):
+            ops.build_csc(torch.tensor([0, bad], dtype=dtype), 3)
+    with pytest.raises(InputError, match="num_dst=-1"):
+        ops.build_csc(torch.tensor([0]), -1)

@@ -1,0 +1,192 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halohop import ops
+from halohop.errors import IdError, InputError
+from halohop.ops import reference
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+]
+SHAPES = [(), (1,), (3,), (7,), (8,), (100,), (2, 3), (0,), (3, 0), (1, 1, 1), (1030,)]
+
+
+def numbers(dtype, *shape, seed=0):
+    """Any bit pattern of the dtype."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    generator = torch.Generator().manual_seed(seed)
+    high = 2 if dtype == torch.bool else 256
+    raw = torch.randint(0, high, (int(np.prod(shape)) * size,), dtype=torch.uint8, generator=generator)
+    return raw.view(dtype).reshape(shape)
+
+
+def bits(tensor):
+    """Bytes, so that NaN equals itself."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def assert_same(one, other):
+    assert one.shape == other.shape
+    assert one.dtype == other.dtype
+    assert torch.equal(bits(one), bits(other))
+
+
+ROWS = torch.tensor([4, 0, 4, 3, 1, 9, 9])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gather_equals_the_reference(dtype, shape):
+    source = numbers(dtype, 10, *shape)
+    for rows in (ROWS, ROWS.int(), ROWS[:1], ROWS[:0], ROWS[::2]):
+        expected = reference.gather_rows(source, rows)
+        assert_same(ops.gather_rows(source, rows), expected)
+        out = numbers(dtype, len(rows), *shape, seed=1)
+        assert ops.gather_rows(source, rows, out) is out
+        assert_same(out, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_scatter_equals_the_reference(dtype, shape):
+    positions = torch.tensor([4, 0, 9, 3, 1])
+    for index in (positions, positions.int(), positions[:1], positions[:0], positions[::2]):
+        values = numbers(dtype, len(index), *shape)
+        out, expected = (numbers(dtype, 10, *shape, seed=1) for _ in range(2))
+        assert ops.scatter_rows(values, index, out) is None
+        reference.scatter_rows(values, index, expected)
+        assert_same(out, expected)
+
+
+@given(st.integers(0, 9), st.integers(1, 300), st.integers(0, 200), st.sampled_from([torch.int32, torch.int64]))
+def test_odd_widths_and_addresses(offset, width, n, rows_dtype):
+    """A slice may begin at any address, so that 8-byte words would straddle: narrower ones are used."""
+    source = numbers(torch.uint8, 50 * width + offset)[offset:].view(50, width)
+    rows = torch.randint(0, 50, (n,), dtype=rows_dtype, generator=torch.Generator().manual_seed(n))
+    gathered = ops.gather_rows(source, rows)
+    assert torch.equal(gathered, source[rows.long()])
+    back = numbers(torch.uint8, 50 * width + offset, seed=1)[offset:].view(50, width)
+    ops.scatter_rows(gathered, rows, back)
+    assert torch.equal(back[rows.long()], gathered)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        numbers(torch.float32, 6, 10).T,
+        numbers(torch.float32, 20, 3)[::2],
+        numbers(torch.float32, 10, 6)[:, ::2],
+        numbers(torch.float32, 1, 4).expand(10, 4),
+        numbers(torch.bfloat16, 10, 4, 3).transpose(1, 2),
+        torch.arange(20.0).view(torch.complex64).conj(),
+        torch.arange(20.0).view(torch.complex64).conj().imag,
+        torch.arange(20.0).reshape(10, 2).requires_grad_(),
+    ],
+    ids=["transposed", "every second row", "every second column", "expanded", "bfloat16", "conj", "neg", "grad"],
+)
+def test_sources_that_are_not_plain_memory(source):
+    expected = source.detach()[ROWS].resolve_conj().resolve_neg().contiguous()
+    out = torch.empty_like(expected)
+    for result in (ops.gather_rows(source, ROWS), ops.gather_rows(source, ROWS, out)):
+        assert_same(result.resolve_conj().resolve_neg(), expected)
+        assert not result.requires_grad
+    places = torch.tensor([2, 0, 11, 5, 6, 7, 8])
+    scattered, wanted = (torch.zeros(12, *source.shape[1:], dtype=source.dtype) for _ in range(2))
+    ops.scatter_rows(source.detach()[:7], places, scattered)
+    wanted[places] = source.detach()[:7]
+    assert_same(scattered, wanted)
+    with pytest.raises(IdError, match="row 10 at position 1 is out of range: there are 10 rows"):
+        ops.gather_rows(source, torch.tensor([0, 10]))
+
+
+def test_read_only_files(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(5000, dtype=np.float32).reshape(50, 100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch wants writable memory
+        source = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert torch.equal(ops.gather_rows(source, ROWS), source[ROWS])
+
+
+def test_new_results_share_nothing():
+    source = torch.arange(10)
+    result = ops.gather_rows(source, torch.arange(10))
+    result += 1
+    assert source.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (100,)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("bad", [-1, 5, 2**31 - 1, -(2**31)])
+def test_rows_out_of_range_are_named(bad, dtype, shape):
+    rows = torch.tensor([0, 4, bad, -7], dtype=dtype)
+    message = f"row {bad} at position 2 is out of range: there are 5 rows"
+    with pytest.raises(IdError, match=message):
+        ops.gather_rows(torch.zeros(5, *shape), rows)
+    with pytest.raises(IdError, match=message):
+        ops.scatter_rows(torch.zeros(4, *shape), rows, torch.zeros(5, *shape))
+
+
+def test_no_rows_at_all():
+    assert ops.gather_rows(torch.from_numpy(np.empty(0)), torch.tensor([], dtype=torch.int32)).dtype == torch.float64
+    for shape in ((0,), (0, 3)):
+        assert ops.gather_rows(torch.zeros(shape), torch.tensor([], dtype=torch.int64)).shape == shape
+        with pytest.raises(IdError, match="there are 0 rows"):
+            ops.gather_rows(torch.zeros(shape), torch.tensor([0]))
+
+
+X = torch.zeros(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.tensor(1.0), ROWS), "source is a scalar"),
+        ((X, torch.tensor([0.5])), "rows must be one-dimensional int64 or int32"),
+        ((X, torch.tensor([True])), "rows must be one-dimensional int64 or int32"),
+        ((X.to("meta"), ROWS), "source lies on meta"),
+        ((X, ROWS.to("meta")), "rows lies on meta"),
+        ((X, torch.tensor([0]), torch.zeros(1, 3).to("meta")), "out lies on meta"),
+        (
+            (X, torch.tensor([0]), torch.zeros(2, 3)),
+            r"out is torch.float32 of shape \(2, 3\), expected torch.float32 of shape \(1, 3\)",
+        ),
+        ((X, torch.tensor([0]), torch.zeros(1, 3, dtype=torch.float64)), "out is torch.float64"),
+        ((X, torch.tensor([0, 1]), torch.zeros(3, 2).T), "out is not contiguous"),
+    ],
+)
+def test_wrong_arguments_of_gather_are_named(arguments, message):
+    with pytest.raises(InputError, match=message):
+        ops.gather_rows(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "positions", "out", "message"),
+    [
+        (X, torch.tensor([0]), X, "positions has 1 entries, expected 4"),
+        (X, torch.arange(4), torch.zeros(9, 2), r"expected torch.float32 of shape \(9, 3\)"),
+        (X, torch.arange(4), torch.zeros(9, 3, dtype=torch.int32), "out is torch.int32"),
+        (X, torch.arange(4), torch.zeros(3, 9).T, "out is not contiguous"),
+        (X, torch.arange(4), torch.tensor(1.0), "out is a scalar"),
+    ],
+)
+def test_wrong_arguments_of_scatter_are_named(values, positions, out, message):
+    with pytest.raises(InputError, match=message):
+        ops.scatter_rows(values, positions, out)

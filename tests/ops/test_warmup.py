@@ -1,0 +1,122 @@
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+
+from halohop import ops
+from halohop.ops import cpu_index, cpu_jit, cpu_sample, warmup
+
+SCRIPT = """
+import sys, time
+from halohop import ops
+lines = []
+begin = time.perf_counter()
+ops.warm_up(lines.append)
+print(len(lines), time.perf_counter() - begin, *lines)
+"""
+
+
+def kernels():
+    return {
+        name: value for module in (cpu_index, cpu_sample) for name, value in vars(module).items() if hasattr(value, "signatures")
+    }
+
+
+def start(cache):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    count, seconds, *words = output.split()
+    return int(count), float(seconds), " ".join(words)
+
+
+def test_one_of_several_processes_compiles(tmp_path):
+    """All three would, without the lock; and none may find half-written machine code."""
+    results = [finish(process) for process in [start(tmp_path) for _ in range(3)]]
+    assert sorted(count for count, _, _ in results) == [0, 0, 1]
+    assert next(line for _, _, line in results if line).startswith("compiling kernels, once per machine: machine code goes to")
+    later = finish(start(tmp_path))
+    assert later[0] == 0
+    assert later[1] < max(seconds for _, seconds, _ in results) / 3
+
+
+def test_nothing_is_compiled_after_warming_up():
+    """Every variant that the other tests of the door use must be there: what warm_up forgets, a first batch pays for."""
+    ops.warm_up()
+    before = {name: len(kernel.signatures) for name, kernel in kernels().items()}
+    for ids in (np.zeros(3, np.int32), np.zeros(3, np.int64)):
+        typed = torch.from_numpy(ids)
+        ops.bucket(typed, [0, 5], [0])
+        ops.build_csc(typed, 4)
+        for fanout in (0, 5, 64, 65, -1):
+            ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 2**64 - 1, replace=fanout == 5)
+        for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.float64, torch.complex128):
+            for width in (1, 3, 4):
+                source = torch.zeros(4, width, dtype=dtype)
+                ops.scatter_rows(ops.gather_rows(source[:1], typed), typed, source)
+        ops.stitch(torch.tensor([1, 0]), torch.tensor([1, 0], dtype=typed.dtype))
+        for num_nodes in (10, 2**40):
+            relabeler = ops.Relabeler(num_nodes)
+            relabeler.start(typed)
+            relabeler.add(torch.arange(0, 10, dtype=typed.dtype))
+    assert {name: len(kernel.signatures) for name, kernel in kernels().items()} == before
+
+
+def test_processes_wait_for_a_compiler_no_longer_than_their_patience(tmp_path, monkeypatch):
+    """A process that stopped while compiling must not stop the others for ever."""
+    monkeypatch.setattr(cpu_jit, "cache_directory", lambda kernel: tmp_path)
+    monkeypatch.setattr(warmup, "_PATIENCE", 0.1)
+    lines = []
+    with FileLock(tmp_path / f"halohop-{cpu_jit.fingerprint()}.lock"):
+        begin = time.perf_counter()
+        ops.warm_up(lines.append)
+    assert time.perf_counter() - begin < 10
+    assert len(lines) == 1
+    assert "beside another process" in lines[0]
+    assert not list(tmp_path.glob("*.warm"))
+
+
+def test_machine_without_a_cache_directory(monkeypatch):
+    monkeypatch.setattr(cpu_jit, "cache_directory", lambda kernel: None)
+    lines = []
+    ops.warm_up(lines.append)
+    assert len(lines) == 1
+    assert "NUMBA_CACHE_DIR" in lines[0]
+
+
+def test_kernels_work_where_nothing_can_be_kept(monkeypatch):
+    def refuse(*arguments, **options):
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr("numba.njit", refuse)
+    assert cpu_jit.kernel(abs) is abs
+
+
+@pytest.mark.parametrize("change", ["source", "numba", "processor"])
+def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch, tmp_path):
+    before = cpu_jit.fingerprint()
+    if change == "source":
+        for name in cpu_jit._KERNEL_MODULES:
+            (tmp_path / name).write_text("changed")
+        monkeypatch.setattr(cpu_jit, "__file__", str(tmp_path / "cpu_jit.py"))
+    elif change == "numba":
+        monkeypatch.setattr("numba.__version__", "0.0")
+    else:
+        monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "another")
+    assert cpu_jit.fingerprint() != before
