@@ -1,0 +1,286 @@
+"""The engine for one machine: starts N nodes x M trainers as processes, passes on what they report, and leaves none behind.
+
+Every process leads a process group, so that whatever it starts ends with it, and holds a lifeline to this one. The launcher
+keeps the TCPStore where the ranks meet, as torchrun's agent does.
+"""
+
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import torch.distributed as dist
+
+from halohop.errors import ClusterError, InputError
+from halohop.launch.lifeline import PARENT_FD
+from halohop.store.disk import read_manifest
+from halohop.store.manifest import MANIFEST, part_folder
+from halohop.world import World
+
+LOOPBACK = "127.0.0.1"
+SETTLE_S = 5.0
+"""Seconds that the other ranks have, after one failed, to say themselves what they saw."""
+GRACE_S = 5.0
+"""Seconds between asking a process to end and killing it."""
+TAIL_LINES = 15
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A process has ended with this exit code, as `subprocess` counts: negative for a signal."""
+
+    rank: int
+    code: int
+
+
+_News = queue.SimpleQueue[_Ended | Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Child:
+    world: World
+    process: subprocess.Popen[bytes]
+    log: Path
+    waiter: threading.Thread
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.world.rank} (node {self.world.host}, process {self.process.pid})"
+
+
+def run(
+    module: str,
+    arguments: Sequence[Sequence[str]],
+    *,
+    trainers: int,
+    logs: Path,
+    on_event: Callable[[Event], None] = lambda event: None,
+    linger: float = 60.0,
+) -> None:
+    """Runs a module in ``len(arguments) * trainers`` processes, torchrun's environment in each, and waits for all of them.
+
+    Args:
+        module: what every process runs, as ``python -m`` does.
+        arguments: per node, the module's command line.
+        trainers: processes per node.
+        logs: folder for what the ranks print, ``rank-K.log``.
+        on_event: gets every JSON object that rank 0 prints to its standard output, one per line.
+        linger: seconds the others may run on after the first process ended well.
+
+    Raises:
+        ClusterError: names the process that failed, with the end of its log, and says what became of the others.
+        InputError: no node or no trainer.
+    """
+    if not arguments or trainers < 1:
+        raise InputError(f"{len(arguments)} nodes x {trainers} trainers is nobody; give at least 1 of each")
+    logs.mkdir(parents=True, exist_ok=True)
+    for stale in logs.glob("rank-*.log"):
+        stale.unlink()
+    news: _News = queue.SimpleQueue()
+    with ExitStack() as stack:
+        env = stack.enter_context(_meeting_place(len(arguments) * trainers))
+        children: list[_Child] = []
+        stack.callback(_end, children)
+        for rank in range(len(arguments) * trainers):
+            world = _world(rank, len(arguments), trainers)
+            children.append(_start(module, arguments[world.host], world, env, logs, news))
+        _attend(children, news, on_event, linger)
+
+
+def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
+    """A folder per simulated node, with links to the manifest and to the node's partitions only: p belongs to node p mod N.
+
+    Raises:
+        DatasetError: `parts` is no partitioned data set.
+        InputError: less than one node.
+    """
+    if nodes < 1:
+        raise InputError(f"nodes={nodes} is nobody; give at least 1")
+    num_parts = read_manifest(parts).num_parts
+    if nodes == 1:
+        return [parts]
+    folders = [folder / f"node-{node}" for node in range(nodes)]
+    for node, own in enumerate(folders):
+        own.mkdir(parents=True, exist_ok=True)
+        for stale in own.iterdir():
+            stale.unlink()
+        for name in (MANIFEST, *(part_folder(part) for part in range(node, num_parts, nodes))):
+            (own / name).symlink_to((parts / name).resolve())
+    return folders
+
+
+def _world(rank: int, nodes: int, trainers: int) -> World:
+    return World(
+        rank=rank,
+        size=nodes * trainers,
+        host=rank // trainers,
+        num_hosts=nodes,
+        local_rank=rank % trainers,
+        local_size=trainers,
+    )
+
+
+@contextmanager
+def _meeting_place(size: int) -> Iterator[dict[str, str]]:
+    """The environment that all ranks share; the store and the lifeline that it names live as long as the context."""
+    # Listens on the loopback interface only: the store lets everybody in.
+    listener = socket.create_server((LOOPBACK, 0))
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    read_end, write_end = os.pipe()
+    own = {
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "HALOHOP_TOKEN": secrets.token_hex(32),
+        "PYTHONUNBUFFERED": "1",
+        PARENT_FD: str(read_end),
+    }
+    # What the user has set counts. All ranks share this machine, and gloo needs no name resolution to find it.
+    share = max((os.cpu_count() or 1) // size, 1)
+    polite = {"OMP_NUM_THREADS": str(share)}
+    if "lo" in (name for _, name in socket.if_nameindex()):
+        polite["GLOO_SOCKET_IFNAME"] = "lo"
+    try:
+        yield {**polite, **os.environ, **own}
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+        del store
+
+
+def _rank_environment(world: World) -> dict[str, str]:
+    return {
+        "RANK": str(world.rank),
+        "WORLD_SIZE": str(world.size),
+        "LOCAL_RANK": str(world.local_rank),
+        "LOCAL_WORLD_SIZE": str(world.local_size),
+        "GROUP_RANK": str(world.host),
+        "GROUP_WORLD_SIZE": str(world.num_hosts),
+    }
+
+
+def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, str], logs: Path, news: _News) -> _Child:
+    log = logs / f"rank-{world.rank}.log"
+    log.write_bytes(b"")
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "halohop.launch.child", module, *arguments],
+            env=env | _rank_environment(world),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if world.rank == 0 else errors,
+            stderr=errors,
+            start_new_session=True,  # a group to end as one, and Ctrl-C reaches the launcher alone
+            pass_fds=[int(env[PARENT_FD])],
+        )
+    waiter = threading.Thread(target=_wait, args=(world.rank, process, log, news), name=f"halohop-wait-{world.rank}")
+    waiter.start()
+    return _Child(world=world, process=process, log=log, waiter=waiter)
+
+
+def _wait(rank: int, process: subprocess.Popen[bytes], log: Path, news: _News) -> None:
+    """Runs in a thread: a process's events, then its end, in this order."""
+    reader = None
+    if process.stdout is not None:
+        reader = threading.Thread(target=_read, args=(process.stdout, log, news), name=f"halohop-read-{rank}")
+        reader.start()
+    code = process.wait()
+    _signal_group(process, signal.SIGKILL)  # whatever it started; they might keep the pipe open, too
+    if reader is not None:
+        reader.join(GRACE_S)
+    news.put(_Ended(rank=rank, code=code))
+
+
+def _read(pipe: IO[bytes], log: Path, news: _News) -> None:
+    """Runs in a thread: JSON objects are events, other lines go to the log."""
+    with pipe, log.open("ab") as other:
+        for line in pipe:
+            try:
+                news.put(msgspec.json.decode(line, type=Event))
+            except msgspec.DecodeError:
+                other.write(line)
+                other.flush()
+
+
+def _attend(children: Sequence[_Child], news: _News, on_event: Callable[[Event], None], linger: float) -> None:
+    """Passes events on until everybody has ended, or somebody failed and the others had their time."""
+    running = {child.world.rank for child in children}
+    failed: list[_Ended] = []
+    deadline = None
+    while running:
+        try:
+            item = news.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0))
+        except queue.Empty:
+            break
+        if not isinstance(item, _Ended):
+            on_event(item)
+            continue
+        running.remove(item.rank)
+        patience = SETTLE_S if item.code else linger
+        if item.code:
+            failed.append(item)
+        if deadline is None or item.code:
+            deadline = min(deadline or float("inf"), time.monotonic() + patience)
+    if failed:
+        raise ClusterError(_story(children, failed, running))
+    if running:
+        names = ", ".join(child.name for child in children if child.world.rank in running)
+        raise ClusterError(f"{names} did not end within {linger:g} s after the others had; see {children[0].log.parent}")
+
+
+def _story(children: Sequence[_Child], failed: list[_Ended], running: set[int]) -> str:
+    """Who failed, the likeliest culprit first: one that was killed, else the first to fail."""
+    first, *others = sorted(failed, key=lambda ended: not _was_killed(ended.code))
+    story = [
+        f"{children[first.rank].name} {_manner(first.code)}; the end of {children[first.rank].log}:",
+        _tail(children[first.rank].log),
+    ]
+    for ended in others:
+        last = _tail(children[ended.rank].log).splitlines()[-1]
+        story.append(f"then {children[ended.rank].name} {_manner(ended.code)}: {last.strip()}")
+    if running:
+        story.append(f"then the launcher ended {', '.join(children[rank].name for rank in sorted(running))}")
+    return "\n".join(story)
+
+
+def _was_killed(code: int) -> bool:
+    return code < 0 and code != -signal.SIGABRT  # a library that gives up after a peer's death aborts itself
+
+
+def _manner(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
+
+
+def _end(children: Sequence[_Child]) -> None:
+    """Asks those that still run to end, and after a grace kills them."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + GRACE_S
+        for child in children:
+            if child.waiter.is_alive():
+                _signal_group(child.process, kind)
+        for child in children:
+            child.waiter.join(max(deadline - time.monotonic(), 0))
+
+
+def _signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS says of zombies that they are not ours
+        os.killpg(process.pid, kind)

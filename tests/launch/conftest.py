@@ -1,0 +1,61 @@
+"""A stand-in for the trainer: does what its command line says and touches no graph."""
+
+from pathlib import Path
+
+import pytest
+
+FAKE = '''
+import json, os, signal, subprocess, sys, time
+from datetime import timedelta
+import torch.distributed as dist
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+def meet(key="here"):
+    """Waits until every rank has come to this point."""
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store.set(f"{key}/{rank}", "")
+    store.wait([f"{key}/{other}" for other in range(size)], timedelta(seconds=30))
+
+command = sys.argv[1]
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+if command == "report":
+    print(f"rank {rank} was here", flush=True)
+    meet()
+    say(event="world", arguments=sys.argv[1:], pid=os.getpid(), env={name: int(os.environ[name]) for name in names})
+    say(event="secret", token=os.environ["HALOHOP_TOKEN"])
+elif command == "wait":  # for ever, with a child of its own
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print(f"helper {helper.pid}", file=sys.stderr, flush=True)
+    meet()
+    say(event="ready", pid=os.getpid())
+    if sys.argv[2:] == [str(rank)]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "deaf" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        meet("deaf")
+        say(event="deaf")
+    helper.wait()
+elif command == "fail":
+    meet()
+    if rank == int(sys.argv[2]):
+        print("\\n".join(f"line {i}" for i in range(40)), file=sys.stderr)
+        raise LookupError("no such luck")
+    time.sleep(600)
+elif command == "straggle":
+    meet()
+    if rank:
+        time.sleep(600)
+'''
+
+
+@pytest.fixture
+def fake_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module that `python -m` finds."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "fake_trainer.py").write_text(FAKE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    return "fake_trainer"
