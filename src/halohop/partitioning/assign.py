@@ -1,0 +1,148 @@
+"""Which partition owns a node: METIS, at random, or as the user says."""
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import InputError
+from halohop.partitioning.balance import Adjacency, even_out, node_loads
+from halohop.store.tables import GraphTables, NodeTable
+from halohop.typing import NodeType
+
+Assignment = dict[NodeType, Tensor]
+"""The partition of every row of every node table, int32 ``[num_nodes]``."""
+
+METHODS = ("metis", "random")
+
+TOLERANCE = 0.05
+
+_FEWEST_NODES = 10  # a partition; with fewer METIS prints "cannot bisect" and leaves partitions empty
+
+
+def assign(
+    tables: GraphTables,
+    num_parts: int,
+    method: str | Assignment | Tensor = "metis",
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+) -> Assignment:
+    """Divides the nodes into partitions.
+
+    - ``"metis"``: few edges between partitions (multilevel k-way partitioning, Karypis and Kumar 1998), on the union of all
+      node types and relations. Nodes, nodes of the split "train" and in-edges are balanced, all types together: no
+      partition has more than ``1 + tolerance`` times the mean of each, unless no single move of a node brings it closer, as
+      with one node that has more edges than that. A graph of fewer than 10 nodes a partition, or without edges, is dealt
+      as by "random".
+    - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.
+    - an assignment: tensors of partition numbers by node type, or one tensor if there is one node type.
+
+    The result is a function of the tables and the arguments.
+
+    Raises:
+        InputError: an unknown method, num_parts < 1, pymetis is not installed, or an assignment that does not fit the tables.
+
+    Example:
+        >>> from halohop.store.tables import NodeTable
+        >>> tables = GraphTables(nodes={"node": NodeTable(num_nodes=6)}, edges={})
+        >>> assign(tables, 2, "random")["node"].bincount().tolist()
+        [3, 3]
+    """
+    if num_parts < 1:
+        raise InputError(f"num_parts={num_parts}; there is at least one partition")
+    if isinstance(method, Tensor):
+        if len(tables.nodes) != 1:
+            raise InputError(f"one tensor assigns one node type, this graph has {list(tables.nodes)}; give a dict of tensors")
+        method = dict.fromkeys(tables.nodes, method)
+    if not isinstance(method, str):
+        return _checked(method, tables, num_parts)
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}; known: {list(METHODS)}, or give an assignment")
+    if num_parts == 1:
+        return {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
+    if method == "metis":
+        return _metis(tables, num_parts, seed, tolerance)
+    return _deal(tables, num_parts, seed)
+
+
+def _checked(assignment: Assignment, tables: GraphTables, num_parts: int) -> Assignment:
+    if assignment.keys() != tables.nodes.keys():
+        raise InputError(f"the assignment has node types {list(assignment)}, the graph has {list(tables.nodes)}")
+    for name, part in assignment.items():
+        num_nodes = tables.nodes[name].num_nodes
+        if part.dtype.is_floating_point or part.dtype.is_complex or part.dtype == torch.bool or part.shape != (num_nodes,):
+            raise InputError(
+                f"the assignment of {name!r} must be integers of shape ({num_nodes},), got {part.dtype} of {tuple(part.shape)}"
+            )
+        wrong = part[(part < 0) | (part >= num_parts)]
+        if len(wrong):
+            raise InputError(f"the assignment of {name!r} holds {int(wrong[0])}, but partitions go from 0 to {num_parts - 1}")
+    return {name: assignment[name].to(torch.int32) for name in tables.nodes}
+
+
+def _deal(tables: GraphTables, num_parts: int, seed: int) -> Assignment:
+    """Deals shuffled nodes like cards, split by split, each type going on where the last one stopped."""
+    generator = torch.Generator().manual_seed(seed)
+    assignment, dealt = {}, 0
+    for name, table in tables.nodes.items():
+        shuffled = torch.randperm(table.num_nodes, generator=generator)
+        splits = _split_numbers(table)[shuffled]
+        order = shuffled[torch.argsort(splits, stable=True)]
+        part = torch.empty(table.num_nodes, dtype=torch.int32)
+        part[order] = ((torch.arange(table.num_nodes) + dealt) % num_parts).to(torch.int32)
+        assignment[name] = part
+        dealt += table.num_nodes
+    return assignment
+
+
+def _split_numbers(table: NodeTable) -> Tensor:
+    """Equal for nodes that are in the same splits, int64 ``[num_nodes]``."""
+    number = torch.zeros(table.num_nodes, dtype=torch.int64)
+    for name, mask in table.columns.items():
+        if name.endswith("_mask") and mask.dtype == torch.bool and mask.dim() == 1:
+            number = number * 2 + mask
+    return number
+
+
+def _metis(tables: GraphTables, num_parts: int, seed: int, tolerance: float) -> Assignment:
+    try:
+        import pymetis
+    except ImportError as error:
+        raise InputError('method="metis" needs pymetis: pip install "halohop[metis]"; or use method="random"') from error
+    graph = _union_graph(tables)
+    if graph.num_nodes < _FEWEST_NODES * num_parts or len(graph.neighbors) == 0:
+        return _deal(tables, num_parts, seed)
+    loads = node_loads(tables)
+    found = pymetis.part_graph(
+        num_parts,
+        pymetis.CSRAdjacency(adj_starts=graph.indptr.numpy(), adjacent=graph.neighbors.numpy()),
+        vweights=_vertex_weights(loads).numpy(),
+        eweights=graph.weights.numpy(),
+        options=pymetis.Options(seed=seed % 2**31),
+    )
+    part = torch.tensor(found.vertex_part, dtype=torch.int64)
+    even_out(part, loads, graph, num_parts, tolerance)
+    pieces = torch.split_with_sizes(part.to(torch.int32), [table.num_nodes for table in tables.nodes.values()])
+    return dict(zip(tables.nodes, pieces, strict=True))
+
+
+def _vertex_weights(loads: Tensor) -> Tensor:
+    """One weight for each node, int64 ``[n]``, to which every kind of load contributes as much in sum: pymetis takes only one."""
+    mean = loads.double().mean(0)
+    return 1 + (10 * loads / mean).round().sum(1).long()
+
+
+def _union_graph(tables: GraphTables) -> Adjacency:
+    """All node types and relations as one undirected graph without loops; parallel edges are one edge of that weight."""
+    first, offset = 0, {}
+    for name, nodes in tables.nodes.items():
+        offset[name], first = first, first + nodes.num_nodes
+    keys = []
+    for (source, _, destination), table in tables.edges.items():
+        src, dst = table.src + offset[source], table.dst + offset[destination]
+        low, high = torch.minimum(src, dst).long(), torch.maximum(src, dst).long()
+        keys.append((low * first + high)[low != high])
+    key, weight = torch.unique(torch.cat(keys) if keys else torch.empty(0, dtype=torch.int64), return_counts=True)
+    low, high = key // max(first, 1), key % max(first, 1)
+    indptr, order = ops.build_csc(torch.cat([high, low]), first)
+    return Adjacency(indptr=indptr, neighbors=torch.cat([low, high])[order], weights=torch.cat([weight, weight])[order])

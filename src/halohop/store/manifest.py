@@ -1,0 +1,216 @@
+"""What a data set on disk says of itself, and how its files are called.
+
+`manifest.json` begins with the format's name, its version and a checksum of the rest, so that an old or damaged data set is
+refused before anything of it is believed. File names are made here from the names of types, relations and columns, never read
+from the manifest.
+"""
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from halohop.errors import CorruptDatasetError, VersionMismatchError
+from halohop.store.schema import ColumnSpec, Schema, TableSpec
+from halohop.typing import NodeType, Relation, TableKey
+
+FORMAT = "halohop"
+VERSION = 1
+MANIFEST = "manifest.json"
+
+INDPTR = "indptr"
+INDICES = "indices"
+
+_NO_CHECKSUM = "00000000"
+_LONGEST_NAME = 60  # characters of one name in a path; three of them and the "%%" marks stay below 255, the limit of file systems
+
+Key = TypeVar("Key", NodeType, Relation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """One `.npy` file: its header's dtype and shape, its size, and the CRC-32 of the whole file in hexadecimal."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    crc32: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The contents of `manifest.json`.
+
+    Args:
+        schema: node types, relations and columns of the whole graph.
+        node_bounds, edge_bounds: gid ranges of the partitions, the arguments of `halohop.partitioning.book.Book`.
+        files: every array of every partition, by its path inside the folder, whichever host holds it.
+        partitioned: how it was partitioned: ``method``, ``seed``.
+        report: cut and balance, see `halohop.partitioning.report`; empty if nobody measured.
+    """
+
+    schema: Schema
+    node_bounds: dict[NodeType, tuple[int, ...]]
+    edge_bounds: dict[Relation, tuple[int, ...]]
+    files: dict[str, FileRecord]
+    partitioned: dict[str, str | int]
+    report: dict[str, Any]
+
+    @property
+    def num_parts(self) -> int:
+        return len(next(iter(self.node_bounds.values()))) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A table in JSON, where a key cannot be a tuple: ``[type]`` or ``[source, name, destination]``."""
+
+    key: tuple[str, ...]
+    bounds: tuple[int, ...]
+    columns: dict[str, ColumnSpec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    format: str
+    version: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    format: str
+    version: int
+    checksum: str
+    nodes: tuple[_Table, ...]
+    edges: tuple[_Table, ...]
+    partitioned: dict[str, str | int]
+    report: dict[str, Any]
+    files: dict[str, FileRecord]
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as the bytes of `manifest.json`."""
+    document = _Document(
+        format=FORMAT,
+        version=VERSION,
+        checksum=_NO_CHECKSUM,
+        nodes=tuple(
+            _Table(key=(name,), bounds=manifest.node_bounds[name], columns=spec.columns)
+            for name, spec in manifest.schema.nodes.items()
+        ),
+        edges=tuple(
+            _Table(key=relation, bounds=manifest.edge_bounds[relation], columns=spec.columns)
+            for relation, spec in manifest.schema.edges.items()
+        ),
+        partitioned=manifest.partitioned,
+        report=manifest.report,
+        files=manifest.files,
+    )
+    data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
+
+
+def decode(data: bytes, name: str) -> Manifest:
+    """The inverse of `encode`; `name` is the file's name for error messages.
+
+    Raises:
+        VersionMismatchError: written in another version of the format.
+        CorruptDatasetError: not a manifest, or changed since it was written.
+    """
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise CorruptDatasetError(f"{name} describes a {head.format!r} data set, not a {FORMAT!r} one")
+        if head.version != VERSION:
+            remedy = "upgrade halohop" if head.version > VERSION else "run `halohop partition` again on the source data"
+            raise VersionMismatchError(
+                f"{name} is of format version {head.version}, this halohop reads version {VERSION}; {remedy}"
+            )
+        if head.checksum != f"{zlib.crc32(data.replace(head.checksum.encode(), _NO_CHECKSUM.encode(), 1)):08x}":
+            raise CorruptDatasetError(f"{name} was changed after it was written: its checksum differs; copy the data set again")
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no JSON, no text, a field missing or of a wrong type
+        raise CorruptDatasetError(f"{name} is not the manifest of a halohop data set: {error}") from error
+    if problem := _contradiction(document):
+        raise CorruptDatasetError(f"{name} contradicts itself: {problem}")
+    nodes = {table.key[0]: table for table in document.nodes}
+    edges = {(table.key[0], table.key[1], table.key[2]): table for table in document.edges}
+    return Manifest(
+        schema=Schema(nodes=_specs(nodes), edges=_specs(edges)),
+        node_bounds={key: table.bounds for key, table in nodes.items()},
+        edge_bounds={key: table.bounds for key, table in edges.items()},
+        files=document.files,
+        partitioned=document.partitioned,
+        report=document.report,
+    )
+
+
+def part_folder(part: int) -> str:
+    """The folder of a partition.
+
+    Example:
+        >>> part_folder(3)
+        'part-0003'
+    """
+    return f"part-{part:04d}"
+
+
+def table_folder(part: int, table: TableKey) -> str:
+    """The folder of a table's arrays in one partition.
+
+    Example:
+        >>> table_folder(0, ("paper", "cited by", "paper"))
+        'part-0000/edges/paper__cited%20by__paper'
+    """
+    if isinstance(table, str):
+        return f"{part_folder(part)}/nodes/{_quoted(table)}"
+    return f"{part_folder(part)}/edges/{'__'.join(_quoted(name) for name in table)}"
+
+
+def column_file(part: int, table: TableKey, column: str) -> str:
+    """The file of a user's column."""
+    name = _quoted(column)
+    if not isinstance(table, str) and name in (INDPTR, INDICES):
+        name = f"%{ord(name[0]):02X}{name[1:]}"  # beside the arrays of that name; quoting never writes a letter so
+    return f"{table_folder(part, table)}/{name}.npy"
+
+
+def structure_file(part: int, table: TableKey, name: str) -> str:
+    """The file of an array that is not a user's column: raw_id; indptr, indices, edge_id."""
+    return f"{table_folder(part, table)}/{name}.npy"
+
+
+def _quoted(name: str) -> str:
+    """A file name for a name; different for different names, and without the ``__`` that separates the parts of a relation."""
+    quoted = quote(name, safe="")
+    if len(quoted) > _LONGEST_NAME:
+        quoted = f"{quoted[: _LONGEST_NAME - 20]}%%{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    if quoted.startswith(("_", ".")):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    return f"{quoted[:-1]}%5F" if quoted.endswith("_") else quoted
+
+
+def _contradiction(document: _Document) -> str | None:
+    nodes = [table.key[0] for table in document.nodes if len(table.key) == 1]
+    tables = (*document.nodes, *document.edges)
+    if not nodes or len(nodes) != len(document.nodes) or any(len(table.key) != 3 for table in document.edges):
+        return "a node type has one name, a relation three, and there is at least one node type"
+    if len({table.key for table in tables}) != len(tables):
+        return "a table occurs twice"
+    for table in tables:
+        if any(end not in nodes for end in table.key[::2]):
+            return f"{table.key} names an unknown node type"
+        if len(table.bounds) != len(tables[0].bounds) or len(table.bounds) < 2 or table.bounds[0] != 0:
+            return f"{table.key} has bounds {table.bounds}"
+        if any(low > high for low, high in pairwise(table.bounds)):
+            return f"{table.key} has bounds that fall: {table.bounds}"
+    return None
+
+
+def _specs(tables: dict[Key, _Table]) -> dict[Key, TableSpec]:
+    return {key: TableSpec(count=table.bounds[-1], columns=table.columns) for key, table in tables.items()}
