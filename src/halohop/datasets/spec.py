@@ -1,0 +1,139 @@
+"""What lies in which file: descriptions of node and edge tables, as dataclasses or as a ``graph.toml`` beside the tables.
+
+A description in TOML (JSON and YAML say the same)::
+
+    [nodes.user]
+    file = "users.csv"
+    id = "user_id"
+    features = ["age", "height"]      # become x
+    label = "group"                   # becomes y
+    split = "fold"                    # holds train, val or test; becomes train_mask, val_mask, test_mask
+
+    [edges.user__buys__item]          # "item" has no table: its nodes are the ids that edges mention
+    file = "purchases/*.parquet"
+    src = "user_id"
+    dst = "item_id"
+    time = "bought_at"
+
+A homogeneous graph has ``nodes.node`` and ``edges.node__to__node``. Only the columns that are named are read.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from halohop.errors import IncompleteDatasetError, InputError, SchemaError
+
+_NAMES = ("graph.toml", "graph.json", "graph.yaml", "graph.yml")
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    ".toml": msgspec.toml.decode,
+    ".json": msgspec.json.decode,
+    ".yaml": msgspec.yaml.decode,
+    ".yml": msgspec.yaml.decode,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFiles:
+    """Where the nodes of one type are.
+
+    Args:
+        file: path from the folder of the description; a pattern such as ``users/*.parquet`` means all that match, by name.
+        id: column of ids: integers of any value, which become raw ids, or strings, whose raw id is their row in the table.
+        features: columns that are stacked to ``x``: numbers, or lists of numbers of one length.
+        dtype: torch dtype of ``x``.
+        label: column that becomes ``y``: integers, or strings, which are numbered in sorted order. Empty means -1, unlabelled.
+        split: column that holds train, val (valid, validation) or test. Empty means none of them.
+        masks: bool columns by split: ``{"train": "is_train"}`` becomes ``train_mask``.
+        columns: further columns, kept under their names.
+    """
+
+    file: str
+    id: str
+    features: tuple[str, ...] = ()
+    dtype: str = "float32"
+    label: str | None = None
+    split: str | None = None
+    masks: dict[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeFiles:
+    """Where the edges of one relation are.
+
+    Args:
+        file: as for nodes.
+        src, dst: columns of node ids.
+        features: columns that are stacked to ``edge_attr``.
+        dtype: torch dtype of ``edge_attr``.
+        weight: column that becomes ``weight``.
+        time: column that becomes ``time``: whole numbers, or dates and times, which become seconds since 1970.
+        columns: further columns, kept under their names.
+    """
+
+    file: str
+    src: str
+    dst: str
+    features: tuple[str, ...] = ()
+    dtype: str = "float32"
+    weight: str | None = None
+    time: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFiles:
+    """All tables of a graph. Edges are keyed ``"src__name__dst"``; a node type without a table has the ids that edges mention."""
+
+    nodes: dict[str, NodeFiles] = field(default_factory=dict)
+    edges: dict[str, EdgeFiles] = field(default_factory=dict)
+
+
+def load_spec(path: str | Path) -> GraphFiles:
+    """The description in a TOML, JSON or YAML file, or in the ``graph.*`` of a folder.
+
+    Raises:
+        IncompleteDatasetError: there is no such file.
+        InputError: the file cannot be parsed, lacks a value or has one of the wrong type.
+        SchemaError: it holds a name that has no meaning.
+    """
+    path = spec_path(path)
+    if path.suffix not in _DECODERS:
+        raise InputError(f"{path}: a description is one of {', '.join(_DECODERS)}")
+    try:
+        raw: Any = _DECODERS[path.suffix](path.read_bytes())
+        spec = msgspec.convert(raw, GraphFiles)
+    except ImportError as error:
+        raise InputError(f'{path}: YAML needs PyYAML: pip install "halohop[yaml]"') from error
+    except ValueError as error:  # the errors of msgspec and tomllib are ValueErrors
+        raise InputError(f"{path}: {error}") from error
+    _check_names(raw, spec, f"{path}")
+    for section, entries in (("nodes", spec.nodes), ("edges", spec.edges)):
+        for name, entry in entries.items():
+            _check_names(raw[section][name], entry, f"{path}: {section}.{name}")
+    return spec
+
+
+def spec_path(path: str | Path) -> Path:
+    """The file that describes the graph: `path` itself, or the ``graph.*`` in the folder `path`.
+
+    Raises:
+        IncompleteDatasetError: there is none.
+    """
+    path = Path(path)
+    candidates = [path / name for name in _NAMES] if path.is_dir() else [path]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise IncompleteDatasetError(f"there is no file {' or '.join(map(str, candidates))}")
+
+
+def _check_names(raw: Iterable[str], spec: GraphFiles | NodeFiles | EdgeFiles, where: str) -> None:
+    known = [field.name for field in fields(spec)]
+    for name in raw:
+        if name not in known:
+            raise SchemaError(f"{where}: unknown name {name!r}; known: {known}")

@@ -1,0 +1,322 @@
+"""Made-up graphs with planted classes, from a thousand nodes to the shape of ogbn-products, the same for the same seed.
+
+The model is the degree-corrected stochastic block model of Karrer and Newman (Phys. Rev. E 83, 2011) with power-law weights
+as in Chung and Lu (2002): an endpoint is drawn in proportion to its weight, and an edge keeps to one class with probability
+`homophily`. Features are the class centre under noise, so that neighbours tell more about a node than its own features do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop.datasets.splits import FRACTIONS, random_masks
+from halohop.errors import InputError
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import EDGE, NODE, Relation
+
+Pairs = tuple[np.ndarray, np.ndarray]
+
+_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How big a synthetic graph is; `avg_degree` counts directed edges per node."""
+
+    num_nodes: int
+    avg_degree: float
+    num_classes: int
+    num_features: int
+
+
+SIZES = {
+    "tiny": Size(num_nodes=1_000, avg_degree=12, num_classes=5, num_features=32),
+    "small": Size(num_nodes=20_000, avg_degree=16, num_classes=10, num_features=64),
+    "medium": Size(num_nodes=200_000, avg_degree=25, num_classes=20, num_features=100),
+    "products": Size(num_nodes=2_449_029, avg_degree=2 * 61_859_140 / 2_449_029, num_classes=47, num_features=100),
+}
+
+
+def synthetic(
+    size: str | None = "small",
+    *,
+    num_nodes: int | None = None,
+    avg_degree: float | None = None,
+    num_classes: int | None = None,
+    num_features: int | None = None,
+    homophily: float = 0.6,
+    exponent: float = 2.5,
+    noise: float = 1.0,
+    label_noise: float = 0.05,
+    fractions: tuple[float, float, float] = FRACTIONS,
+    seed: int = 0,
+) -> GraphTables:
+    """A homogeneous, symmetric graph without duplicates or self-loops whose classes a GNN finds and an MLP does not.
+
+    Args:
+        size: "tiny" (1,000 nodes), "small" (20,000), "medium" (200,000), "products" (2.4 M nodes, 124 M directed edges); the
+            other arguments change it. None: like "small", with a `num_nodes` of your own.
+        num_nodes, num_classes, num_features: counts.
+        avg_degree: directed edges per node.
+        homophily: share of edges that are kept within a class; the rest falls anywhere.
+        exponent: of the power law of degrees, over 2; smaller means heavier hubs.
+        noise: standard deviation of the features around their class centre, per dimension.
+        label_noise: share of nodes whose label is replaced by a random one, which keeps every model below 100 %.
+        fractions: shares of train, val and test nodes.
+        seed: of everything random.
+
+    Returns:
+        Nodes with ``x`` float32 ``[num_nodes, num_features]``, ``y`` int64 and the three masks; edges with int32 ends.
+        Node numbers carry no information about class or degree.
+
+    Raises:
+        InputError: an unknown size, or numbers that no simple graph can have.
+
+    Example:
+        >>> tables = synthetic("tiny")
+        >>> tables.nodes["node"].num_nodes, tables.edges["node", "to", "node"].num_edges
+        (1000, 12000)
+    """
+    shape = _shape(size, num_nodes, avg_degree, num_classes, num_features)
+    _check_shares(homophily=homophily, label_noise=label_noise)
+    rng = np.random.default_rng(seed)
+    blocks = _Blocks.draw(rng, shape.num_nodes, shape.num_classes, exponent)
+    count = round(shape.num_nodes * shape.avg_degree / 2)
+    low, high = _simple_pairs(rng, blocks, count, homophily)
+    columns = _labelled_columns(rng, blocks, shape.num_features, noise, label_noise)
+    columns |= random_masks(columns["y"], fractions=fractions, seed=seed)
+    return GraphTables(
+        nodes={NODE: NodeTable(num_nodes=shape.num_nodes, columns=columns)},
+        edges={EDGE: _edge_table(np.concatenate([low, high]), np.concatenate([high, low]))},
+    )
+
+
+def synthetic_hetero(
+    num_papers: int = 2_000,
+    *,
+    num_classes: int = 8,
+    num_features: int = 32,
+    homophily: float = 0.6,
+    exponent: float = 2.5,
+    noise: float = 1.0,
+    label_noise: float = 0.05,
+    fractions: tuple[float, float, float] = FRACTIONS,
+    seed: int = 0,
+) -> GraphTables:
+    """A bibliography with the proportions of ogbn-mag: four node types, four relations and their reverses (``rev_...``).
+
+    Args:
+        num_papers: authors, institutions, fields of study and edges follow in ogbn-mag's proportions.
+        num_classes: of papers; the other types have classes too, which are not told.
+        num_features: of papers; authors have half as many, institutions and fields of study none.
+        homophily, exponent, noise, label_noise, fractions, seed: as for `synthetic`.
+
+    Returns:
+        Nodes "paper" (``x``, ``y``, masks), "author" (``x``), "institution", "field_of_study".
+
+    Raises:
+        InputError: numbers that no graph can have.
+
+    Example:
+        >>> tables = synthetic_hetero(100)
+        >>> sorted(tables.nodes)
+        ['author', 'field_of_study', 'institution', 'paper']
+        >>> len(tables.edges)
+        8
+    """
+    _check_counts(num_papers=num_papers, num_classes=num_classes, num_features=num_features)
+    _check_shares(homophily=homophily, label_noise=label_noise)
+    rng = np.random.default_rng(seed)
+    shares = {"paper": 1.0, "author": 1.54, "institution": 1 / 84, "field_of_study": 1 / 12}
+    counts = {name: max(round(share * num_papers), 1) for name, share in shares.items()}
+    blocks = {name: _Blocks.draw(rng, count, num_classes, exponent) for name, count in counts.items()}
+    columns: dict[str, dict[str, Tensor]] = {name: {} for name in counts}
+    columns["paper"] = _labelled_columns(rng, blocks["paper"], num_features, noise, label_noise)
+    columns["paper"] |= random_masks(columns["paper"]["y"], fractions=fractions, seed=seed)
+    columns["author"]["x"] = _features(rng, blocks["author"], max(num_features // 2, 1), noise)
+    edges: dict[Relation, EdgeTable] = {}
+    for src_type, name, dst_type, per_paper in (
+        ("author", "affiliated_with", "institution", 1.42),
+        ("author", "writes", "paper", 9.7),
+        ("paper", "cites", "paper", 7.4),
+        ("paper", "has_topic", "field_of_study", 10.2),
+    ):
+        src, dst = _bipartite_pairs(rng, blocks[src_type], blocks[dst_type], round(per_paper * num_papers), homophily)
+        edges[src_type, name, dst_type] = _edge_table(src, dst)
+        edges[dst_type, f"rev_{name}", src_type] = _edge_table(dst, src)
+    nodes = {name: NodeTable(num_nodes=count, columns=columns[name]) for name, count in counts.items()}
+    return GraphTables(nodes=nodes, edges=edges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blocks:
+    """Nodes in order of class: class c has the positions bounds[c]:bounds[c + 1]; position i is node number[i]."""
+
+    weight: np.ndarray
+    bounds: np.ndarray
+    number: np.ndarray
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, num_nodes: int, num_classes: int, exponent: float) -> "_Blocks":
+        if exponent <= 2:
+            raise InputError(f"exponent={exponent} must be over 2: below, the average degree has no limit")
+        weight = (1 - rng.random(num_nodes)) ** (-1 / (exponent - 1))
+        # Heavier nodes would want more edges to each other than a simple graph has room for.
+        np.minimum(weight, max(np.sqrt(weight.sum()), 1.0), out=weight)
+        bounds = np.arange(num_classes + 1) * num_nodes // num_classes
+        return cls(weight=weight, bounds=bounds, number=rng.permutation(num_nodes).astype(np.int32))
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.weight)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.bounds) - 1
+
+    def classes(self) -> np.ndarray:
+        """Class of each node, by node number."""
+        y = np.empty(self.num_nodes, dtype=np.int64)
+        y[self.number] = np.repeat(np.arange(self.num_classes), np.diff(self.bounds))
+        return y
+
+
+def _shape(
+    size: str | None, num_nodes: int | None, avg_degree: float | None, num_classes: int | None, num_features: int | None
+) -> Size:
+    if size is None and num_nodes is None:
+        raise InputError("size=None needs num_nodes")
+    if size is not None and size not in SIZES:
+        raise InputError(f"unknown size {size!r}; known: {list(SIZES)}, or None with num_nodes")
+    base = SIZES[size or "small"]
+    shape = Size(
+        num_nodes=base.num_nodes if num_nodes is None else num_nodes,
+        avg_degree=base.avg_degree if avg_degree is None else avg_degree,
+        num_classes=base.num_classes if num_classes is None else num_classes,
+        num_features=base.num_features if num_features is None else num_features,
+    )
+    _check_counts(num_nodes=shape.num_nodes, num_classes=shape.num_classes, num_features=shape.num_features)
+    if not 0 <= shape.avg_degree <= (shape.num_nodes - 1) / 2:
+        raise InputError(
+            f"avg_degree={shape.avg_degree} with num_nodes={shape.num_nodes}: must be from 0 to {(shape.num_nodes - 1) / 2}, "
+            "half of a complete graph"
+        )
+    return shape
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not 1 <= count < 2**31:
+            raise InputError(f"{name}={count} must be from 1 to {2**31 - 1}")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise InputError(f"{name}={share} must be from 0 to 1")
+
+
+def _draw_pairs(rng: np.random.Generator, left: _Blocks, right: _Blocks, count: int, homophily: float) -> Pairs:
+    """`count` pairs of node numbers, duplicates included.
+
+    One multinomial draw says how often each node is an endpoint; shuffling one side pairs them up. That is a draw by weight
+    for each pair, without a search through the weights for each.
+    """
+    inside = int(rng.binomial(count, homophily))
+    left_times = _times(rng, left.weight, inside)
+    running = np.concatenate([[0], np.cumsum(left_times)])
+    per_class = np.diff(running[left.bounds])
+    left_parts, right_parts = [np.repeat(left.number, left_times)], []
+    for number, (begin, end) in zip(per_class, np.column_stack([right.bounds[:-1], right.bounds[1:]]), strict=True):
+        members = slice(begin, end) if begin < end else slice(None)  # nobody of this class over there: anybody
+        right_parts.append(_shuffled(rng, right.number[members], right.weight[members], number))
+    outside = count - inside
+    left_parts.append(_shuffled(rng, left.number, left.weight, outside))
+    right_parts.append(_shuffled(rng, right.number, right.weight, outside))
+    return np.concatenate(left_parts), np.concatenate(right_parts)
+
+
+def _times(rng: np.random.Generator, weight: np.ndarray, count: int) -> np.ndarray:
+    times: np.ndarray = rng.multinomial(count, weight / weight.sum())
+    return times
+
+
+def _shuffled(rng: np.random.Generator, number: np.ndarray, weight: np.ndarray, count: int) -> np.ndarray:
+    drawn = np.repeat(number, _times(rng, weight, count))
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _simple_pairs(rng: np.random.Generator, blocks: _Blocks, count: int, homophily: float) -> Pairs:
+    """`count` different unordered pairs of different nodes."""
+
+    def keys(number: int) -> np.ndarray:
+        one, other = _draw_pairs(rng, blocks, blocks, number, homophily)
+        pair = np.minimum(one, other).astype(np.int64) * blocks.num_nodes + np.maximum(one, other)
+        kept: np.ndarray = pair[one != other]
+        return kept
+
+    low, high = _distinct(rng, keys, count, blocks.num_nodes)
+    if len(low) < count:
+        raise InputError(
+            f"found only {len(low)} of {count} different edges: the graph is too dense for its hubs or classes; "
+            "lower avg_degree or homophily, or raise exponent"
+        )
+    return low, high
+
+
+def _bipartite_pairs(rng: np.random.Generator, left: _Blocks, right: _Blocks, count: int, homophily: float) -> Pairs:
+    """`count` different ordered pairs; fewer where small types have no room for them."""
+
+    def keys(number: int) -> np.ndarray:
+        one, other = _draw_pairs(rng, left, right, number, homophily)
+        return one.astype(np.int64) * right.num_nodes + other
+
+    return _distinct(rng, keys, min(count, (left.num_nodes * right.num_nodes + 1) // 2), right.num_nodes)
+
+
+def _distinct(rng: np.random.Generator, draw_keys: Callable[[int], np.ndarray], count: int, radix: int) -> Pairs:
+    """Different keys, drawn until there are `count` or some rounds bring no more; a key is first * radix + second."""
+    found = np.unique(draw_keys(count + count // 16))
+    for _ in range(_ROUNDS):
+        missing = count - len(found)
+        if missing <= 0:
+            break
+        found = np.union1d(found, draw_keys(2 * missing + 16))
+    surplus = len(found) - count
+    if surplus > 0:
+        found = np.delete(found, rng.choice(len(found), surplus, replace=False, shuffle=False))
+    first, second = np.divmod(found, radix)
+    return first.astype(np.int32), second.astype(np.int32)
+
+
+def _labelled_columns(
+    rng: np.random.Generator, blocks: _Blocks, num_features: int, noise: float, label_noise: float
+) -> dict[str, Tensor]:
+    x = _features(rng, blocks, num_features, noise)
+    y = blocks.classes()
+    wrong = np.flatnonzero(rng.random(blocks.num_nodes) < label_noise)
+    y[wrong] = rng.integers(blocks.num_classes, size=len(wrong))
+    return {"x": x, "y": torch.from_numpy(y)}
+
+
+def _features(rng: np.random.Generator, blocks: _Blocks, num_features: int, noise: float) -> Tensor:
+    """Class centres under noise, so far apart that the own features alone name the class about three times out of five.
+
+    The most misleading of C - 1 other classes beats the own one by a normal variable's maximum, which grows as
+    sqrt(2 ln C); so do the distances here.
+    """
+    x = rng.standard_normal((blocks.num_nodes, num_features), dtype=np.float32)
+    x *= noise
+    centres = rng.standard_normal((blocks.num_classes, num_features), dtype=np.float32)
+    centres *= np.sqrt(2 * np.log(blocks.num_classes)) / np.linalg.norm(centres, axis=1, keepdims=True)
+    for centre, begin, end in zip(centres, blocks.bounds[:-1], blocks.bounds[1:], strict=True):
+        x[blocks.number[begin:end]] += centre
+    return torch.from_numpy(x)
+
+
+def _edge_table(src: np.ndarray, dst: np.ndarray) -> EdgeTable:
+    return EdgeTable(src=torch.from_numpy(src), dst=torch.from_numpy(dst))
