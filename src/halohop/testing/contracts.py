@@ -1,0 +1,326 @@
+"""What every implementation must do, as test classes: inherit one, provide its fixture, and pytest runs the rest."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from halohop.errors import (
+    AuthenticationError,
+    DeadlineExceededError,
+    InputError,
+    MessageTooLargeError,
+    PeerLostError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+)
+from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
+from halohop.transport import Channel, Codec, Handler, Limits, Listener, Network, Token
+
+_LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unheard:
+    """A message that only the client's codec knows."""
+
+    text: str
+
+
+class TransportContract:
+    """What a `halohop.transport.Network` must do.
+
+    Example::
+
+        class TestMine(TransportContract):
+            @pytest.fixture
+            def network(self):
+                return MyNetwork()
+    """
+
+    codec = Codec(MESSAGE_TYPES)
+    token = Token("a token that tests share")
+
+    @pytest.fixture
+    def network(self) -> Network:
+        raise NotImplementedError("a contract test class provides the fixture `network`")
+
+    @contextmanager
+    def pair(
+        self,
+        network: Network,
+        handler: Handler = lambda request: request,
+        *,
+        limits: Limits = _LIMITS,
+        server_limits: Limits = _LIMITS,
+    ) -> Iterator[tuple[Channel, Listener]]:
+        """A listener, and a channel to it."""
+        with (
+            network.serve(handler, codec=self.codec, token=self.token, limits=server_limits) as listener,
+            network.connect(listener.address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel,
+        ):
+            yield channel, listener
+
+    @staticmethod
+    def ask(value: int, size: int = 1) -> LocateRequest:
+        return LocateRequest(node_type="node", raw=torch.full((size,), value))
+
+    def assert_named(self, error: BaseException, listener: Listener | str, operation: str = "LocateRequest") -> None:
+        """The error says who, where and what."""
+        address = listener if isinstance(listener, str) else listener.address
+        for part in ("host 7", address, operation):
+            assert part in str(error)
+
+    def test_every_message_arrives_as_it_was_sent(self, network: Network) -> None:
+        with self.pair(network) as (channel, _):
+            for seed in range(10):
+                for message in random_messages(seed):
+                    assert same(channel.call(message), message)
+
+    def test_what_was_received_may_be_written_to(self, network: Network) -> None:
+        kept = torch.arange(100_000)
+        with self.pair(network, lambda request: LocateReply(gid=kept)) as (channel, _):
+            channel.call(self.ask(0)).gid.zero_()
+            assert torch.equal(channel.call(self.ask(0)).gid, torch.arange(100_000))
+
+    def test_many_in_flight_from_many_threads(self, network: Network) -> None:
+        def handler(request: LocateRequest) -> LocateReply:
+            return LocateReply(gid=request.raw + 1)
+
+        limits = Limits(call_seconds=20, max_in_flight=7, max_in_flight_bytes=200_000)
+        with self.pair(network, handler, limits=limits, server_limits=limits) as (channel, _):
+
+            def ask_all(thread: int) -> None:
+                values = [1000 * thread + i for i in range(60)]
+                futures = [channel.submit(self.ask(value, size=1 + value % 5000)) for value in values]
+                for value, future in zip(values, futures, strict=True):
+                    gid = future.result(timeout=20).gid
+                    assert gid.tolist() == [value + 1] * (1 + value % 5000)
+
+            with ThreadPoolExecutor(8) as pool:
+                for done in as_completed([pool.submit(ask_all, thread) for thread in range(8)]):
+                    done.result()
+
+    def test_a_slow_request_does_not_hold_up_others(self, network: Network) -> None:
+        released = threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            if int(request.raw) == 0:
+                assert released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        with self.pair(network, handler) as (channel, _):
+            slow = channel.submit(self.ask(0))
+            assert channel.call(self.ask(1)).gid.tolist() == [1]
+            assert not slow.done()
+            released.set()
+            assert slow.result(timeout=20).gid.tolist() == [0]
+
+    def test_a_handler_that_raises(self, network: Network) -> None:
+        def handler(request: LocateRequest) -> LocateReply:
+            raise KeyError("no such shard")
+
+        with self.pair(network, handler) as (channel, listener):
+            for _ in range(20):  # more often than there are handler threads: they survive it
+                with pytest.raises(RemoteError, match="no such shard") as caught:
+                    channel.call(self.ask(1))
+            self.assert_named(caught.value, listener)
+            assert "in handler" in caught.value.remote_traceback
+            with pytest.raises(RemoteError, match="features of hop 3"):
+                channel.call(self.ask(1), operation="features of hop 3")
+
+    def test_a_handler_that_leaves_by_the_back_door(self, network: Network) -> None:
+        def handler(request: LocateRequest) -> LocateReply:
+            raise SystemExit(3)
+
+        with self.pair(network, handler) as (channel, _), pytest.raises(RemoteError, match="SystemExit"):
+            channel.call(self.ask(1))
+
+    def test_a_handler_whose_reply_cannot_be_sent(self, network: Network) -> None:
+        with (
+            self.pair(network, lambda request: {"not": "a message"}) as (channel, _),
+            pytest.raises(RemoteError, match="dict is not a registered message type"),
+        ):
+            channel.call(self.ask(1))
+
+    def test_a_handler_that_never_returns(self, network: Network) -> None:
+        released = threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        limits = Limits(call_seconds=0.6, attempt_seconds=0.1)
+        with self.pair(network, handler, limits=limits) as (channel, listener):
+            start = time.monotonic()
+            with pytest.raises(DeadlineExceededError, match=r"0\.6 s") as caught:
+                channel.call(self.ask(1))
+            assert 0.5 < time.monotonic() - start < 2
+            self.assert_named(caught.value, listener)
+            assert channel.statistics()["retries"] >= 1
+            assert listener.statistics()["in_flight"] == 1  # repetitions of one request are one
+            released.set()
+
+    def test_messages_that_are_too_large(self, network: Network) -> None:
+        def handler(request: LocateRequest) -> LocateReply:
+            return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.int64))
+
+        small, large = Limits(max_message_bytes=2**17), Limits(max_message_bytes=2**24)
+        for mine, theirs in ((small, large), (large, small), (small, small)):
+            with self.pair(network, handler, limits=mine, server_limits=theirs) as (channel, listener):
+                with pytest.raises(MessageTooLargeError, match="131072") as caught:
+                    channel.call(self.ask(1, size=20_000))
+                self.assert_named(caught.value, listener)
+                with pytest.raises(MessageTooLargeError, match="131072") as caught:
+                    channel.call(self.ask(20_000))
+                self.assert_named(caught.value, listener)
+                assert len(channel.call(self.ask(10_000)).gid) == 10_000
+                assert channel.statistics()["connections"] == 1
+
+    def test_a_request_that_nobody_understands(self, network: Network) -> None:
+        with self.pair(network) as (channel, listener):
+            with pytest.raises(InputError, match="Unheard is not a registered message type"):
+                channel.call(Unheard(text="hello"))
+            ours = Codec([*MESSAGE_TYPES, Unheard])
+            with network.connect(listener.address, codec=ours, token=self.token, peer="host 7", limits=_LIMITS) as other:
+                with pytest.raises(ProtocolError, match="unknown message type") as caught:
+                    other.call(Unheard(text="hello"))
+                self.assert_named(caught.value, listener, "Unheard")
+                assert same(other.call(self.ask(4)), self.ask(4))
+
+    @pytest.mark.parametrize("token", [None, Token("another token, that is wrong")])
+    def test_a_wrong_token(self, network: Network, token: Token | None) -> None:
+        seen: list[Any] = []
+        with network.serve(seen.append, codec=self.codec, token=self.token, limits=_LIMITS) as listener:
+            with network.connect(listener.address, codec=self.codec, token=token, peer="host 7", limits=_LIMITS) as channel:
+                for _ in range(2):
+                    with pytest.raises(AuthenticationError, match="token") as caught:
+                        channel.call(self.ask(1))
+                    self.assert_named(caught.value, listener)
+                    assert "another token, that" not in str(caught.value)
+            assert seen == []
+            assert listener.statistics()["sessions"] == 0
+
+    def test_a_server_without_the_token(self, network: Network) -> None:
+        with (
+            network.serve(lambda request: request, codec=self.codec, limits=_LIMITS) as listener,
+            network.connect(listener.address, codec=self.codec, token=self.token, limits=_LIMITS) as channel,
+            pytest.raises(AuthenticationError),
+        ):
+            channel.call(self.ask(1))
+
+    def test_nobody_there(self, network: Network) -> None:
+        with self.pair(network) as (_, listener):
+            address = listener.address
+        limits = Limits(call_seconds=20, attempt_seconds=0.5, connect_seconds=0.5)
+        with network.connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel:
+            start = time.monotonic()
+            with pytest.raises(PeerLostError, match="could not be reached") as caught:
+                channel.call(self.ask(1))
+            assert 0.4 < time.monotonic() - start < 2
+            self.assert_named(caught.value, address)
+
+    def test_a_server_that_comes_later(self, network: Network) -> None:
+        with self.pair(network) as (_, listener):
+            address = listener.address
+        with network.connect(address, codec=self.codec, token=self.token, limits=_LIMITS) as channel:
+            future = channel.submit(self.ask(5))
+            with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=address, limits=_LIMITS):
+                assert same(future.result(timeout=10), self.ask(5))
+
+    def test_a_server_that_restarts(self, network: Network) -> None:
+        started, released = threading.Event(), threading.Event()
+
+        def stuck(request: LocateRequest) -> LocateReply:
+            started.set()
+            released.wait(20)
+            return LocateReply(gid=request.raw - 1)
+
+        with self.pair(network, stuck) as (channel, listener):
+            futures = [channel.submit(self.ask(value)) for value in range(50)]
+            assert started.wait(10)
+            listener.close()
+            released.set()
+            again: Handler = lambda request: LocateReply(gid=request.raw + 1)  # noqa: E731
+            with network.serve(again, codec=self.codec, token=self.token, bind=listener.address, limits=_LIMITS):
+                assert [int(future.result(timeout=15).gid) for future in futures] == list(range(1, 51))
+            assert channel.statistics()["connections"] == 2
+            assert channel.statistics()["retries"] >= 1
+
+    def test_a_server_that_does_not_come_back(self, network: Network) -> None:
+        limits = Limits(call_seconds=0.5, attempt_seconds=0.2)
+        with self.pair(network, limits=limits) as (channel, listener):
+            channel.call(self.ask(1))
+            listener.close()
+            start = time.monotonic()
+            with pytest.raises(PeerLostError, match=r"went away .* within the deadline of 0\.5 s") as caught:
+                channel.call(self.ask(1))
+            assert time.monotonic() - start < 2
+            self.assert_named(caught.value, listener)
+
+    def test_closing_while_calls_are_pending(self, network: Network) -> None:
+        released = threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        with self.pair(network, handler) as (channel, listener):
+            futures = [channel.submit(self.ask(value)) for value in range(20)]
+            start = time.monotonic()
+            channel.close()
+            assert time.monotonic() - start < 1
+            for future in [*futures, channel.submit(self.ask(1))]:
+                with pytest.raises(TransportError, match="was closed") as caught:
+                    future.result(timeout=0)
+                self.assert_named(caught.value, listener)
+            channel.close()
+            start = time.monotonic()
+            listener.close()
+            assert time.monotonic() - start < 1
+            listener.close()
+            released.set()
+
+    def test_asking_again_from_a_callback(self, network: Network) -> None:
+        second: Future[Future[Any]] = Future()
+        with self.pair(network) as (channel, _):
+            channel.submit(self.ask(1)).add_done_callback(lambda _: second.set_result(channel.submit(self.ask(2))))
+            assert same(second.result(timeout=10).result(timeout=10), self.ask(2))
+
+    def test_statistics(self, network: Network) -> None:
+        arrived, released = threading.Semaphore(0), threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            arrived.release()
+            assert released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        limits = Limits(max_in_flight=2)
+        with self.pair(network, handler, limits=limits) as (channel, listener):
+            futures = [channel.submit(self.ask(value, size=1000)) for value in range(3)]
+            for _ in range(2):
+                assert arrived.acquire(timeout=10)
+            for side in (channel, listener):
+                assert side.statistics()["in_flight"] == 2
+            assert channel.statistics()["waiting"] == 1
+            released.set()
+            for future in futures:
+                future.result(timeout=10)
+            channel.call(self.ask(9))  # by its answer, the listener has counted those before it
+            client, server = channel.statistics(), listener.statistics()
+        assert (client["calls"], client["failures"], client["in_flight"], client["waiting"]) == (4, 0, 0, 0)
+        assert 24_000 < client["bytes_sent"] < 25_000
+        assert 24_000 < client["bytes_received"] < 25_000
+        assert client["call_seconds"] > 0
+        assert client["connections"] == server["sessions"] == 1
+        assert server["calls"] == 4
+        assert server["bytes_received"] == client["bytes_sent"]
+        assert server["handler_seconds"] > 0

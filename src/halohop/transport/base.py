@@ -1,0 +1,144 @@
+"""What every transport offers: request -> reply, with a deadline and a named error.
+
+A `Listener` answers requests with a handler; a `Channel` is the client's side of one such peer. A `Network` makes both.
+Requests are pure (asked twice, answered alike), which is what lets a channel repeat them after an interruption.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from halohop.errors import InputError
+from halohop.transport.messages import Codec
+from halohop.transport.security import Token
+
+Handler = Callable[[Any], Any]
+"""Answers one request with one reply, both of types that the codec knows. Called from several threads at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long to wait and how much to hold. Each side has its own; for the size of a message the smaller one counts.
+
+    Args:
+        call_seconds: until a call must be answered, repetitions and reconnections included.
+        attempt_seconds: until an unanswered request is sent again (doubling each time), and for each step of a handshake.
+        connect_seconds: how long calls wait for a peer that was never there; one that was there has until the call's deadline.
+        heartbeat_seconds: between signs of life on an idle connection; it counts as lost after ten of them without one. (Ten,
+            because a heartbeat has to wait for the large message before it.)
+        max_message_bytes: header and tensors of one message.
+        max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
+            others wait. One request larger than all the bytes is let through alone.
+        handler_threads: how many requests a listener answers at a time.
+
+    Raises:
+        InputError: a number that is not positive, or max_message_bytes below 64 KiB.
+    """
+
+    call_seconds: float = 60.0
+    attempt_seconds: float = 5.0
+    connect_seconds: float = 10.0
+    heartbeat_seconds: float = 2.0
+    max_message_bytes: int = 2**30
+    max_in_flight: int = 256
+    max_in_flight_bytes: int = 2**30
+    handler_threads: int = 8
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)} must be positive")
+        if self.max_message_bytes < 2**16:
+            raise InputError(f"max_message_bytes={self.max_message_bytes} leaves no room for an error report; at least {2**16}")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Closing(Protocol):
+    """Something to be closed, by hand or by ``with``."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Channel(Closing, Protocol):
+    """The client's side of one peer. All methods may be called from any thread."""
+
+    @property
+    def peer(self) -> str:
+        """The label that errors name."""
+        ...
+
+    def submit(self, request: Any, *, operation: str | None = None) -> "Future[Any]":
+        """Sends a request and returns at once; the reply, or the error, arrives in the future.
+
+        The request's tensors must stay unchanged until then. Callbacks run on the channel's own thread: keep them short.
+
+        Args:
+            request: of a type that the codec knows.
+            operation: what to call it in errors; the request's type if None.
+
+        Raises (in the future):
+            InputError: the request is of no registered type.
+            DeadlineExceededError: connected, but no answer in time.
+            PeerLostError: not connected at the deadline.
+            AuthenticationError: the peers do not share a token.
+            ProtocolError: another protocol version, or one side does not understand the other.
+            MessageTooLargeError: request or reply.
+            RemoteError: the handler raised.
+            TransportError: the channel was closed.
+        """
+        ...
+
+    def call(self, request: Any, *, operation: str | None = None) -> Any:
+        """The reply to `request`; raises what `submit` puts into the future."""
+        ...
+
+    def statistics(self) -> dict[str, float]:
+        """Sums since the start (calls answered, failures, retries, connections, bytes_sent, bytes_received, call_seconds) and
+        what is now waiting and in_flight.
+        """
+        ...
+
+
+class Listener(Closing, Protocol):
+    """The server's side: answers whoever shares the token."""
+
+    @property
+    def address(self) -> str:
+        """What clients connect to."""
+        ...
+
+    def statistics(self) -> dict[str, float]:
+        """Sums since the start (calls, failures, expired, sessions, strangers, bytes_sent, bytes_received, handler_seconds) and
+        what is now in_flight.
+        """
+        ...
+
+
+class Network(Protocol):
+    """A way for peers to reach each other: an `InProcessNetwork`, or the module `halohop.transport.zeromq`."""
+
+    def serve(
+        self,
+        handler: Handler,
+        *,
+        codec: Codec,
+        token: Token | None = None,
+        bind: str | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Listener: ...
+
+    def connect(
+        self,
+        address: str,
+        *,
+        codec: Codec,
+        token: Token | None = None,
+        peer: str = "server",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> Channel: ...

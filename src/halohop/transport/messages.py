@@ -1,0 +1,180 @@
+"""Messages as frames: a small typed header, and one raw buffer per tensor. No pickle.
+
+A message is a dataclass of numbers, strings, tuples, dicts, nested dataclasses and tensors. Its header is msgpack, validated
+field by field against the type's annotations (by msgspec) when it is read; a tensor stands in it as ``[dtype, size, size, ...]``
+and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU; receiving copies none that
+arrived aligned.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop.errors import InputError, ProtocolError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Contiguous bytes."""
+
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128),
+    )
+}
+_MAX_DIMENSIONS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The reply of a peer that could not answer.
+
+    Args:
+        kind: "remote" (the handler raised), "protocol" (the request was not understood) or "too_large" (the reply was).
+        message: one line.
+        traceback: as printed on the peer.
+    """
+
+    kind: str
+    message: str
+    traceback: str
+
+
+def size_of(frames: Iterable[Buffer]) -> int:
+    """Bytes in all frames together."""
+    return sum(memoryview(frame).nbytes for frame in frames)
+
+
+class Codec:
+    """Turns messages of known types into frames and back.
+
+    Args:
+        types: the dataclasses that may travel; both peers list the same ones. Types nested in them need no mention.
+
+    Raises:
+        InputError: a type is no dataclass, two have one name, or a field's annotation cannot be sent.
+
+    Example:
+        >>> from halohop.store.requests import LocateReply
+        >>> codec = Codec([LocateReply])
+        >>> header, ids = codec.encode(LocateReply(gid=torch.tensor([3, 1])))
+        >>> codec.decode([header, ids]).gid
+        tensor([3, 1])
+    """
+
+    def __init__(self, types: Iterable[type]) -> None:
+        known: dict[str, type] = {}
+        for message in (*types, Failure):
+            name = message.__name__
+            if not is_dataclass(message):
+                raise InputError(f"{name} is not a dataclass, so it cannot be a message")
+            if known.setdefault(name, message) is not message or len(name.encode()) > 255:
+                raise InputError(f"two message types are called {name!r} (or the name is too long); rename one")
+            try:
+                msgspec.msgpack.Decoder(message, dec_hook=_refuse)
+            except TypeError as error:
+                raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
+        self._types = known
+
+    def encode(self, message: Any) -> list[Buffer]:
+        """Header and buffers. The buffers share memory with the message's tensors: leave these unchanged until they are sent.
+
+        Raises:
+            InputError: the type is not registered, or a value in it cannot be sent.
+        """
+        name = type(message).__name__
+        if self._types.get(name) is not type(message):
+            raise InputError(f"{name} is not a registered message type; known: {sorted(self._types)}")
+        buffers: list[Buffer] = []
+
+        def put(value: Any) -> list[str | int]:
+            if not isinstance(value, Tensor):
+                raise InputError(f"{name} holds a {type(value).__name__}, which cannot be sent")
+            dtype = str(value.dtype).removeprefix("torch.")
+            if dtype not in _DTYPES or value.layout is not torch.strided:
+                raise InputError(f"{name} holds a {value.layout} tensor of {value.dtype}, which cannot be sent")
+            buffers.append(_bytes_of(value))
+            return [dtype, *value.shape]
+
+        try:
+            body = msgspec.msgpack.Encoder(enc_hook=put).encode(message)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise error if isinstance(error, InputError) else InputError(f"{name} cannot be sent: {error}") from error
+        tag = name.encode()
+        return [bytes([len(tag)]) + tag + body, *buffers]
+
+    def decode(self, frames: Sequence[Buffer]) -> Any:
+        """The message. Its tensors are views of writable, aligned buffers, which must be the caller's to give away; copies else.
+
+        Raises:
+            ProtocolError: the frames are not a message of a registered type; whatever is wrong with them.
+        """
+        if not frames or not len(frames[0]):
+            raise ProtocolError("a message without a header")
+        header = memoryview(frames[0])
+        end = 1 + header[0]
+        tag = bytes(header[1:end])
+        message = self._types.get(tag.decode(errors="replace"))
+        if message is None:
+            raise ProtocolError(f"unknown message type {tag[:100]!r}; known here: {sorted(self._types)}")
+        buffers = iter(frames[1:])
+
+        def take(kind: type, value: Any) -> Tensor:
+            if kind is not Tensor:
+                raise ProtocolError(f"no way to read a {kind}")
+            buffer = next(buffers, None)
+            if buffer is None:
+                raise ProtocolError("a tensor without its bytes")
+            return _tensor_of(value, memoryview(buffer))
+
+        try:
+            result: Any = msgspec.msgpack.Decoder(message, dec_hook=take).decode(header[end:])
+        except ProtocolError as error:
+            raise ProtocolError(f"malformed {message.__name__}: {error}") from None
+        except (
+            Exception
+        ) as error:  # whatever hostile bytes provoke, in msgspec or in the message's own checks, is the peer's fault
+            raise ProtocolError(f"malformed {message.__name__}: {error}") from error
+        if next(buffers, None) is not None:
+            raise ProtocolError(f"malformed {message.__name__}: more buffers than tensors")
+        return result
+
+
+def _refuse(kind: type, value: Any) -> Any:
+    raise NotImplementedError
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    if not flat.numel():
+        return memoryview(b"")
+    return flat.view(torch.uint8).numpy().data
+
+
+def _tensor_of(spec: Any, buffer: memoryview) -> Tensor:
+    """The tensor that `spec`, an unchecked ``[dtype, *shape]``, describes; allocates nothing before the sizes agree."""
+    if not isinstance(spec, list | tuple) or not spec or len(spec) > 1 + _MAX_DIMENSIONS:
+        raise ProtocolError("a tensor without dtype and shape")
+    dtype = _DTYPES.get(spec[0]) if isinstance(spec[0], str) else None
+    shape = spec[1:]
+    if dtype is None or not all(type(size) is int and size >= 0 for size in shape):
+        raise ProtocolError(f"no such dtype or shape: {str(spec)[:100]}")
+    if math.prod(shape) * dtype.itemsize != buffer.nbytes or math.prod(max(size, 1) for size in shape) >= 2**60:
+        raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {dtype} and shape {str(shape)[:100]}")
+    if not buffer.nbytes:
+        return torch.empty(shape, dtype=dtype)
+    raw = np.frombuffer(buffer, dtype=np.uint8)
+    if not raw.flags.writeable or raw.ctypes.data % min(dtype.itemsize, 8):
+        aligned = np.empty(buffer.nbytes, dtype=np.uint8)
+        aligned[:] = raw
+        raw = aligned
+    if dtype is torch.bool and raw.max() > 1:
+        raise ProtocolError("a bool that is neither 0 nor 1")
+    return torch.from_numpy(raw).view(dtype).reshape(shape)

@@ -1,0 +1,283 @@
+"""Peers across hosts: ZeroMQ ROUTER and DEALER over tcp.
+
+The module is a `Network`: `serve` and `connect`. What it relies on in ZeroMQ: large frames are not copied, messages arrive whole
+or not at all, heartbeats watch connections. What it does not rely on: reconnection (a DEALER is thrown away with its connection,
+so that every connection is authenticated), routing ids that peers choose, and delivery.
+"""
+
+import ipaddress
+import math
+import socket
+import threading
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from halohop.errors import InputError, TransportError
+from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
+from halohop.transport.client import PortChannel
+from halohop.transport.messages import Codec
+from halohop.transport.security import TOKEN_VARIABLE, Token
+from halohop.transport.server import PortListener
+from halohop.transport.wire import Admit, Frames, Lost
+
+_SCHEME = "tcp://"
+_HEARTBEATS_MISSED = 10
+_MESSAGES_PER_TURN = 64  # before answers get their turn
+_MAX_FRAMES = 2**16
+_LOST: dict[int, str] = {
+    zmq.EVENT_CLOSED: "the connection was refused, or the address is out of reach",
+    zmq.EVENT_DISCONNECTED: "the connection broke",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it does not speak halohop's protocol",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it does not speak halohop's protocol",
+}
+
+
+def serve(
+    handler: Handler, *, codec: Codec, token: Token | None = None, bind: str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Listener:
+    """Answers requests that arrive at a port of this host.
+
+    Args:
+        handler: called with a request, from `limits.handler_threads` threads; returns the reply. The reply's tensors must stay
+            unchanged from then on.
+        codec: the message types.
+        token: whoever connects must know it.
+        bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
+
+    Raises:
+        InputError: not such an address; or one that others can reach, without a token.
+        TransportError: the port is in use, or the interface is not this host's.
+
+    Example:
+        >>> import torch
+        >>> from halohop.store.requests import LocateReply, LocateRequest
+        >>> codec = Codec([LocateRequest, LocateReply])
+        >>> with serve(lambda request: LocateReply(gid=request.raw * 2), codec=codec) as server:
+        ...     with connect(server.address, codec=codec) as channel:
+        ...         channel.call(LocateRequest(node_type="node", raw=torch.tensor([1, 2])))
+        LocateReply(gid=tensor([2, 4]))
+    """
+    host, port = _parsed("127.0.0.1:0" if bind is None else bind)
+    try:
+        ip = socket.gethostbyname(host) if host != "*" else "0.0.0.0"
+    except OSError as error:
+        raise TransportError(
+            f"cannot listen on {host}:{port}: the host name is unknown ({error}); give a name or address of this host"
+        ) from error
+    if token is None and not ipaddress.ip_address(ip).is_loopback:
+        raise InputError(
+            f"listening on {host}:{port} lets other hosts in, so it needs a token; set {TOKEN_VARIABLE}, or bind 127.0.0.1"
+        )
+    return PortListener(_RouterPort(ip, port, limits), handler, codec=codec, token=token, limits=limits)
+
+
+def connect(
+    address: str, *, codec: Codec, token: Token | None = None, peer: str = "server", limits: Limits = DEFAULT_LIMITS
+) -> Channel:
+    """A channel to whoever serves, or will serve, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
+
+    Args:
+        peer: what errors call the other side.
+
+    Raises:
+        InputError: not such an address.
+    """
+    host, port = _parsed(address)
+    if not port:
+        raise InputError(f"address {address!r} names no port to connect to")
+    return PortChannel(_DealerPort(f"{_SCHEME}{host}:{port}", limits), codec=codec, token=token, peer=peer, limits=limits)
+
+
+class _Waker:
+    """Ends a poll from another thread: a byte through a pair of sockets."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._set = False
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def set(self) -> None:
+        with self._lock:
+            if not self._set and self._writer.fileno() >= 0:
+                self._set = True
+                self._writer.send(b"\0")
+
+    def clear(self) -> None:
+        with self._lock:
+            if self._set:
+                self._set = False
+                self._reader.recv(1)
+
+    def close(self) -> None:
+        with self._lock:
+            self._reader.close()
+            self._writer.close()
+
+
+class _DealerPort:
+    """A client port: one DEALER per connection, and a monitor that tells when it is gone."""
+
+    def __init__(self, address: str, limits: Limits) -> None:
+        self.address = address
+        self._limits = limits
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._waker = _Waker()
+        self._dealer: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+
+    def open(self) -> None:
+        dealer = self._context.socket(zmq.DEALER)
+        _configure(dealer, self._limits)
+        dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+        self._monitor = dealer.get_monitor_socket(sum(_LOST))
+        self._dealer = dealer
+        dealer.connect(self.address)
+
+    def send(self, frames: Frames) -> None:
+        if self._dealer is not None:
+            _send(self._dealer, frames)
+
+    def wait(self, seconds: float | None) -> list[Frames | Lost]:
+        if self._dealer is None or self._monitor is None:
+            _poll([self._waker.fileno()], seconds)
+            self._waker.clear()
+            return []
+        _poll([self._dealer, self._monitor, self._waker.fileno()], seconds)
+        self._waker.clear()
+        lost = [event for event in iter(self._event, None) if event in _LOST]  # before reading, so that nothing it sent is missed
+        arrived: list[Frames | Lost] = []
+        while (lost or len(arrived) < _MESSAGES_PER_TURN) and _readable(self._dealer):
+            arrived.append([frame.buffer for frame in self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)])
+        return [*arrived, Lost(reason=_LOST[lost[-1]])] if lost else arrived
+
+    def _event(self) -> int | None:
+        assert self._monitor is not None
+        if not _readable(self._monitor):
+            return None
+        return int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
+
+    def wake(self) -> None:
+        self._waker.set()
+
+    def drop(self) -> None:
+        if self._dealer is not None and self._monitor is not None:
+            self._dealer.disable_monitor()
+            self._monitor.close(linger=0)
+            self._dealer.close(linger=0)
+            self._dealer = self._monitor = None
+
+    def close(self) -> None:
+        self.drop()
+        self._context.term()
+        self._waker.close()
+
+
+class _RouterPort:
+    """A server port: one ROUTER, bound at birth."""
+
+    def __init__(self, ip: str, port: int, limits: Limits) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        _configure(self._router, limits)
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._router.setsockopt(zmq.BACKLOG, 1024)
+        self._max_bytes = limits.max_message_bytes
+        try:
+            self._router.bind(f"{_SCHEME}{ip}:{port}")
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            remedy = "end the process that holds it, choose another port, or 0 for a free one"
+            if error.errno != zmq.EADDRINUSE:
+                remedy = "give an address of this host, and a port that this user may open"
+            raise TransportError(f"cannot listen on {ip}:{port}: {error.strerror}; {remedy}") from error
+        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._waker = _Waker()
+
+    def send(self, peer: bytes, frames: Frames) -> bool:
+        try:
+            _send(self._router, [peer, *frames])
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            return False
+        return True
+
+    def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
+        _poll([self._waker.fileno()] if admit is None else [self._router, self._waker.fileno()], seconds)
+        self._waker.clear()
+        arrived: list[tuple[bytes, Frames]] = []
+        for _ in range(_MESSAGES_PER_TURN if admit is not None else 0):
+            if not _readable(self._router):
+                break
+            assert admit is not None
+            message = self._receive(admit)
+            if message is not None:
+                arrived.append(message)
+        return arrived
+
+    def _receive(self, admit: Admit) -> tuple[bytes, Frames] | None:
+        """One message; None where it is not to be read. Its frames are there as a whole, so nothing here waits."""
+        peer = self._router.recv(zmq.NOBLOCK)
+        head = self._router.recv(zmq.NOBLOCK, copy=False)
+        frames = [head.buffer]
+        # A name that the router made begins with 0. Peers may ask for a name of their own: they get no hearing.
+        wanted = peer[:1] == b"\0" and (not head.more or admit(peer, head.buffer))
+        size, more = 0, head.more
+        while more:
+            frame = self._router.recv(zmq.NOBLOCK, copy=False)
+            more = frame.more
+            size += len(frame.buffer)
+            if wanted and size <= self._max_bytes and len(frames) <= _MAX_FRAMES:
+                frames.append(frame.buffer)
+        return (peer, frames) if wanted else None
+
+    def wake(self) -> None:
+        self._waker.set()
+
+    def close(self) -> None:
+        self._router.close(linger=0)
+        self._context.term()
+        self._waker.close()
+
+
+def _configure(sock: "zmq.Socket[bytes]", limits: Limits) -> None:
+    heartbeat = max(1, int(1000 * limits.heartbeat_seconds))
+    for option, value in (
+        (zmq.LINGER, 0),
+        (zmq.MAXMSGSIZE, limits.max_message_bytes),
+        (zmq.SNDHWM, 2 * limits.max_in_flight),
+        (zmq.RCVHWM, 64),
+        (zmq.HANDSHAKE_IVL, max(1, int(1000 * limits.attempt_seconds))),
+        (zmq.HEARTBEAT_IVL, heartbeat),
+        (zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat),
+        (zmq.HEARTBEAT_TTL, min(_HEARTBEATS_MISSED * heartbeat, 6_553_500)),
+    ):
+        sock.setsockopt(option, value)
+
+
+def _send(sock: "zmq.Socket[bytes]", frames: Frames) -> None:
+    sock.send_multipart(frames, zmq.NOBLOCK, copy=False)
+
+
+def _readable(sock: "zmq.Socket[bytes]") -> bool:
+    return bool(int(sock.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
+def _poll(sources: "list[zmq.Socket[bytes] | int]", seconds: float | None) -> None:
+    milliseconds = -1 if seconds is None else min(math.ceil(1000 * seconds), 2**31 - 1)
+    zmq.zmq_poll([(source, zmq.POLLIN) for source in sources], milliseconds)
+
+
+def _parsed(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix(_SCHEME).rpartition(":")
+    if not host or "/" in host or ":" in host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(
+            f"{address!r} is not an address; write host:port, such as 10.0.0.7:5510 (host: a name or an IPv4 address)"
+        )
+    return host, int(port)
