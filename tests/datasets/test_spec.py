@@ -1,0 +1,75 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
+from halohop.errors import IncompleteDatasetError, InputError, SchemaError
+
+SPEC = GraphFiles(
+    nodes={"user": NodeFiles(file="u.csv", id="id", features=("a", "b"), masks={"train": "t"})},
+    edges={"user__buys__item": EdgeFiles(file="e.parquet", src="s", dst="d", time="when")},
+)
+TOML = """
+[nodes.user]
+file = "u.csv"
+id = "id"
+features = ["a", "b"]
+masks = {train = "t"}
+[edges.user__buys__item]
+file = "e.parquet"
+src = "s"
+dst = "d"
+time = "when"
+"""
+JSON = json.dumps(
+    {
+        "nodes": {"user": {"file": "u.csv", "id": "id", "features": ["a", "b"], "masks": {"train": "t"}}},
+        "edges": {"user__buys__item": {"file": "e.parquet", "src": "s", "dst": "d", "time": "when"}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("graph.toml", TOML), ("graph.json", JSON), ("graph.yaml", JSON), ("graph.yml", JSON)]
+)
+def test_each_language_says_the_same(tmp_path: Path, name: str, text: str) -> None:
+    if name.endswith(("yaml", "yml")):
+        pytest.importorskip("yaml")
+    (tmp_path / name).write_text(text)
+    assert load_spec(tmp_path) == load_spec(tmp_path / name) == SPEC
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("[node.user]\n", SchemaError, "unknown name 'node'; known: .'nodes', 'edges'"),
+        ("[nodes.user]\nfile='u'\nid='i'\nlabels='y'\n", SchemaError, r"nodes\.user: unknown name 'labels'"),
+        ("[edges.a__b__c]\nfile='u'\nsrc='i'\ndst='j'\nid='y'\n", SchemaError, r"edges\.a__b__c: unknown name 'id'"),
+        ("[nodes.user]\nfile='u'\n", InputError, "missing required field `id`"),
+        ("[nodes.user]\nfile=3\nid='i'\n", InputError, r"Expected `str`, got `int` - at `\$\.nodes"),
+        ("nodes = 3\n", InputError, "Expected `object`"),
+        ("[nodes.user\n", InputError, r"graph\.toml"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, error: type[Exception], message: str) -> None:
+    (tmp_path / "graph.toml").write_text(text)
+    with pytest.raises(error, match=message):
+        load_spec(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("g.json", "[1]"), ("g.json", "{"), ("g.yaml", "a: [")])
+def test_other_languages_mistakes(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=name):
+        load_spec(tmp_path / name)
+
+
+def test_absent_and_unknown_files(tmp_path: Path) -> None:
+    with pytest.raises(IncompleteDatasetError, match=r"graph\.toml"):
+        load_spec(tmp_path)
+    with pytest.raises(IncompleteDatasetError, match=r"x\.toml"):
+        load_spec(tmp_path / "x.toml")
+    (tmp_path / "graph.ini").write_text("")
+    with pytest.raises(InputError, match=r"\.toml, \.json"):
+        load_spec(tmp_path / "graph.ini")

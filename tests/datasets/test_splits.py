@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halohop.datasets.splits import index_masks, random_masks
+from halohop.errors import IdError, InputError
+
+
+@given(
+    labels=st.lists(st.integers(-1, 4), max_size=60),
+    fractions=st.sampled_from([(0.6, 0.2, 0.2), (1, 0, 0), (0, 0, 0), (0.1, 0.1, 0.5), (0, 0, 1)]),
+    stratified=st.booleans(),
+    seed=st.integers(0, 3),
+)
+def test_masks_share_out_the_labelled_nodes(labels, fractions, stratified, seed) -> None:
+    y = torch.tensor(labels, dtype=torch.int64)
+    masks = random_masks(y, fractions=fractions, stratified=stratified, seed=seed)
+    assert list(masks) == ["train_mask", "val_mask", "test_mask"]
+    together = sum(mask.int() for mask in masks.values())
+    assert (together <= 1).all()
+    assert not together[y < 0].any()
+    labelled = int((y >= 0).sum())
+    groups = [y == label for label in y.unique() if label >= 0] if stratified else [y >= 0]
+    for mask, share in zip(masks.values(), fractions, strict=True):
+        for group in groups:
+            assert abs(int((mask & group).sum()) - share * int(group.sum())) <= 1
+    if sum(fractions) == 1:
+        assert int(together.sum()) == labelled
+
+
+def test_a_split_is_its_seeds() -> None:
+    y = torch.zeros(1000, dtype=torch.int64)
+    one, again, other = (random_masks(y, seed=seed)["train_mask"] for seed in (3, 3, 4))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert not torch.equal(one, torch.arange(1000) < 600)
+
+
+def test_stratified_keeps_a_small_class_in_every_split() -> None:
+    y = torch.tensor([0] * 990 + [1] * 10)
+    masks = random_masks(y, stratified=True)
+    assert [int((mask & (y == 1)).sum()) for mask in masks.values()] == [6, 2, 2]
+
+
+@pytest.mark.parametrize("fractions", [(0.6, 0.4), (0.6, 0.4, 0.2), (-0.1, 0.5, 0.5)])
+def test_fractions_must_be_shares(fractions) -> None:
+    with pytest.raises(InputError, match="three shares"):
+        random_masks(torch.zeros(3, dtype=torch.int64), fractions=fractions)
+
+
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_index_masks_refuses_strangers(bad: int) -> None:
+    with pytest.raises(IdError, match=f"node {bad}"):
+        index_masks(3, {"train": np.array([0, bad])})
