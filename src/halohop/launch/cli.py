@@ -1,0 +1,263 @@
+"""The command `halohop`: thin commands over what the library does."""
+
+import json
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+import typer.core
+from rich.console import Console
+from rich.text import Text
+
+from halohop.errors import HalohopError
+from halohop.launch import options
+from halohop.recipes.config import InferConfig, TrainConfig
+
+_EXIT_FAILED = 1
+_EXIT_TERMINATED = 128 + signal.SIGTERM
+_TRAIN = options.defaults(TrainConfig)
+_INFER = options.defaults(InferConfig)
+
+
+class _Commands(typer.core.TyperGroup):
+    """Says the library's errors in one line, where a traceback would tell its user nothing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HalohopError as error:
+            if ctx.params.get("debug"):
+                raise
+            _say(Text.assemble(("error: ", "bold red"), str(error)))
+            raise typer.Exit(_EXIT_FAILED) from error
+
+
+app = typer.Typer(
+    name="halohop",
+    cls=_Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """The console script: a request to terminate ends it as Ctrl-C does, with everything that it started."""
+    signal.signal(signal.SIGTERM, _terminate)
+    app()
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    sys.exit(_EXIT_TERMINATED)
+
+
+def _say(what: Any) -> None:
+    Console(stderr=True, soft_wrap=True).print(what)
+
+
+@app.callback()
+def halohop(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Train graph neural networks on graphs that outgrow one process, one machine or its RAM.
+
+    [dim]$[/] halohop demo
+
+    [dim]$[/] halohop partition synthetic:small parts --parts 4
+
+    [dim]$[/] halohop train parts --nodes 2 --trainers 2 --out runs/first
+    """
+
+
+@app.command()
+def partition(
+    source: options.Source,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
+    parts: Annotated[int, typer.Option(min=1, help="How many partitions: at least one per node that will train.")] = 2,
+    method: options.PartitionMethod = options.Method.metis,
+    seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
+    overwrite: options.Overwrite = False,
+    normalize: options.Normalize = None,
+    config: options.Config = None,
+) -> None:
+    """Divide a graph into partitions on disk, once, for any number of runs.
+
+    [dim]$[/] halohop partition synthetic:small parts --parts 4
+
+    [dim]$[/] halohop partition data/coauthor.npz parts --parts 2 --method random --normalize
+    """
+    from halohop.launch import inspect, runs
+
+    runs.partition_source(
+        source,
+        out,
+        num_parts=parts,
+        method=method.value,
+        seed=seed,
+        overwrite=overwrite,
+        normalize=normalize,
+        console=Console(stderr=True),
+    )
+    Console().print(inspect.render(inspect.summarize(out)))
+
+
+@app.command()
+def inspect(
+    parts: options.PartsFolder,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Tell what a partitioned graph holds and how well it is divided.
+
+    [dim]$[/] halohop inspect parts --verify
+
+    [dim]$[/] halohop inspect parts --json | jq .cut
+    """
+    from halohop.launch import inspect as telling
+    from halohop.launch.progress import stages
+
+    with stages(Console(stderr=True)) as progress:
+        summary = telling.summarize(parts, verify=verify, progress=progress)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    else:
+        Console().print(telling.render(summary))
+
+
+@app.command()
+def train(
+    parts: options.PartsOrSource,
+    model: options.ModelName = options.Model.auto,
+    target: options.Target = _TRAIN["target"],
+    fanout: options.Fanout = _TRAIN["fanout"],
+    hidden: options.Hidden = _TRAIN["hidden"],
+    heads: options.Heads = _TRAIN["heads"],
+    bases: options.Bases = _TRAIN["bases"],
+    dropout: options.Dropout = _TRAIN["dropout"],
+    epochs: options.Epochs = _TRAIN["epochs"],
+    batch_size: options.BatchSize = _TRAIN["batch_size"],
+    lr: options.LearningRate = _TRAIN["lr"],
+    weight_decay: options.WeightDecay = _TRAIN["weight_decay"],
+    seed: options.Seed = _TRAIN["seed"],
+    eval_every: options.EvalEvery = _TRAIN["eval_every"],
+    eval_fanout: options.EvalFanout = _TRAIN["eval_fanout"],
+    eval_batch_size: options.EvalBatchSize = _TRAIN["eval_batch_size"],
+    patience: options.Patience = _TRAIN["patience"],
+    nodes: options.Nodes = 1,
+    trainers: options.Trainers = 1,
+    workers: options.Workers = _TRAIN["workers"],
+    device: options.Device = _TRAIN["device"],
+    deadline: options.Deadline = _TRAIN["deadline_s"],
+    out: options.RunFolder = None,
+    method: options.PartitionMethod = options.Method.metis,
+    normalize: options.Normalize = None,
+    config: options.Config = None,
+) -> None:
+    """Train a node classifier with processes on this machine, or as one of torchrun's ranks.
+
+    [dim]$[/] halohop train parts --fanout 15,10,5 --nodes 2 --trainers 2 --out runs/first
+
+    [dim]$[/] halohop train synthetic:small --nodes 2 --epochs 5
+
+    [dim]$[/] halohop train parts --config sage.toml --lr 0.003
+
+    [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop.launch.cli train parts --out runs/first
+    """
+    from halohop.launch import runs
+
+    folder = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    settings = TrainConfig(
+        parts=parts,
+        out=str(folder),
+        model=model.value,
+        target=target,
+        fanout=options.numbers(fanout) or (),
+        hidden=hidden,
+        heads=heads,
+        bases=bases,
+        dropout=dropout,
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=lr,
+        weight_decay=weight_decay,
+        seed=seed,
+        eval_every=eval_every,
+        eval_fanout=options.numbers(eval_fanout),
+        eval_batch_size=eval_batch_size,
+        patience=patience,
+        workers=workers,
+        device=device,
+        deadline_s=deadline,
+    )
+    source = runs.SourceOptions(num_parts=nodes, method=method.value, normalize=normalize)
+    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True))
+    if outcome is not None:
+        runs.show(outcome, Console())
+
+
+@app.command()
+def infer(
+    parts: options.PartsFolder,
+    checkpoint: options.Checkpoint,
+    out: options.ResultFolder = Path("predictions"),
+    form: options.ResultForm = options.Form.npy,
+    split: options.Split = _INFER["split"],
+    embeddings: options.Embeddings = _INFER["embeddings"],
+    fanout: options.EvalFanout = _INFER["fanout"],
+    batch_size: options.EvalBatchSize = _INFER["batch_size"],
+    seed: Annotated[int, typer.Option(help="Of the draws, where not all neighbours are taken.")] = _INFER["seed"],
+    workers: options.Workers = _INFER["workers"],
+    device: options.Device = _INFER["device"],
+    config: options.Config = None,
+) -> None:
+    """Predict the classes of nodes with a trained model, by the nodes' own ids.
+
+    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --out predictions
+
+    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet
+    """
+    from halohop.launch.progress import stages
+    from halohop.recipes import inference
+    from halohop.world import World
+
+    settings = InferConfig(
+        parts=str(parts),
+        checkpoint=str(checkpoint),
+        out=str(out),
+        form=form.value,
+        split=split,
+        embeddings=embeddings,
+        fanout=options.numbers(fanout),
+        batch_size=batch_size,
+        seed=seed,
+        workers=workers,
+        device=device,
+    )
+    with stages(Console(stderr=True)) as progress:
+        inference.infer(settings, world=World(), on_progress=progress)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
+    size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
+) -> None:
+    """Do everything once, small: partition a synthetic graph, train on two nodes, draw a picture. Takes under two minutes.
+
+    [dim]$[/] halohop demo
+    """
+    from halohop.launch import runs
+    from halohop.launch.demo import demo as show_everything
+
+    console = Console()
+    outcome = show_everything(out, size=size, console=console)
+    console.print("\n[bold]3. Results[/]")
+    runs.show(outcome, console)
+
+
+if __name__ == "__main__":
+    main()

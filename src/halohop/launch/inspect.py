@@ -1,0 +1,176 @@
+"""What `halohop inspect` tells about a partitioned data set: from its manifest alone, its masks, and on request every byte."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from halohop.partitioning.report import Report
+from halohop.store.disk import held_parts, map_part, read_manifest
+from halohop.store.manifest import Manifest
+from halohop.store.schema import ColumnSpec
+from halohop.typing import relation_text
+
+BAR_WIDTH = 32
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+Summary = dict[str, Any]
+
+
+def summarize(
+    path: str | Path, *, verify: bool = False, progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+) -> Summary:
+    """Plain dicts, lists and numbers: what `halohop inspect --json` prints.
+
+    Args:
+        path: the folder that `halohop.partition` wrote.
+        verify: also compare every file of the partitions in this folder with its checksum.
+        progress: told the stage, how many partitions are done, and of how many.
+
+    Raises:
+        DatasetError: no such data set, incomplete, of another version, or damaged; names the file.
+    """
+    path = Path(path)
+    manifest = read_manifest(path)
+    here = held_parts(path, manifest)
+    splits: dict[str, dict[str, int]] = {name: dict.fromkeys(manifest.schema.splits(name), 0) for name in manifest.schema.nodes}
+    for done, part in enumerate(here):
+        progress("verify" if verify else "read masks", done, len(here))
+        tables = map_part(path, manifest, part, verify=verify).nodes
+        for name, counts in splits.items():
+            for split in counts:
+                mask = tables[name].columns[f"{split}_mask"]
+                counts[split] += int((mask.flatten(1).any(1) if mask.dim() > 1 else mask).sum())
+    progress("verify" if verify else "read masks", len(here), len(here))
+    return {
+        "path": str(path),
+        "num_parts": manifest.num_parts,
+        "parts_here": list(here),
+        "partitioned": dict(manifest.partitioned),
+        "verified": verify,
+        "bytes": sum(record.bytes for record in manifest.files.values()),
+        "nodes": {
+            name: {"count": spec.count, "columns": _columns(spec.columns), "splits": splits[name]}
+            for name, spec in manifest.schema.nodes.items()
+        },
+        "edges": {
+            relation_text(relation): {"count": spec.count, "columns": _columns(spec.columns)}
+            for relation, spec in manifest.schema.edges.items()
+        },
+        **_quality(manifest),
+    }
+
+
+def render(summary: Summary) -> RenderableType:
+    """The summary as tables and bars for a terminal."""
+    return Group(*_render(summary))
+
+
+def readable_bytes(count: float) -> str:
+    """A size in decimal units.
+
+    Example:
+        >>> [readable_bytes(count) for count in (0, 999, 12_345, 3_000_000_000)]
+        ['0 B', '999 B', '12.3 kB', '3 GB']
+    """
+    scale = 0
+    while count >= 1000 and scale < len(_UNITS) - 1:
+        count /= 1000
+        scale += 1
+    return f"{count:.3g} {_UNITS[scale]}"
+
+
+def _columns(columns: dict[str, ColumnSpec]) -> dict[str, str]:
+    return {name: f"{spec.dtype}{list(spec.shape) if spec.shape else ''}" for name, spec in columns.items()}
+
+
+def _quality(manifest: Manifest) -> dict[str, Any]:
+    """Cut, balance and partitions as they were measured; without a measurement, what the bounds tell."""
+    if manifest.report:
+        report = Report.from_dict(manifest.report).to_dict()
+        return {**report, "parts": [{"part": part, **numbers} for part, numbers in enumerate(report["parts"])]}
+    return {
+        "parts": [
+            {
+                "part": part,
+                "nodes": {name: bounds[part + 1] - bounds[part] for name, bounds in manifest.node_bounds.items()},
+                "edges": sum(bounds[part + 1] - bounds[part] for bounds in manifest.edge_bounds.values()),
+            }
+            for part in range(manifest.num_parts)
+        ]
+    }
+
+
+def _render(summary: Summary) -> Iterator[RenderableType]:
+    how = ", ".join(f"{name} {value}" for name, value in summary["partitioned"].items())
+    yield Text.assemble(
+        (summary["path"], "bold"),
+        f"  {summary['num_parts']} partitions, {readable_bytes(summary['bytes'])}",
+        (f"  ({how})" if how else "", "dim"),
+    )
+    if len(summary["parts_here"]) < summary["num_parts"]:
+        yield Text(f"in this folder: partitions {summary['parts_here']}", style="yellow")
+    yield _tables(summary)
+    yield _parts(summary)
+    if "cut" in summary:
+        yield Text.assemble(
+            ("cut ", "dim"),
+            f"{summary['cut']:.1%} of the edges",
+            ("   balance (largest over mean): ", "dim"),
+            *(f"{name} {summary[f'{name}_balance']:.2f}  " for name in ("node", "train", "edge")),
+        )
+    if summary["verified"]:
+        yield Text(f"all files of {len(summary['parts_here'])} partitions match their checksums", style="green")
+
+
+def _tables(summary: Summary) -> Table:
+    table = Table(title="Contents", title_justify="left", title_style="bold", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("nodes, relations")
+    table.add_column("count", justify="right")
+    table.add_column("columns", overflow="fold")
+    table.add_column("splits", overflow="fold")
+    for kind, style in (("nodes", "cyan"), ("edges", "magenta")):
+        for name, spec in summary[kind].items():
+            columns = ", ".join(f"{column} {form}" for column, form in spec["columns"].items())
+            splits = ", ".join(f"{split} {count:,}" for split, count in spec.get("splits", {}).items())
+            table.add_row(Text(name, style=style), f"{spec['count']:,}", Text(columns), splits)
+    return table
+
+
+def _parts(summary: Summary) -> Table:
+    parts = summary["parts"]
+    measured = "cut" in summary
+    table = Table(
+        title="Partitions", title_justify="left", title_style="bold", box=None, header_style="dim", padding=(0, 2, 0, 0)
+    )
+    for name in ("part", "nodes", *(("train", "edges", "cut", "halo", "size") if measured else ("edges",))):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(
+        Text.assemble("edges: ", ("inside", "cyan"), " and ", ("cut", "red")) if measured else "edges", width=BAR_WIDTH
+    )
+    most = max((part["edges"] for part in parts), default=0)
+    for part in parts:
+        own = [str(part["part"]), f"{sum(part['nodes'].values()):,}"]
+        if measured:
+            cut = part["cut_edges"] / max(part["edges"], 1)
+            own += [
+                f"{part['train_nodes']:,}",
+                f"{part['edges']:,}",
+                f"{cut:.1%}",
+                f"{part['halo']:,}",
+                readable_bytes(part["bytes"]),
+            ]
+        else:
+            own += [f"{part['edges']:,}"]
+        table.add_row(*own, _bar(part["edges"], part.get("cut_edges", 0), most))
+    return table
+
+
+def _bar(edges: int, cut: int, most: int) -> Text:
+    """A bar of `edges`, the longest being `most`; its end is the share that is cut."""
+    length = round(BAR_WIDTH * edges / most) if most else 0
+    outside = round(length * cut / edges) if edges else 0
+    return Text.assemble(("█" * (length - outside), "cyan"), ("█" * outside, "red"))

@@ -1,0 +1,90 @@
+"""What a terminal shows while something runs: a bar that moves, and a line for every epoch that stays."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from halohop.launch.chart import short
+
+_COLUMNS = (("epoch", 9), ("loss", 9), ("val acc", 9), ("seconds", 9), ("waiting", 9), ("edges/s", 9), ("remote", 9))
+
+
+@contextmanager
+def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for work in stages: gives the callback (stage, done, total) that moves it."""
+    with _bar(console) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
+
+        yield progress
+
+
+class TrainingDisplay:
+    """Shows the events of a training run; use it as a context manager and call it with every event.
+
+    Args:
+        console: where to.
+        epochs: how many there will be.
+    """
+
+    def __init__(self, console: Console, *, epochs: int) -> None:
+        self._console = console
+        self._epochs = epochs
+        self._bar = _bar(console)
+        self._task = self._bar.add_task("starting", total=None)
+        self._headed = False
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "epoch":
+            if not self._headed:
+                self._headed = True
+                self._console.print(Text("".join(name.rjust(width) for name, width in _COLUMNS), style="dim"))
+            self._console.print(Text(epoch_line(event, self._epochs)))
+        elif event["event"] == "step":
+            self._bar.update(self._task, description=f"epoch {event['epoch']}", completed=event["step"], total=event.get("steps"))
+
+    def __enter__(self) -> "TrainingDisplay":
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+
+def epoch_line(event: Mapping[str, Any], epochs: int) -> str:
+    """An epoch in one line, under the columns' names; what was not measured is a dash.
+
+    Example:
+        >>> epoch_line({"epoch": 1, "loss": 1.2345, "train_seconds": 3.21, "remote_share": 0.25}, 10)
+        '     1/10   1.2345        -     3.21        -        -    25.0%'
+    """
+    forms: tuple[tuple[str, Callable[[float], str]], ...] = (
+        ("loss", "{:.4f}".format),
+        ("val_accuracy", "{:.4f}".format),
+        ("train_seconds", "{:.2f}".format),
+        ("wait_seconds", "{:.2f}".format),
+        ("edges_per_second", short),
+        ("remote_share", "{:.1%}".format),
+    )
+    cells = [f"{event['epoch']}/{epochs}"]
+    cells += ["-" if event.get(name) is None else form(event[name]) for name, form in forms]
+    return "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,228 @@
+"""A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
+
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from halohop.errors import InputError
+from halohop.launch import local
+from halohop.launch.chart import short
+from halohop.launch.inspect import summarize
+from halohop.launch.picture import page, training_charts
+from halohop.launch.progress import TrainingDisplay, stages
+from halohop.partitioning.build import partition
+from halohop.partitioning.report import Report
+from halohop.recipes.config import TrainConfig, to_dict
+from halohop.recipes.sources import load_source
+from halohop.recipes.train import train as recipe
+from halohop.store.manifest import MANIFEST
+from halohop.world import World
+
+PICTURE = "picture.html"
+METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint"
+
+
+OnEvent = Callable[[local.Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a training run came to.
+
+    Args:
+        out: the run folder.
+        start: the event "start".
+        epochs: the events "epoch", in order.
+        end: the event "end".
+    """
+
+    out: Path
+    start: local.Event
+    epochs: tuple[local.Event, ...]
+    end: local.Event
+
+    def figures(self) -> dict[str, str]:
+        """The few numbers that matter, readable, by their names."""
+
+        def median(field: str, form: Callable[[float], str]) -> str:
+            values = [epoch[field] for epoch in self.epochs if epoch.get(field) is not None]
+            return form(statistics.median(values)) if values else "-"
+
+        accuracy = self.end.get("test_accuracy")
+        return {
+            "test accuracy": "-" if accuracy is None else f"{accuracy:.4f}",
+            "best epoch": f"{self.end.get('best_epoch', '-')} of {len(self.epochs)}",
+            "median epoch": median("train_seconds", "{:.2f} s".format),
+            "sampled edges/s": median("edges_per_second", short),
+            "share of remote rows": median("remote_share", "{:.1%}".format),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How a training run partitions a source: see `partition_source`."""
+
+    num_parts: int
+    method: str
+    normalize: bool | None = None
+
+
+def is_partitioned(path: str | Path) -> bool:
+    """Whether a folder is a partitioned data set, or what is left of one."""
+    return Path(path, MANIFEST).is_file() or any(Path(path).glob("part-[0-9]*"))
+
+
+def partition_source(
+    source: str,
+    out: Path,
+    *,
+    num_parts: int,
+    method: str,
+    seed: int,
+    console: Console,
+    overwrite: bool = False,
+    normalize: bool | None = None,
+) -> Report:
+    """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`."""
+    with stages(console) as progress:
+        progress("read", 0, 1)
+        tables = load_source(source, seed=seed, normalize=normalize)
+        return partition(tables, out, num_parts=num_parts, method=method, seed=seed, overwrite=overwrite, progress=progress)
+
+
+def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console) -> Outcome | None:
+    """Trains on a partitioned graph or a source, here or as one of torchrun's ranks, and leaves a picture in the run folder.
+
+    Args:
+        config: its `parts` may be a source as well, which is then partitioned into the run folder.
+        source: how.
+        nodes, trainers: hosts to simulate, processes on each.
+        console: where to show how it goes.
+
+    Returns:
+        What came out; None on torchrun's ranks other than 0.
+
+    Raises:
+        ClusterError: a process failed; names it.
+        DatasetError: the data set cannot be used.
+        InputError: a source under torchrun, or options that speak of another world than torchrun.
+    """
+    joining = "RANK" in os.environ
+    if not is_partitioned(config.parts):
+        if joining:
+            raise InputError(
+                f"{config.parts} is no partitioned graph, and torchrun's ranks cannot make one together; "
+                f"first: halohop partition {config.parts} PARTS"
+            )
+        parts = Path(config.out) / "parts"
+        partition_source(
+            config.parts,
+            parts,
+            num_parts=source.num_parts,
+            method=source.method,
+            normalize=source.normalize,
+            seed=config.seed,
+            overwrite=True,
+            console=console,
+        )
+        config = replace(config, parts=str(parts))
+    start = train_as_one if joining else train_here
+    return start(config, nodes=nodes, trainers=trainers, console=console)
+
+
+def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console) -> Outcome:
+    """Trains with ``nodes * trainers`` processes on this machine and leaves results and a picture in the run folder.
+
+    Raises:
+        ClusterError: a process failed; names it.
+        DatasetError: the data set cannot be used.
+    """
+    out = Path(config.out)
+    configs = []
+    for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
+        path = out / "nodes" / f"node-{node}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode(to_dict(replace(config, parts=str(folder.resolve())))))
+        configs.append([str(path)])
+    logs = out / "logs"
+
+    def start(on_event: OnEvent) -> None:
+        local.run("halohop.recipes.trainer", configs, trainers=trainers, logs=logs, on_event=on_event, linger=config.deadline_s)
+
+    outcome = _watched(start, config, console)
+    draw(outcome, config, f"{_counted(nodes, 'node')} x {_counted(trainers, 'trainer')}")
+    return outcome
+
+
+def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Console) -> Outcome | None:
+    """Trains as the one rank that torchrun made of this process; rank 0 returns the outcome.
+
+    Raises:
+        InputError: the options speak of another world than torchrun.
+    """
+    world = World.from_env()
+    if nodes not in (1, world.num_hosts) or trainers not in (1, world.local_size):
+        raise InputError(
+            f"--nodes {nodes} --trainers {trainers} under torchrun, which started {world.num_hosts} nodes with "
+            f"{world.local_size} trainers each; leave both out, torchrun decides"
+        )
+    if world.rank != 0:
+        recipe(config, world=world, on_event=lambda event: None)
+        return None
+    outcome = _watched(lambda on_event: recipe(config, world=world, on_event=on_event), config, console)
+    draw(outcome, config, f"{_counted(world.num_hosts, 'node')} x {_counted(world.local_size, 'trainer')}")
+    return outcome
+
+
+def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
+    """Writes the picture of a run into its folder."""
+    start = outcome.start
+    subtitle = (
+        f"{start.get('nodes', 0):,} nodes and {start.get('edges', 0):,} edges in {start.get('partitions', '?')} partitions; "
+        f"fanout {', '.join(map(str, config.fanout))}, batches of {config.batch_size}; {place}"
+    )
+    html = page(
+        title=f"{start.get('model', config.model)}: {outcome.out.name}",
+        subtitle=subtitle,
+        figures=outcome.figures(),
+        charts=training_charts(outcome.epochs, summarize(config.parts)["parts"]),
+    )
+    (outcome.out / PICTURE).write_text(html, encoding="utf-8")
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """The end of a run for a terminal: its figures, and where the rest lies."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in outcome.figures().items():
+        table.add_row(name, value, style="bold" if name == "test accuracy" else "")
+    for name, file in (("metrics", METRICS), ("checkpoint", CHECKPOINT), ("picture", PICTURE)):
+        table.add_row(name, str(outcome.out / file), style="dim")
+    console.print(table)
+
+
+def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console) -> Outcome:
+    """Shows a run's events while `start` makes them, and keeps those that count."""
+    epochs: list[local.Event] = []
+    edges: dict[str, local.Event] = {"start": {}, "end": {}}
+    with TrainingDisplay(console, epochs=config.epochs) as display:
+
+        def on_event(event: local.Event) -> None:
+            display(event)
+            if event["event"] == "epoch":
+                epochs.append(event)
+            elif event["event"] in edges:
+                edges[event["event"]] = event
+
+        start(on_event)
+    return Outcome(out=Path(config.out), start=edges["start"], epochs=tuple(epochs), end=edges["end"])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

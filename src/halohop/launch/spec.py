@@ -1,0 +1,104 @@
+"""Options from a file: the names of the command line, as TOML or YAML; what stands on the command line wins."""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from halohop.errors import InputError
+
+_ALONE = {"config", "help"}
+
+
+def from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Callback of an eager option ``--config``: the file's values become the defaults of the other options."""
+    if path is not None and not context.resilient_parsing:
+        known = {
+            name: _flags(parameter) for parameter in context.command.params if (name := parameter.name) and name not in _ALONE
+        }
+        context.default_map = {**(context.default_map or {}), **options(read(path), known, path)}
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The table in a TOML or YAML file.
+
+    Raises:
+        InputError: no such file, neither TOML nor YAML by its name, or not what its name says.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no configuration file {path}")
+    parsers: dict[str, Callable[[str], Any]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
+    if path.suffix.lower() not in parsers:
+        raise InputError(f"configuration file {path} must end in .toml, .yaml or .yml")
+    try:
+        table = parsers[path.suffix.lower()](path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration file {path} cannot be read: {error}") from error
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        raise InputError(f"configuration file {path} holds {type(table).__name__}, expected options: `epochs: 10`")
+    return table
+
+
+def options(table: Mapping[str, Any], known: Mapping[str, frozenset[str]], path: Path) -> dict[str, Any]:
+    """The file's values by the names of the parameters that they belong to, as the command line would spell them.
+
+    Args:
+        table: the file; ``batch-size`` and ``batch_size`` are the same.
+        known: the parameters, and the other names that each has.
+        path: of the file, for errors.
+
+    Raises:
+        InputError: an unknown name, or one name twice; a table or an empty value where an option is expected.
+
+    Example:
+        >>> known = {"batch_size": frozenset({"batch-size"}), "fanout": frozenset()}
+        >>> options({"batch-size": 512, "fanout": [10, 5]}, known, Path("run.toml"))
+        {'batch_size': 512, 'fanout': '10,5'}
+        >>> options({"fan_out": [10, 5]}, known, Path("run.toml"))
+        Traceback (most recent call last):
+        halohop.errors.InputError: run.toml: unknown option 'fan_out'; did you mean 'fanout'?
+    """
+    spelled = {name: name for name in known} | {other: name for name, others in known.items() for other in others}
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = spelled.get(str(key)) or spelled.get(str(key).replace("-", "_"))
+        if name is None:
+            raise InputError(f"{path}: unknown option {key!r}; {_nearest(str(key), spelled)}")
+        if name in found:
+            raise InputError(f"{path}: option {key!r} is given twice, with '-' and with '_'")
+        if value is None or isinstance(value, dict):
+            raise InputError(f"{path}: option {key!r} needs a value, got {value!r}")
+        found[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+    return found
+
+
+def _flags(parameter: Any) -> frozenset[str]:
+    return frozenset(flag.lstrip("-") for flag in parameter.opts if flag.startswith("--"))
+
+
+def _nearest(key: str, spelled: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(key.replace("-", "_"), spelled.values(), n=3)
+    if near:
+        return f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?"
+    return f"known: {', '.join(sorted(set(spelled.values())))}"
+
+
+def _toml(text: str) -> Any:
+    return tomllib.loads(text)
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise InputError("a YAML configuration needs PyYAML: pip install 'halohop[yaml]', or write it as TOML") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"the configuration is not YAML: {error}") from error
