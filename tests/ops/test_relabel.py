@@ -89,6 +89,13 @@ def test_ids_out_of_range_are_named_and_the_next_batch_is_right(dense_limit, bad
 
 
 @BOTH
+def test_a_first_batch_with_many_seeds(dense_limit):
+    """More seeds than a new hash table has slots: a search in a full table would never end."""
+    relabeler = ops.Relabeler(5000, dense_limit=5000 if dense_limit else 0)
+    check_batch(relabeler, reference.Relabeler(5000), torch.arange(5000), [torch.arange(0, 5000, 7)])
+
+
+@BOTH
 def test_nodes_is_a_copy(dense_limit):
     relabeler = ops.Relabeler(NUM_NODES, dense_limit=dense_limit)
     relabeler.start(torch.tensor([1, 2]))

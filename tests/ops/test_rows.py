@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from halohop import ops
 from halohop.errors import IdError, InputError
 from halohop.ops import reference
+from halohop.ops.rows import _word
 
 DTYPES = [
     torch.bool,
@@ -115,6 +116,12 @@ def test_sources_that_are_not_plain_memory(source):
     assert_same(scattered, wanted)
     with pytest.raises(IdError, match="row 10 at position 1 is out of range: there are 10 rows"):
         ops.gather_rows(source, torch.tensor([0, 10]))
+
+
+@pytest.mark.parametrize(("offset", "row_bytes", "size"), [(0, 16, 8), (0, 12, 4), (4, 16, 4), (1, 16, 1), (0, 6, 1), (8, 8, 8)])
+def test_words_divide_rows_and_addresses(offset, row_bytes, size):
+    """x86 forgives a load across a word's boundary; not every processor does."""
+    assert _word(row_bytes, torch.zeros(64, dtype=torch.uint8)[offset:]).itemsize == size
 
 
 def test_read_only_files(tmp_path):

@@ -66,7 +66,11 @@ def fingerprint() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name in _KERNEL_MODULES:
         digest.update(Path(__file__).with_name(name).read_bytes())
-    processor = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
-    for text in (numba.__version__, platform.python_version(), platform.machine(), *processor):
+    try:
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell on this platform; Numba compiles for none then
+        features = ""
+    processor = (platform.machine(), llvmlite.binding.get_host_cpu_name(), features)
+    for text in (numba.__version__, platform.python_version(), *processor):
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()
