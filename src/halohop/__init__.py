@@ -1,0 +1,58 @@
+"""halohop: train graph neural networks on graphs that outgrow one process, one machine or its RAM.
+
+    halohop.partition(data, "parts/", num_parts=4)        divide a graph once
+    graph = halohop.open("parts/")                         map it, and find the hosts that hold the rest
+    halohop.NeighborLoader(graph, [15, 10, 5], "train")    mini-batches as PyG's loader gives them
+
+Names are loaded when they are first used, so importing halohop costs little.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from halohop.cluster.graph import Graph
+    from halohop.cluster.open import open_graph as open
+    from halohop.pyg.neighbor_loader import NeighborLoader
+    from halohop.pyg.partition import partition
+    from halohop.pyg.sampler import HalohopSampler
+    from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
+    from halohop.transport.security import Token
+    from halohop.world import World
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Graph",
+    "HalohopFeatureStore",
+    "HalohopGraphStore",
+    "HalohopSampler",
+    "NeighborLoader",
+    "Token",
+    "World",
+    "open",
+    "partition",
+]
+
+_HOMES = {
+    "Graph": ("halohop.cluster.graph", "Graph"),
+    "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),
+    "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
+    "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
+    "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
+    "Token": ("halohop.transport.security", "Token"),
+    "World": ("halohop.world", "World"),
+    "open": ("halohop.cluster.open", "open_graph"),
+    "partition": ("halohop.pyg.partition", "partition"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'halohop' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

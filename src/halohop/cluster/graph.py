@@ -73,7 +73,7 @@ class Graph:
         if split is not None and split not in splits:
             raise SchemaError(f"node type {node_type!r} has no split {split!r}; stored splits: {list(splits)}")
         mask = None if split is None else f"{split}_mask"
-        reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask))
+        reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
 
     def statistics(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from halohop.cluster.graph import Graph
 from halohop.cluster.links import Links
 from halohop.cluster.remote import RemoteShard, graph_codec
-from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
+from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import ClusterError, InputError
@@ -31,6 +31,7 @@ def open_graph(
     verify: bool = False,
     limits: Limits | None = None,
     deadline: float = 60.0,
+    board: Board | None = None,
 ) -> Graph:
     """Opens a partitioned data set; public as `halohop.open`.
 
@@ -47,6 +48,7 @@ def open_graph(
         verify: also compare every mapped file with its checksum (reads everything once).
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for the other hosts at the start and at the end.
+        board: where the hosts meet; None takes the store at MASTER_ADDR:MASTER_PORT.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -78,7 +80,7 @@ def open_graph(
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
-    rendezvous = Rendezvous(join_board(deadline=deadline), world, deadline=deadline)
+    rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         if world.local_rank == 0:

@@ -113,7 +113,12 @@ class Router:
         return LocateReply(gid=torch.stack([reply.gid for reply in replies.values()]).amax(dim=0))
 
     def _select(self, request: SelectRequest) -> SelectReply:
-        replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request)).values()
+        asked: dict[int, list[int]] = {}
+        for part in request.parts:
+            asked.setdefault(self._shard_of_part[part], []).append(part)
+        if len(self._shards) in asked:
+            raise ClusterError(f"partitions {asked[len(self._shards)]} are not held by this host")
+        replies = self._ask_all({shard: replace(request, parts=tuple(parts)) for shard, parts in asked.items()}).values()
         gid, raw = (torch.cat([getattr(reply, name) for reply in replies]) for name in ("gid", "raw"))
         order = torch.argsort(raw)
         return SelectReply(gid=gid[order], raw=raw[order])

@@ -59,7 +59,7 @@ def in_order(
         for number, task in enumerate(tasks):
             yield _timed(make, task, number, counters)
         return
-    makers = _Makers(lambda job: _timed(make, job[1], job[0], counters), flight.threads)
+    makers: _Makers[tuple[int, Task], Item] = _Makers(lambda job: _timed(make, job[1], job[0], counters), flight.threads)
     waiting: deque[Future[Item]] = deque()
     try:
         for job in enumerate(tasks):

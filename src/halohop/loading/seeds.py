@@ -50,7 +50,7 @@ class ShuffledPlan:
     Example:
         >>> plan = ShuffledPlan(num_seeds=5, batch_size=2, world=World(rank=1, size=2, local_rank=1, local_size=2))
         >>> [share.positions.tolist() for share in plan.epoch(0)]
-        [[2], [4]]
+        [[1, 2], [4]]
     """
 
     num_seeds: int
@@ -109,7 +109,7 @@ class SampledPlan:
         if self.batch_size is None:
             batches: Iterable[Tensor] = (torch.as_tensor(batch, dtype=torch.int64) for batch in self.sampler)
         else:
-            order = torch.as_tensor(list(self.sampler), dtype=torch.int64)  # type: ignore[arg-type]
+            order = torch.as_tensor(list(self.sampler), dtype=torch.int64)
             batches = order[: len(self) * self.batch_size].split(self.batch_size) if len(order) else ()
         for index, positions in enumerate(batches):
             yield Share(index=index, positions=positions)

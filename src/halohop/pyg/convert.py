@@ -69,7 +69,6 @@ def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
         _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
     seeded = out if isinstance(out, Data) else out[seeds.node_type]
     seeded.input_id = seeds.input_id
-    seeded.seed_time = None
     seeded.batch_size = len(seeds.input_id)
     return out
 
@@ -83,8 +82,8 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
         store.num_nodes = len(raw_id)
     if "n_id" not in columns:
         store.n_id = raw_id
-    store.batch = None
-    store.num_sampled_nodes = None if block.num_sampled is None else list(block.num_sampled)
+    if block.num_sampled is not None:
+        store.num_sampled_nodes = list(block.num_sampled)
 
 
 def _fill_edges(store: Any, block: EdgeBlock) -> None:
@@ -95,7 +94,8 @@ def _fill_edges(store: Any, block: EdgeBlock) -> None:
         store[key] = column
     if "e_id" not in columns:
         store.e_id = edge_id
-    store.num_sampled_edges = None if block.num_sampled is None else list(block.num_sampled)
+    if block.num_sampled is not None:
+        store.num_sampled_edges = list(block.num_sampled)
 
 
 def _node_table(name: str, store: NodeStorage) -> NodeTable:

@@ -1,6 +1,6 @@
-"""Every way in which PyG's users name the seed nodes, turned into one."""
+"""Every way in which PyG's users name seed nodes and fanouts, turned into one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,23 @@ from torch import Tensor
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.loader import SeedDataset
-from halohop.typing import NodeType
+from halohop.sampling.fanouts import Fanouts
+from halohop.store.schema import Schema
+from halohop.typing import NodeType, Relation
 
 InputNodes = Tensor | np.ndarray[Any, Any] | Sequence[int] | str | tuple[str, Any] | None
+
+
+def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], schema: Schema) -> Fanouts:
+    """PyG's `num_neighbors`: one list for all relations, or a dict with a list per relation.
+
+    Raises:
+        SchemaError: an unknown relation.
+        InputError: a relation is missing, or numbers that cannot be fanouts.
+    """
+    if isinstance(num_neighbors, Mapping):
+        return Fanouts.by_relation(num_neighbors, schema)
+    return Fanouts.uniform(num_neighbors, schema)
 
 
 def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None = None) -> SeedDataset:

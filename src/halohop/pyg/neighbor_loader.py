@@ -10,10 +10,9 @@ from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.loading.loader import BatchLoader
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
-from halohop.pyg.inputs import InputNodes, seed_dataset
+from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
-from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import Expand, NeighborSampler
 from halohop.typing import Relation
 
@@ -101,7 +100,7 @@ class NeighborLoader(BatchLoader):
         self._transform = transform
         self._transform_sampler_output = transform_sampler_output
         super().__init__(
-            NeighborSampler(graph, Fanouts.of(num_neighbors, graph.schema), seed=seed, replace=replace, expand=expand),
+            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, replace=replace, expand=expand),
             seed_dataset(graph, input_nodes, input_id),
             finish=self._to_user,
             revise=None if transform_sampler_output is None else self._revised,

@@ -12,14 +12,14 @@ from halohop import ops
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg
+from halohop.pyg.inputs import fanouts_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
-from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import Expand, NeighborSampler
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation
+from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation, TableKey
 
 
-class HalohopSampler(BaseSampler):
+class HalohopSampler(BaseSampler):  # type: ignore[misc]
     """A `torch_geometric.sampler.BaseSampler` over a PyG graph in memory or a graph from `halohop.open`.
 
     PyG's loaders do not say which batch they are making, so draws are keyed by the seeds themselves and by the epoch, which
@@ -47,7 +47,7 @@ class HalohopSampler(BaseSampler):
     ) -> None:
         ops.warm_up()
         self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
-        fanouts = Fanouts.of(num_neighbors, self.graph.schema)
+        fanouts = fanouts_of(num_neighbors, self.graph.schema)
         self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, replace=replace, expand=expand)
         self._epoch = 0
 
@@ -124,36 +124,34 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
 def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | HeteroSamplerOutput) -> Batch:
     """The batch that a user's transform of PyG's record describes; edges are given by gid."""
     if isinstance(output, SamplerOutput):
-        parts = {
-            name: {key: getattr(output, name)} for name, key in (("node", NODE), ("row", EDGE), ("col", EDGE), ("edge", EDGE))
-        }
-        nodes_per_hop, edges_per_hop = {NODE: output.num_sampled_nodes}, {EDGE: output.num_sampled_edges}
-    elif isinstance(output, HeteroSamplerOutput):
-        parts = {name: getattr(output, name) for name in ("node", "row", "col", "edge")}
-        nodes_per_hop, edges_per_hop = output.num_sampled_nodes or {}, output.num_sampled_edges or {}
-    else:
+        output = HeteroSamplerOutput(
+            node={NODE: output.node},
+            row={EDGE: output.row},
+            col={EDGE: output.col},
+            edge={EDGE: output.edge},
+            num_sampled_nodes={NODE: output.num_sampled_nodes},
+            num_sampled_edges={EDGE: output.num_sampled_edges},
+        )
+    elif not isinstance(output, HeteroSamplerOutput):
         raise InputError(f"transform_sampler_output returned {type(output).__name__}, expected PyG's SamplerOutput")
-    return Batch(
-        seeds=seeds,
-        nodes={
-            name: NodeBlock(gid=graph.locate(raw, name), num_sampled=_still_true(nodes_per_hop.get(name), len(raw)))
-            for name, raw in parts["node"].items()
-        },
-        edges={
-            relation: EdgeBlock(
-                src_bid=parts["row"][relation],
-                dst_bid=parts["col"][relation],
-                gid=gid,
-                num_sampled=_still_true(edges_per_hop.get(relation), len(gid)),
-            )
-            for relation, gid in parts["edge"].items()
-        },
-    )
+    nothing = torch.empty(0, dtype=torch.int64)
+    nodes: dict[NodeType, NodeBlock] = {}
+    for name in graph.schema.nodes:
+        gid = graph.locate(output.node.get(name, nothing), name)
+        nodes[name] = NodeBlock(gid=gid, num_sampled=_still_true(output.num_sampled_nodes, name, len(gid)))
+    edges: dict[Relation, EdgeBlock] = {}
+    for relation in graph.schema.edges:
+        src_bid, dst_bid, gid = (ends.get(relation, nothing) for ends in (output.row, output.col, output.edge))
+        num_sampled = _still_true(output.num_sampled_edges, relation, len(gid))
+        edges[relation] = EdgeBlock(src_bid=src_bid, dst_bid=dst_bid, gid=gid, num_sampled=num_sampled)
+    return Batch(seeds=seeds, nodes=nodes, edges=edges)
 
 
 def _listed(num_sampled: tuple[int, ...] | None) -> list[int] | None:
     return None if num_sampled is None else list(num_sampled)
 
 
-def _still_true(num_sampled: Sequence[int] | None, total: int) -> tuple[int, ...] | None:
-    return tuple(num_sampled) if num_sampled is not None and sum(num_sampled) == total else None
+def _still_true(num_sampled: Mapping[Any, Sequence[int] | None] | None, key: TableKey, total: int) -> tuple[int, ...] | None:
+    """The hops' counts, unless a transform has left them behind."""
+    counts = (num_sampled or {}).get(key)
+    return tuple(counts) if counts is not None and sum(counts) == total else None

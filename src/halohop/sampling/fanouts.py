@@ -32,20 +32,23 @@ class Fanouts:
                     raise InputError(f"fanout {fanout!r} of {relation} is not a whole number >= -1 (-1 draws all neighbours)")
 
     @classmethod
-    def of(cls, fanouts: Sequence[int] | Mapping[Relation, Sequence[int]], schema: Schema) -> "Fanouts":
-        """The same fanouts for every relation of `schema`, or each relation's own.
+    def uniform(cls, fanouts: Sequence[int], schema: Schema) -> "Fanouts":
+        """The same fanouts for every relation."""
+        return cls(per_relation=dict.fromkeys(schema.edges, tuple(fanouts)))
+
+    @classmethod
+    def by_relation(cls, fanouts: Mapping[Relation, Sequence[int]], schema: Schema) -> "Fanouts":
+        """Each relation's own, in the schema's order.
 
         Raises:
             SchemaError: an unknown relation.
             InputError: a relation has no fanouts.
         """
-        if isinstance(fanouts, Mapping):
-            given = {schema.relation(relation): tuple(values) for relation, values in fanouts.items()}
-            missing = [relation for relation in schema.edges if relation not in given]
-            if missing:
-                raise InputError(f"no fanouts for {missing}; give every relation its own, zeros to leave it out")
-            return cls(per_relation={relation: given[relation] for relation in schema.edges})
-        return cls(per_relation=dict.fromkeys(schema.edges, tuple(fanouts)))
+        given = {schema.relation(relation): tuple(values) for relation, values in fanouts.items()}
+        missing = [relation for relation in schema.edges if relation not in given]
+        if missing:
+            raise InputError(f"no fanouts for {missing}; give every relation its own, zeros to leave it out")
+        return cls(per_relation={relation: given[relation] for relation in schema.edges})
 
     @property
     def num_hops(self) -> int:

@@ -126,7 +126,8 @@ class SelectReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectRequest(Request[SelectReply]):
-    """The nodes of a type where the bool column `mask` is true; with None all of them."""
+    """The nodes of a type in the partitions `parts` where the bool column `mask` is true; with None all of them."""
 
     node_type: NodeType
     mask: str | None
+    parts: tuple[int, ...]

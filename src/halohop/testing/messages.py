@@ -82,7 +82,7 @@ def random_messages(seed: int) -> Iterator[Any]:
     yield FetchReply(rows=some(lambda: some(lambda: random_tensor(generator))))
     yield LocateRequest(node_type=word(), raw=ids())
     yield LocateReply(gid=ids())
-    yield SelectRequest(node_type=word(), mask=word() if number(2) else None)
+    yield SelectRequest(node_type=word(), mask=word() if number(2) else None, parts=some(lambda: number(9)))
     yield SelectReply(gid=ids(), raw=ids())
 
 

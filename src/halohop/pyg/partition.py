@@ -1,0 +1,51 @@
+"""`halohop.partition` for whatever holds a graph in memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch_geometric.data import Data, HeteroData
+
+from halohop.partitioning import build
+from halohop.partitioning.assign import Assignment
+from halohop.partitioning.report import Report
+from halohop.pyg.convert import tables_from_pyg
+from halohop.store.tables import GraphTables
+
+
+def partition(
+    data: Data | HeteroData | GraphTables,
+    out: str | Path,
+    *,
+    num_parts: int,
+    method: str | Assignment = "metis",
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Report:
+    """Divides a graph into partitions on disk, once, for any number of training runs.
+
+    Args:
+        data: a PyG `Data` or `HeteroData`, or the tables of a data set (`halohop.datasets`). Bool node attributes called
+            ``<split>_mask`` become splits.
+        out: a new folder.
+        num_parts: how many partitions.
+        method: "metis" (few cut edges; Karypis and Kumar 1998), "random", or a part for every node, per node type.
+        seed: of the division.
+        overwrite: replace a data set of halohop in that folder.
+        progress: called with (stage, done, total).
+
+    Returns:
+        What came out: sizes, cut, balance, halo per partition.
+
+    Raises:
+        InputError: the graph or an option cannot work.
+        DatasetError: `out` holds something that is not ours to replace.
+
+    Example:
+        >>> import tempfile, torch
+        >>> ring = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     report = partition(ring, f"{folder}/parts", num_parts=2, method="random")
+    """
+    tables = data if isinstance(data, GraphTables) else tables_from_pyg(data)
+    return build.partition(tables, out, num_parts=num_parts, method=method, seed=seed, overwrite=overwrite, progress=progress)

@@ -1,0 +1,63 @@
+"""Small worlds: a graph in several partitions, or on several hosts, inside one process."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from halohop.cluster.graph import Graph
+from halohop.cluster.open import open_graph
+from halohop.cluster.router import Holder, Router
+from halohop.cluster.shard import LocalShard
+from halohop.partitioning.build import build_parts
+from halohop.store.tables import GraphTables
+from halohop.transport import Token
+from halohop.world import World
+
+TOKEN = Token("for tests only, no secret")
+
+
+def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Graph:
+    """The graph in `num_parts` partitions in memory, every node in a random one (some may be empty).
+
+    Example:
+        >>> from halohop.testing.graphs import ring
+        >>> partitioned(ring(10), 3).book.num_parts
+        3
+    """
+    generator = torch.Generator().manual_seed(seed)
+    assignment = {
+        name: torch.randint(num_parts, (table.num_nodes,), generator=generator, dtype=torch.int32)
+        for name, table in tables.nodes.items()
+    }
+    build = build_parts(tables, assignment, num_parts)
+    holders = [
+        Holder(shard=LocalShard(part, book=build.book, index=index), parts=(index,)) for index, part in enumerate(build.parts)
+    ]
+    return Graph(schema=build.schema, book=build.book, router=Router(build.book, holders))
+
+
+@contextmanager
+def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any) -> Iterator[list[Graph]]:
+    """One graph per host, each mapping its own partitions and asking the others over loopback sockets.
+
+    Args:
+        path: a partitioned folder.
+        partitions: per host, the partitions that it sees.
+        options: further arguments of `halohop.open`.
+    """
+    board = dist.HashStore()
+
+    def join(host: int) -> Graph:
+        world = World(rank=host, size=len(partitions), host=host, num_hosts=len(partitions))
+        return open_graph(path, partitions=partitions[host], world=world, token=TOKEN, board=board, **options)
+
+    with ThreadPoolExecutor(len(partitions)) as pool, ExitStack() as stack:
+        graphs = [future.result(timeout=60) for future in [pool.submit(join, host) for host in range(len(partitions))]]
+        for graph in graphs:
+            stack.callback(graph.shut, wait=False)
+        yield graphs

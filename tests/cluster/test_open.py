@@ -1,0 +1,164 @@
+"""Graphs on disk, opened whole, in pieces, and by several hosts over real sockets."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from halohop import NeighborLoader, World, partition
+from halohop.cluster.graph import Graph
+from halohop.cluster.open import open_graph
+from halohop.errors import ClusterError, CorruptDatasetError, DeadlineExceededError, IdError, InputError, PeerLostError
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.testing.worlds import TOKEN, hosts
+from halohop.transport import Limits, Token
+from halohop.typing import EDGE, NODE
+
+
+def graph_tables() -> GraphTables:
+    generator = torch.Generator().manual_seed(0)
+    src, dst = (torch.rand(2, 3000, generator=generator) ** 2 * 300).long()
+    columns = {"x": torch.randn(300, 5, generator=generator), "y": torch.arange(300), "train_mask": torch.arange(300) % 2 == 0}
+    raw_id = torch.randperm(300, generator=generator) + 1000
+    return GraphTables(
+        nodes={NODE: NodeTable(num_nodes=300, columns=columns, raw_id=raw_id)},
+        edges={EDGE: EdgeTable(src=src, dst=dst, columns={"edge_attr": torch.rand(3000, 2)})},
+    )
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("open") / "parts"
+    partition(graph_tables(), path, num_parts=3, method="random")
+    return path
+
+
+def epoch(graph: Graph, **options) -> list[dict]:
+    loader = NeighborLoader(graph, [4, 3], input_nodes="train", batch_size=32, shuffle=True, seed=9, **options)
+    return [batch.to_dict() for batch in loader]
+
+
+def assert_same(got: list[dict], expected: list[dict]) -> None:
+    assert len(got) == len(expected) > 0
+    for one, other in zip(got, expected, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in other.items():
+            assert torch.equal(one[key], value) if isinstance(value, torch.Tensor) else one[key] == value
+
+
+@pytest.mark.parametrize("division", [[[0, 1], [2]], [[0], [1], [2]], [[0, 1, 2], []], [[2], [0, 2], [1], []]])
+@pytest.mark.parametrize("threads", [0, 4])
+def test_every_host_sees_the_same_batches(parts, division, threads):
+    with open_graph(parts) as whole:
+        expected = epoch(whole)
+    with hosts(parts, division) as graphs:
+        for graph, held in zip(graphs, division, strict=True):
+            assert_same(epoch(graph, num_workers=threads), expected)
+            statistics = graph.statistics()
+            assert (statistics["remote_rows"] > 0) == (len(held) < 3)
+            assert (statistics["local_rows"] > 0) == (len(held) > 0)
+            graph.check_peers()
+
+
+def test_all_hosts_close_together(parts):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with hosts(parts, [[0, 1], [2]]) as graphs, ThreadPoolExecutor(2) as pool:
+        closing = [pool.submit(graph.close) for graph in graphs]
+        for future in closing:
+            future.result(timeout=20)
+
+
+def test_a_host_that_never_closes_is_named(parts):
+    with hosts(parts, [[0, 1], [2]], deadline=1.0) as graphs, pytest.raises(ClusterError, match="rank 1 did not finish"):
+        graphs[0].close()
+
+
+def test_raw_ids_and_rows(parts):
+    tables = graph_tables()
+    with hosts(parts, [[0], [1, 2]]) as graphs:
+        for graph in graphs:
+            raw = tables.nodes[NODE].raw_id
+            gid = graph.locate(raw)
+            assert sorted(gid.tolist()) == list(range(300))
+            ((y,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=NODE, columns=("y",), gid=gid),)))
+            assert torch.equal(y, tables.nodes[NODE].columns["y"])
+            _, selected = graph.select("train")
+            assert torch.equal(selected, raw[tables.nodes[NODE].columns["train_mask"]].sort().values)
+            with pytest.raises(IdError, match="first is 7"):
+                graph.locate(torch.tensor([1000, 7]))
+
+
+def test_a_lost_host_is_named_within_the_deadline(parts):
+    limits = Limits(call_seconds=1.5, attempt_seconds=0.3, connect_seconds=1.0)
+    with hosts(parts, [[0, 1], [2]], limits=limits) as graphs:
+        loader = iter(NeighborLoader(graphs[0], [4], input_nodes="train", batch_size=8))
+        next(loader)
+        graphs[1].shut(wait=False)
+        with pytest.raises((PeerLostError, DeadlineExceededError), match="host 1"):
+            list(loader)
+        with pytest.raises(PeerLostError, match="host 1"):
+            graphs[0].check_peers(deadline=2.0)
+
+
+def test_one_host_needs_all_partitions(parts):
+    with pytest.raises(ClusterError, match=r"partitions \[1\] of 3 are held by no host"):
+        open_graph(parts, partitions=[0, 2])
+    with pytest.raises(InputError, match=r"partitions \[5\] are not in"):
+        open_graph(parts, partitions=[5])
+
+
+def test_several_hosts_need_all_partitions_too(parts):
+    with pytest.raises(ClusterError, match=r"partitions \[1\] of 3"), hosts(parts, [[0], [2]]):
+        pass
+
+
+def test_several_hosts_need_a_token(parts, monkeypatch):
+    monkeypatch.delenv("HALOHOP_TOKEN", raising=False)
+    with pytest.raises(InputError, match="HALOHOP_TOKEN"):
+        open_graph(parts, world=World(size=2, num_hosts=2), board=dist.HashStore())
+
+
+def test_another_token_is_refused(parts):
+    from halohop.cluster.remote import RemoteShard, graph_codec
+    from halohop.errors import AuthenticationError
+    from halohop.transport import zeromq
+
+    with hosts(parts, [[0, 1], [2]]) as graphs:
+        listener = graphs[0]._links.listener
+        stranger = zeromq.connect(listener.address, codec=graph_codec(), token=Token("not the same secret"), peer="host 0")
+        with stranger, pytest.raises(AuthenticationError, match="host 0"):
+            RemoteShard(stranger).ask(FetchRequest(queries=())).result(timeout=20)
+
+
+def test_a_failing_peer_sends_its_traceback(parts):
+    from halohop.errors import RemoteError
+
+    with hosts(parts, [[0, 1], [2]]) as graphs:
+        channel = graphs[0]._links.channels[0]
+        gone = RowQuery(table=NODE, columns=("no such column",), gid=torch.tensor([299]))
+        with pytest.raises(RemoteError, match="no such column") as caught:
+            channel.call(FetchRequest(queries=(gone,)))
+        assert "Traceback" in caught.value.remote_traceback
+
+
+def test_a_port_in_use(parts):
+    with hosts(parts, [[0, 1], [2]]) as graphs:
+        address = graphs[0]._links.listener.address
+        world = World(size=2, num_hosts=2)
+        with pytest.raises(Exception, match=address.rsplit(":", 1)[1]):
+            open_graph(parts, world=world, board=dist.HashStore(), token=TOKEN, listen=address)
+
+
+def test_verify_reads_every_byte(parts, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(parts, tmp_path / "parts")
+    file = next(copy.glob("part-0001/nodes/node/x.npy"))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(CorruptDatasetError, match=r"x\.npy"):
+        open_graph(copy, verify=True)

@@ -1,0 +1,62 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch.distributed as dist
+
+from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, owners
+from halohop.errors import ClusterError
+from halohop.world import World
+
+
+def world(host: int, num_hosts: int) -> World:
+    return World(rank=host, size=num_hosts, host=host, num_hosts=num_hosts)
+
+
+def card(host: int, dataset: str = "same") -> HostCard:
+    return HostCard(address=f"tcp://host-{host}:1", dataset=dataset, parts=(host,))
+
+
+def test_hosts_read_each_others_cards_and_leave_together():
+    board = dist.HashStore()
+
+    def visit(host: int) -> list[HostCard]:
+        meeting = Rendezvous(board, world(host, 3), deadline=20)
+        meeting.announce(card(host))
+        cards = meeting.cards()
+        meeting.leave()
+        return cards
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(visit, range(3))) == [[card(0), card(1), card(2)]] * 3
+        assert list(pool.map(visit, range(3)))  # a second graph: a meeting of its own
+
+
+def test_a_host_that_does_not_come_is_named():
+    meeting = Rendezvous(dist.HashStore(), world(0, 2), deadline=0.2)
+    meeting.announce(card(0))
+    with pytest.raises(ClusterError, match=r"host 1 of 2 did not come within 0\.2 s"):
+        meeting.cards()
+    with pytest.raises(ClusterError, match="rank 1 did not finish"):
+        meeting.leave()
+
+
+def test_another_data_set_is_refused():
+    board = dist.HashStore()
+    meetings = [Rendezvous(board, world(host, 2), deadline=5) for host in range(2)]
+    for host, meeting in enumerate(meetings):
+        meeting.announce(card(host, dataset=f"data set {host}"))
+    with pytest.raises(ClusterError, match=r"host 1 .*another data set"):
+        meetings[0].cards()
+
+
+def test_nobody_at_the_master_address(monkeypatch):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(ClusterError, match="MASTER_ADDR and MASTER_PORT"):
+        join_board(deadline=0.5)
+
+
+def test_every_partition_has_one_server():
+    assert owners([(0, 1, 2, 3), (0, 1, 2, 3)], 4) == [(0, 2), (1, 3)]
+    assert owners([(1,), (0, 1), ()], 2) == [(1,), (0,), ()]
+    with pytest.raises(ClusterError, match=r"partitions \[2\] of 3 are held by no host"):
+        owners([(0,), (1,)], 3)

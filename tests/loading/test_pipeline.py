@@ -1,0 +1,92 @@
+import threading
+import traceback
+
+import pytest
+
+from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
+from halohop.loading.pipeline import Flight, in_order
+from halohop.telemetry import Counters
+
+
+@pytest.mark.parametrize("threads", [0, 1, 4])
+def test_items_come_in_order_whatever_finishes_first(threads):
+    gates = [threading.Event() for _ in range(4)]
+
+    def make(n: int) -> int:
+        if threads == 4 and n < 4:  # the first four run together; let them finish backwards
+            if n < 3:
+                assert gates[n + 1].wait(10)
+            gates[n].set()
+        return n * n
+
+    assert list(in_order(range(20), make, Flight(threads=threads))) == [n * n for n in range(20)]
+
+
+def test_a_failure_arrives_in_its_place_with_its_traceback():
+    def make(n: int) -> int:
+        if n == 2:
+            raise ZeroDivisionError("in the user's transform")
+        return n
+
+    for threads in (0, 3):
+        items = in_order(range(9), make, Flight(threads=threads))
+        assert [next(items), next(items)] == [0, 1]
+        with pytest.raises(BatchError, match="batch 2 could not be made: ZeroDivisionError: in the user's transform") as caught:
+            next(items)
+        assert "raise ZeroDivisionError" in "".join(traceback.format_exception(caught.value))
+        assert list(items) == []
+
+
+def test_our_own_errors_are_not_wrapped():
+    def make(n: int) -> int:
+        raise IdError("id 7")
+
+    with pytest.raises(IdError, match="id 7"):
+        list(in_order([0], make, Flight(threads=1)))
+
+
+def test_an_item_that_never_comes_is_an_error_at_the_deadline():
+    stuck = threading.Event()
+    try:
+        with pytest.raises(DeadlineExceededError, match=r"0\.2 s"):
+            list(in_order(range(3), lambda n: stuck.wait(30), Flight(threads=1, deadline=0.2)))
+    finally:
+        stuck.set()
+
+
+def test_work_ahead_is_bounded():
+    started = []
+    lock = threading.Lock()
+
+    def make(n: int) -> int:
+        with lock:
+            started.append(n)
+        return n
+
+    items = in_order(range(1000), make, Flight(threads=2, prefetch=3))
+    assert next(items) == 0
+    items.close()
+    assert len(started) <= 2 * 3 + 1
+
+
+def test_stopping_early_ends_the_threads():
+    before = threading.active_count()
+    for item in in_order(range(1000), lambda n: n, Flight(threads=4)):
+        if item == 3:
+            break
+    del item
+    assert threading.active_count() == before
+
+
+def test_waiting_and_making_are_counted():
+    counters = Counters()
+    list(in_order(range(5), lambda n: n, Flight(threads=2), counters))
+    snapshot = counters.snapshot()
+    assert snapshot["make_calls"] == 5
+    assert snapshot["wait_seconds"] >= 0
+
+
+@pytest.mark.parametrize("bad", [{"threads": -1}, {"prefetch": 0}, {"deadline": 0.0}])
+def test_impossible_flights(bad):
+    with pytest.raises(InputError, match="need threads"):
+        Flight(**bad)

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from halohop.errors import InputError
+from halohop.pyg.convert import tables_from_pyg, template_of
+from halohop.typing import EDGE, NODE
+
+
+def test_node_and_edge_attributes_become_columns_that_share_memory():
+    data = Data(
+        x=torch.randn(4, 3),
+        y=torch.arange(4),
+        weights=np.ones(4, dtype=np.float32),
+        edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        edge_attr=torch.randn(3, 2),
+        name="a graph-level attribute",
+    )
+    tables = tables_from_pyg(data)
+    assert set(tables.nodes[NODE].columns) == {"x", "y", "weights"}
+    assert set(tables.edges[EDGE].columns) == {"edge_attr"}
+    assert tables.nodes[NODE].columns["x"].data_ptr() == data.x.data_ptr()
+    assert tables.edges[EDGE].src.tolist() == [0, 1, 2]
+
+
+def test_heterogeneous_tables():
+    data = HeteroData()
+    data["a"].x = torch.randn(3, 2)
+    data["b"].num_nodes = 2
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 2], [1, 1]])
+    data["a", "to", "b"].time = torch.tensor([5, 6])
+    tables = tables_from_pyg(data)
+    assert tables.nodes["b"].num_nodes == 2
+    assert tables.edges["a", "to", "b"].columns["time"].tolist() == [5, 6]
+
+
+def test_a_template_keeps_the_class_and_graph_level_attributes_only():
+    class MyData(Data):
+        pass
+
+    data = MyData(x=torch.randn(2, 1), edge_index=torch.tensor([[0], [1]]), num_nodes=2, title="t", scale=torch.tensor(2.0))
+    template = template_of(data)
+    assert type(template) is MyData
+    assert set(template.keys()) == {"title", "scale"}
+    assert "x" in data
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=2, words=["a", "b"]), "'words' of type list"),
+        (Data(x=torch.eye(2).to_sparse(), edge_index=torch.tensor([[0], [1]])), "'x'"),
+        (Data(x=torch.eye(2), edge_index=torch.tensor([0, 1])), r"shape \(2,\)"),
+        (Data(x=torch.eye(2), edge_index=torch.tensor([[0], [2]])), "holds 2"),
+        (Data(x=torch.eye(2), edge_index=torch.tensor([[0.0], [1.0]])), "int64"),
+        (Data(x=torch.eye(2), adj_t=torch.eye(2).to_sparse()), "adj_t"),
+        ("not a graph", "got str"),
+    ],
+)
+def test_what_cannot_be_divided_into_rows_is_refused(data, complaint):
+    with pytest.raises(InputError, match=complaint):
+        tables_from_pyg(data)

@@ -1,0 +1,365 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import CachedLoader, NodeLoader, PrefetchLoader
+from torch_geometric.nn import GraphSAGE, SAGEConv
+from torch_geometric.utils import trim_to_layer
+
+from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World
+from halohop.cluster.graph import in_memory
+from halohop.errors import BatchError, IdError, InputError, SchemaError
+from halohop.pyg.convert import tables_from_pyg
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    torch.manual_seed(1)
+    num_nodes, num_edges = 200, 1500
+    return Data(
+        x=torch.randn(num_nodes, 8),
+        y=torch.randint(5, (num_nodes,)),
+        train_mask=torch.rand(num_nodes) < 0.5,
+        edge_index=torch.randint(num_nodes, (2, num_edges)),
+        edge_attr=torch.randn(num_edges, 3),
+        title="kept",
+    )
+
+
+@pytest.fixture(scope="module")
+def hetero() -> HeteroData:
+    torch.manual_seed(2)
+    data = HeteroData()
+    data["paper"].x = torch.randn(60, 4)
+    data["paper"].y = torch.randint(3, (60,))
+    data["author"].x = torch.randn(40, 6)
+    data["venue"].num_nodes = 5
+    data["author", "writes", "paper"].edge_index = torch.stack([torch.randint(40, (150,)), torch.randint(60, (150,))])
+    data["author", "writes", "paper"].edge_attr = torch.randn(150, 2)
+    data["paper", "cites", "paper"].edge_index = torch.randint(60, (2, 200))
+    data["paper", "by", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
+    data["venue", "hosts", "paper"].edge_index = torch.empty(2, 0, dtype=torch.int64)
+    return data
+
+
+def check_against(data: Data, batch: Data) -> None:
+    """Every row and edge of a batch is the one that its ids name."""
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert torch.equal(batch.y, data.y[batch.n_id])
+    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    assert sum(batch.num_sampled_nodes) == batch.num_nodes
+    assert sum(batch.num_sampled_edges) == batch.num_edges
+
+
+def test_everything_that_pyg_sets(data):
+    loader = NeighborLoader(data, [4, 3], input_nodes=data.train_mask, batch_size=16)
+    seen = []
+    for batch in loader:
+        assert isinstance(batch, Data)
+        check_against(data, batch)
+        assert batch.title == "kept"
+        assert batch.batch_size == len(batch.input_id) == batch.num_sampled_nodes[0]
+        assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)  # a mask's input_id are its indices, as in PyG
+        assert isinstance(batch.num_sampled_nodes, list)
+        assert batch.batch is None
+        seen.append(batch.input_id)
+    assert torch.cat(seen).tolist() == data.train_mask.nonzero().view(-1).tolist()
+
+
+def test_heterogeneous_batches(hetero):
+    loader = NeighborLoader(hetero, [3, 2], input_nodes=("paper", torch.arange(30, 60)), batch_size=8)
+    assert len(loader) == 4
+    for batch in loader:
+        assert isinstance(batch, HeteroData)
+        assert set(batch.node_types) == set(hetero.node_types)
+        assert set(batch.edge_types) == set(hetero.edge_types)
+        assert torch.equal(batch["author"].x, hetero["author"].x[batch["author"].n_id])
+        assert batch["venue"].num_nodes == 0
+        for relation in hetero.edge_types:
+            source, _, destination = relation
+            ends = torch.stack(
+                [batch[source].n_id[batch[relation].edge_index[0]], batch[destination].n_id[batch[relation].edge_index[1]]]
+            )
+            assert torch.equal(ends, hetero[relation].edge_index[:, batch[relation].e_id])
+            assert len(batch[relation].num_sampled_edges) == 2
+        writes = batch["author", "writes", "paper"]
+        assert torch.equal(writes.edge_attr, hetero["author", "writes", "paper"].edge_attr[writes.e_id])
+        assert batch["paper"].batch_size == len(batch["paper"].input_id)
+        assert batch["paper"].n_id[: batch["paper"].batch_size].tolist() == (batch["paper"].input_id + 30).tolist()
+        assert set(batch.num_sampled_nodes_dict) == set(hetero.node_types)
+
+
+def test_fanouts_by_relation(hetero):
+    fanouts = {relation: [0, 0] for relation in hetero.edge_types}
+    fanouts["paper", "cites", "paper"] = [-1, 0]
+    batch = next(iter(NeighborLoader(hetero, fanouts, input_nodes="paper", batch_size=60)))
+    assert batch["paper", "cites", "paper"].num_edges == 200
+    assert batch["author"].num_nodes == 0
+
+
+def test_all_neighbours_give_the_output_of_the_whole_graph(data):
+    torch.manual_seed(0)
+    model = GraphSAGE(8, 16, num_layers=2, out_channels=5).eval()
+    expected = model(data.x, data.edge_index)
+    for batch in NeighborLoader(data, [-1, -1], batch_size=50):
+        got = model(batch.x, batch.edge_index)[: batch.batch_size]
+        torch.testing.assert_close(got, expected[batch.n_id[: batch.batch_size]], rtol=1e-4, atol=1e-5)
+
+
+def test_duplicate_seeds_get_their_own_rows_and_edges(data):
+    torch.manual_seed(0)
+    model = GraphSAGE(8, 16, num_layers=2, out_channels=5).eval()
+    seeds = torch.tensor([7, 3, 7, 7])
+    batch = next(iter(NeighborLoader(data, [-1, -1], input_nodes=seeds, batch_size=4)))
+    assert batch.n_id[:4].tolist() == [7, 3, 7, 7]
+    torch.testing.assert_close(model(batch.x, batch.edge_index)[:4], model(data.x, data.edge_index)[seeds], rtol=1e-4, atol=1e-5)
+
+
+def test_trimming_to_layers_changes_nothing(data, hetero):
+    torch.manual_seed(0)
+    first, second = SAGEConv(8, 16), SAGEConv(16, 4)
+    for batch in NeighborLoader(data, [5, 3], batch_size=64):
+        whole = second(first(batch.x, batch.edge_index).relu(), batch.edge_index)[: batch.batch_size]
+        x, edge_index = batch.x, batch.edge_index
+        for layer, conv in enumerate((first, second)):
+            x, edge_index, _ = trim_to_layer(layer, batch.num_sampled_nodes, batch.num_sampled_edges, x, edge_index)
+            x = conv(x, edge_index)
+            x = x.relu() if layer == 0 else x
+        torch.testing.assert_close(x[: batch.batch_size], whole)
+    batch = next(iter(NeighborLoader(hetero, [3, 2], input_nodes="paper", batch_size=16)))
+    x, edge_index, _ = trim_to_layer(
+        1,
+        batch.num_sampled_nodes_dict,
+        batch.num_sampled_edges_dict,
+        {name: batch[name].n_id for name in batch.node_types},
+        batch.edge_index_dict,
+    )
+    assert len(x["paper"]) == sum(batch["paper"].num_sampled_nodes[:-1])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_epochs_visit_every_seed_once_in_another_order(data, workers):
+    loader = NeighborLoader(data, [2], batch_size=32, shuffle=True, num_workers=workers, seed=5)
+    orders = [torch.cat([batch.n_id[: batch.batch_size] for batch in loader]).tolist() for _ in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(200))
+    assert orders[0] != orders[1]
+    loader.set_epoch(0)
+    assert torch.cat([batch.n_id[: batch.batch_size] for batch in loader]).tolist() == orders[0]
+
+
+def test_threads_and_calls_make_the_same_batches(data):
+    def epoch(**options):
+        return [batch.to_dict() for batch in NeighborLoader(data, [4, 4], batch_size=32, shuffle=True, seed=1, **options)]
+
+    reference = epoch(run="inline")
+    for options in ({"num_workers": 1}, {"num_workers": 4, "prefetch_factor": 5}, {"run": "threads"}):
+        for got, expected in zip(epoch(**options), reference, strict=True):
+            assert got.keys() == expected.keys()
+            for key, value in expected.items():
+                assert torch.equal(got[key], value) if isinstance(value, torch.Tensor) else got[key] == value
+    loader = NeighborLoader(data, [4], seed=1)
+    assert torch.equal(loader([3, 5]).n_id[:2], torch.tensor([3, 5]))
+
+
+def test_it_is_a_dataloader(data):
+    loader = NeighborLoader(data, [2], batch_size=64, drop_last=True)
+    assert isinstance(loader, DataLoader)
+    assert isinstance(loader.dataset, IterableDataset)  # so that Lightning injects no sampler of its own
+    assert len(loader.dataset) == 200
+    assert len(loader) == len(list(loader)) == 3
+    assert loader.batch_size == 64
+
+
+def test_ranks_share_the_seeds(data):
+    worlds = [World(rank=rank, size=3, local_rank=rank, local_size=3) for rank in range(3)]
+    loaders = [NeighborLoader(data, [2], batch_size=16, shuffle=True, world=world) for world in worlds]
+    seeds = [[batch.n_id[: batch.batch_size] for batch in loader] for loader in loaders]
+    assert len({len(steps) for steps in seeds}) == 1
+    assert sorted(torch.cat([seed for steps in seeds for seed in steps]).tolist()) == list(range(200))
+
+
+def test_ways_to_name_seeds(data, hetero):
+    ids = [3, 9, 4]
+    for nodes in (ids, torch.tensor(ids), torch.tensor(ids, dtype=torch.int32), np.array(ids)):
+        batch = next(iter(NeighborLoader(data, [1], input_nodes=nodes, batch_size=3)))
+        assert batch.n_id[:3].tolist() == ids
+        assert batch.input_id.tolist() == [0, 1, 2]
+    assert len(NeighborLoader(data, [1], input_nodes="train", batch_size=1)) == int(data.train_mask.sum())
+    assert len(NeighborLoader(data, [1])) == 200
+    assert len(NeighborLoader(data, [1], input_nodes=torch.tensor([]))) == 0
+    assert list(NeighborLoader(data, [1], input_nodes=[])) == []
+    assert len(NeighborLoader(hetero, [1], input_nodes="author")) == 40
+    assert len(NeighborLoader(hetero, [1], input_nodes=("author", None))) == 40
+    given = NeighborLoader(data, [1], input_nodes=ids, input_id=torch.tensor([70, 80, 90]), batch_size=3)
+    assert next(iter(given)).input_id.tolist() == [70, 80, 90]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "complaint"),
+    [
+        ([200], IdError, "first is 200"),
+        ([-1], IdError, "first is -1"),
+        (torch.tensor([0.5]), InputError, "float32"),
+        (torch.zeros(7, dtype=torch.bool), InputError, "7 entries"),
+        (torch.zeros(2, 2, dtype=torch.int64), InputError, "one-dimensional"),
+        ("test", SchemaError, "stored splits: \\['train'\\]"),
+        (("author", None), SchemaError, "author"),
+    ],
+)
+def test_seeds_that_are_not_there(data, nodes, error, complaint):
+    with pytest.raises(error, match=complaint):
+        NeighborLoader(data, [1], input_nodes=nodes)
+
+
+def test_a_heterogeneous_graph_wants_a_node_type(hetero):
+    with pytest.raises(SchemaError, match="must name a node type"):
+        NeighborLoader(hetero, [1])
+    with pytest.raises(SchemaError, match="unknown node type 'x'"):
+        NeighborLoader(hetero, [1], input_nodes=("x", None))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"num_neighbors": [-2]}, "fanout -2"),
+        ({"num_neighbors": [1.5]}, "fanout 1.5"),
+        ({"num_neighbors": {("paper", "cites", "paper"): [1]}}, "no fanouts for"),
+        ({"num_neighbors": {("a", "b", "c"): [1]}}, "unknown relation"),
+        ({"num_neighbors": [1], "batch_size": 0}, "batch_size=0"),
+        ({"num_neighbors": [1], "expand": "old"}, "expand='old'"),
+        ({"num_neighbors": [1], "run": "fast"}, "run='fast'"),
+        ({"num_neighbors": [1], "neighbor_sampler": object()}, "neighbor_sampler"),
+        ({"num_neighbors": [1], "sampler": [1], "shuffle": True}, "leave out `shuffle`"),
+        ({"num_neighbors": [1], "input_id": torch.arange(3)}, "3 entries for 60"),
+    ],
+)
+def test_options_that_cannot_work(hetero, options, complaint):
+    with pytest.raises(InputError, match=complaint):
+        NeighborLoader(hetero, input_nodes="paper", **options)
+
+
+def test_unequal_numbers_of_hops(hetero):
+    fanouts = {relation: [1] for relation in hetero.edge_types}
+    fanouts["paper", "cites", "paper"] = [1, 1]
+    with pytest.raises(InputError, match="same number of hops"):
+        NeighborLoader(hetero, fanouts, input_nodes="paper")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subgraph_type": "induced"},
+        {"directed": False},
+        {"disjoint": True},
+        {"temporal_strategy": "last"},
+        {"time_attr": "time"},
+        {"weight_attr": "w"},
+        {"input_time": torch.zeros(200)},
+        {"run": "processes"},
+    ],
+)
+def test_coming_features_say_so(data, options):
+    with pytest.raises(NotImplementedError, match="coming feature"):
+        NeighborLoader(data, [1], **options)
+
+
+def test_transform_and_its_failures(data):
+    def label(batch: Data) -> Data:
+        batch.doubled = batch.x * 2
+        return batch
+
+    batch = next(iter(NeighborLoader(data, [2], transform=label)))
+    assert torch.equal(batch.doubled, batch.x * 2)
+    with pytest.raises(BatchError, match="KeyError"):
+        list(NeighborLoader(data, [2], transform=lambda batch: batch["absent"]))
+
+
+def test_transform_sampler_output_sees_pygs_record(data):
+    def keep_seeds(output):
+        edges = output.row < output.num_sampled_nodes[0]
+        output.node = output.node[: output.num_sampled_nodes[0]]
+        output.row, output.col, output.edge = output.row[edges], output.col[edges], output.edge[edges]
+        return output
+
+    batch = next(iter(NeighborLoader(data, [-1], batch_size=100, transform_sampler_output=keep_seeds)))
+    assert batch.num_nodes == 100
+    assert 0 < batch.num_edges == int((data.edge_index < 100).all(dim=0).sum())
+    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert "num_sampled_nodes" not in batch
+    with pytest.raises(InputError, match="returned NoneType"):
+        next(iter(NeighborLoader(data, [1], transform_sampler_output=lambda output: None)))
+
+
+def test_torch_samplers_decide_the_order(data):
+    loader = NeighborLoader(data, [1], sampler=SubsetRandomSampler(range(0, 200, 2)), batch_size=10)
+    seeds = torch.cat([batch.n_id[: batch.batch_size] for batch in loader])
+    assert sorted(seeds.tolist()) == list(range(0, 200, 2))
+    loader = NeighborLoader(data, [1], batch_sampler=[[5, 6], [7]])
+    assert [batch.input_id.tolist() for batch in loader] == [[5, 6], [7]]
+
+
+def test_generator_is_a_seed(data):
+    def order(seed: int) -> list[int]:
+        loader = NeighborLoader(data, [1], shuffle=True, generator=torch.Generator().manual_seed(seed), batch_size=200)
+        return next(iter(loader)).input_id.tolist()
+
+    assert order(1) == order(1) != order(2)
+
+
+def test_global_random_state_is_left_alone(data):
+    state, numpy_state = torch.get_rng_state(), copy.deepcopy(np.random.get_state()[1])
+    list(NeighborLoader(data, [3], batch_size=64, shuffle=True))
+    assert torch.equal(state, torch.get_rng_state())
+    assert (numpy_state == np.random.get_state()[1]).all()
+
+
+def test_worker_init_fn_runs_once_per_thread(data):
+    started = []
+    list(NeighborLoader(data, [1], batch_size=10, num_workers=2, worker_init_fn=started.append))
+    assert set(started) <= {0, 1}
+    assert started
+
+
+def test_pygs_wrappers_around_it(data):
+    loader = NeighborLoader(data, [2], batch_size=64)
+    assert len(list(CachedLoader(loader, device=torch.device("cpu")))) == 4
+    assert len(list(PrefetchLoader(loader, device=torch.device("cpu")))) == 4
+
+
+def test_pygs_node_loader_takes_our_sampler(data, hetero):
+    for workers in (0, 2):
+        loader = NodeLoader(data, HalohopSampler(data, [4, 3]), input_nodes=data.train_mask, batch_size=32, num_workers=workers)
+        for batch in loader:
+            check_against(data, batch)
+    loader = NodeLoader(hetero, HalohopSampler(hetero, [3, 2]), input_nodes=("paper", None), batch_size=16)
+    for batch in loader:
+        writes = batch["author", "writes", "paper"]
+        assert torch.equal(writes.edge_attr, hetero["author", "writes", "paper"].edge_attr[writes.e_id])
+
+
+def test_pygs_node_loader_takes_our_stores(data, hetero):
+    graph = in_memory(tables_from_pyg(data))
+    pair = (HalohopFeatureStore(graph), HalohopGraphStore(graph))
+    for batch in NodeLoader(pair, HalohopSampler(graph, [4, 3]), input_nodes=torch.arange(50), batch_size=25):
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    graph = in_memory(tables_from_pyg(hetero))
+    pair = (HalohopFeatureStore(graph), HalohopGraphStore(graph))
+    for batch in NodeLoader(pair, HalohopSampler(graph, [3, 2]), input_nodes="paper", batch_size=25):
+        assert torch.equal(batch["author"].x, hetero["author"].x[batch["author"].n_id])
+    row, col = pair[1].get_edge_index(("paper", "cites", "paper"), "coo")
+    expected = sorted(map(tuple, hetero["paper", "cites", "paper"].edge_index.t().tolist()))
+    assert sorted(zip(row.tolist(), col.tolist(), strict=True)) == expected
+
+
+def test_stores_only_read(data):
+    graph = in_memory(tables_from_pyg(data))
+    with pytest.raises(InputError, match="only reads"):
+        HalohopFeatureStore(graph).put_tensor(torch.eye(2), "node", "x", None)
+    with pytest.raises(InputError, match="only reads"):
+        HalohopGraphStore(graph).put_edge_index(data.edge_index, ("node", "to", "node"), "coo")
+    assert HalohopFeatureStore(graph).get_tensor("node", "absent", None) is None  # PyG's way of saying so
