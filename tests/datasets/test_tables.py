@@ -236,9 +236,12 @@ def test_labels(tmp_path: Path, labels, y: list[int]) -> None:
     assert nodes.columns["y"].tolist() == y
 
 
-def test_names_that_look_like_nothing_are_names(tmp_path: Path) -> None:
-    table = {"id": ["NA", "null", "nan"], "y": ["None", "NA", "None"]}
-    nodes = read_nodes(tmp_path, table, kind="csv", label="y")
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_names_that_look_like_nothing_are_names(tmp_path: Path, quote: str) -> None:
+    lines = [("id", "y"), ("NA", "None"), ("null", "NA"), ("nan", "None")]
+    (tmp_path / "n.csv").write_text("".join(f"{quote}{name}{quote},{quote}{label}{quote}\n" for name, label in lines))
+    nodes = read_tables(GraphFiles(nodes={NODE: NodeFiles(file="n.csv", id="id", label="y")}), tmp_path).nodes[NODE]
+    assert nodes.num_nodes == 3
     assert nodes.columns["y"].tolist() == [1, 0, 1]
 
 
