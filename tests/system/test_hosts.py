@@ -1,0 +1,57 @@
+"""Hosts that share nothing but a network."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).parent / "worker.py"
+
+
+def start_all(network, folders, epochs: int, threads: int) -> list[subprocess.Popen[str]]:
+    return [
+        host.start(
+            WORKER, folder, epochs, threads,
+            env={
+                "RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": network[0].address, "MASTER_PORT": "29555", "HALOHOP_TOKEN": "a secret of these tests only",
+            },
+        )
+        for rank, (host, folder) in enumerate(zip(network, folders, strict=True))
+    ]
+
+
+def alone(folder: Path, epochs: int) -> list[str]:
+    result = subprocess.run(
+        [sys.executable, str(WORKER), str(folder), str(epochs), "0"], capture_output=True, text=True, timeout=100, check=True
+    )
+    return result.stdout.splitlines()[:-1]
+
+
+@pytest.mark.timeout(240)
+def test_three_hosts_see_the_batches_of_one(network, folders):
+    expected = alone(folders[0].parent / "parts", 2)
+    for threads in (1, 4):
+        workers = start_all(network, folders, 2, threads)
+        for worker in workers:
+            out, err = worker.communicate(timeout=100)
+            assert worker.returncode == 0, err
+            *digests, remote = out.splitlines()
+            assert digests == expected
+            assert remote == "remote rows True"
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_host_ends_the_others_with_its_name(network, folders):
+    workers = start_all(network, folders, 100_000, 2)
+    for worker in workers:
+        assert worker.stdout is not None
+        assert len(worker.stdout.readline()) == 65  # all are in mid-epoch
+    workers[2].send_signal(signal.SIGKILL)
+    for worker in workers[:2]:
+        _, err = worker.communicate(timeout=60)
+        assert worker.returncode == 1
+        assert "host 2" in err
+    assert workers[2].wait(timeout=10) == -signal.SIGKILL

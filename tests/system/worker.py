@@ -1,0 +1,43 @@
+"""One trainer without a model: goes through epochs of a partitioned graph and prints a digest of every batch.
+
+    python worker.py FOLDER EPOCHS THREADS
+"""
+
+import hashlib
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+import halohop
+from halohop.transport import Limits
+
+
+def digest(batch) -> str:
+    summary = hashlib.sha256()
+    for key, value in sorted(batch.to_dict().items()):
+        summary.update(key.encode())
+        summary.update(value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode())
+    return summary.hexdigest()
+
+
+def main(folder: str, epochs: int, threads: int) -> None:
+    world = halohop.World.from_env()
+    store = None
+    if world.rank == 0 and world.num_hosts > 1:
+        store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=True, wait_for_workers=False)
+    limits = Limits(call_seconds=5, attempt_seconds=0.5, connect_seconds=5)
+    with halohop.open(folder, limits=limits, deadline=40) as graph:
+        loader = halohop.NeighborLoader(
+            graph, [5, 5], input_nodes="train", batch_size=32, shuffle=True, seed=4, num_workers=threads
+        )
+        for _ in range(epochs):
+            for batch in loader:
+                print(digest(batch), flush=True)
+        print("remote rows", graph.statistics()["remote_rows"] > 0, flush=True)
+    del store
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
