@@ -1,10 +1,585 @@
-import pytest
+"""ZeroMQ: the contract, and what only a network has: strangers, sockets, processes that die."""
 
+import gc
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+import zmq
+
+from halohop.errors import AuthenticationError, InputError, PeerLostError, ProtocolError, TransportError
+from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.contracts import TransportContract
-from halohop.transport import zeromq
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.transport import Codec, Limits, Token, connect, security, serve, zeromq
+from halohop.transport.security import ClientHandshake
+from halohop.transport.wire import REQUEST, Kind
+
+CODEC = Codec(MESSAGE_TYPES)
+TOKEN = Token("a token that tests share")
+LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
+
+SERVER = """
+import sys, threading, torch
+from halohop.store.requests import LocateReply
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.transport import Codec, Token, serve
+
+released = threading.Event()
+
+def handler(request):
+    if int(request.raw[0]) < 0:
+        print("busy", flush=True)
+        released.wait(60)
+    return LocateReply(gid=request.raw + 1)
+
+listener = serve(handler, codec=Codec(MESSAGE_TYPES), token=Token("a token that tests share"), bind=sys.argv[1])
+print(listener.address, flush=True)
+for line in sys.stdin:
+    released.set()
+if sys.argv[2] == "tidy":
+    listener.close()
+"""
 
 
 class TestZeroMQ(TransportContract):
     @pytest.fixture
     def network(self):
         return zeromq
+
+
+def ask(value: int, size: int = 1) -> LocateRequest:
+    return LocateRequest(node_type="node", raw=torch.full((size,), value))
+
+
+def answer(request: LocateRequest) -> LocateReply:
+    return LocateReply(gid=request.raw + 1)
+
+
+@contextmanager
+def pair(limits=LIMITS, handler=answer, server_limits=LIMITS):
+    with (
+        serve(handler, codec=CODEC, token=TOKEN, limits=server_limits) as listener,
+        connect(listener.address, codec=CODEC, token=TOKEN, peer="host 7", limits=limits) as channel,
+    ):
+        yield channel, listener
+
+
+@contextmanager
+def server_process(bind="127.0.0.1:0", ending="tidy"):
+    command = [sys.executable, "-c", SERVER, bind, ending]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@contextmanager
+def dealer(address, routing_id=None):
+    """A raw ZeroMQ peer that need not follow any protocol of ours."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as sock:
+        sock.setsockopt(zmq.LINGER, 0)
+        sock.setsockopt(zmq.RCVTIMEO, 3000)
+        if routing_id is not None:
+            sock.setsockopt(zmq.ROUTING_ID, routing_id)
+        sock.connect(address)
+        yield sock
+
+
+def endpoint(listener) -> tuple[str, int]:
+    host, port = listener.address.removeprefix("tcp://").split(":")
+    return host, int(port)
+
+
+# ---- addresses
+
+
+def test_addresses_with_and_without_scheme_and_by_name():
+    with serve(answer, codec=CODEC, token=TOKEN, bind="localhost:0") as listener:
+        port = endpoint(listener)[1]
+        for address in (f"127.0.0.1:{port}", f"tcp://127.0.0.1:{port}", f"localhost:{port}"):
+            with connect(address, codec=CODEC, token=TOKEN) as channel:
+                assert channel.call(ask(1)).gid.tolist() == [2]
+
+
+def test_a_port_in_use_is_named():
+    with serve(answer, codec=CODEC) as listener:
+        host, port = endpoint(listener)
+        with pytest.raises(TransportError, match=rf"{host}:{port}: Address already in use; .* 0 for a free one"):
+            serve(answer, codec=CODEC, bind=listener.address)
+
+
+def test_an_interface_of_somebody_else():
+    with pytest.raises(TransportError, match=r"192\.0\.2\.1:0: .* address of this host"):
+        serve(answer, codec=CODEC, token=TOKEN, bind="192.0.2.1:0")
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:0", "*:0", "tcp://192.0.2.1:0"])
+def test_others_are_let_in_only_with_a_token(bind):
+    with pytest.raises(InputError, match="HALOHOP_TOKEN"):
+        serve(answer, codec=CODEC, bind=bind)
+
+
+def test_all_interfaces():
+    with (
+        serve(answer, codec=CODEC, token=TOKEN, bind="*:0") as listener,
+        connect(f"127.0.0.1:{endpoint(listener)[1]}", codec=CODEC, token=TOKEN) as channel,
+    ):
+        assert channel.call(ask(1)).gid.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", "host:", ":5", "host:x", "host:70000", "ipc:///tmp/x:1", "::1:5", "host:-1", "host:٣"]
+)
+def test_what_is_no_address(address):
+    for use in (lambda: connect(address, codec=CODEC), lambda: serve(answer, codec=CODEC, bind=address)):
+        with pytest.raises(InputError, match="host:port"):
+            use()
+
+
+def test_a_port_to_connect_to_is_needed():
+    with pytest.raises(InputError, match="names no port"):
+        connect("localhost:0", codec=CODEC)
+
+
+def test_a_host_that_nobody_knows():
+    limits = Limits(connect_seconds=0.5)
+    with (
+        connect("no-such-host.invalid:5", codec=CODEC, peer="host 9", limits=limits) as channel,
+        pytest.raises(PeerLostError, match="host 9"),
+    ):
+        channel.call(ask(1))
+
+
+# ---- strangers
+
+
+def test_strangers_do_not_disturb():
+    """Raw bytes, random frames, endless parts, chosen identities and half handshakes, while a real client works."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    served = []
+
+    def handler(request):
+        served.append(int(request.raw[0]))
+        return answer(request)
+
+    with pair(handler=handler) as (channel, listener):
+
+        def guarded(attack):
+            try:
+                chance = random.Random(attack.__name__)
+                while not stop.is_set():
+                    attack(chance)
+            except BaseException as error:
+                failures.append(error)
+
+        def raw_bytes(chance):
+            with socket.create_connection(endpoint(listener), timeout=5) as sock:
+                greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
+                try:
+                    sock.sendall(chance.choice((b"", greeting)) + chance.randbytes(chance.randint(0, 5000)))
+                    sock.settimeout(0.05)
+                    sock.recv(100)
+                except OSError:
+                    return  # it hung up on us, or said nothing: both right
+
+        def random_frames(chance):
+            with dealer(listener.address, chance.choice((None, None, b"me", b"\xff" * 200))) as sock:
+                for _ in range(20):
+                    sizes = [chance.choice((0, 1, 8, 33, 39, 47, 1000, 100_000)) for _ in range(chance.choice((1, 2, 5, 300)))]
+                    sock.send_multipart([chance.randbytes(size) for size in sizes])
+                    hello = ClientHandshake(TOKEN, 1000).hello()
+                    sock.send_multipart(
+                        chance.choice(([hello], [hello, hello], [hello[:-1]], [hello + b"x"], [hello[:6] + b"\x03" + hello]))
+                    )
+                    sock.send_multipart([REQUEST.pack(Kind.REQUEST, chance.randbytes(16), 1, 1000), *CODEC.encode(ask(-1))])
+
+        threads = [threading.Thread(target=guarded, args=(attack,)) for attack in (raw_bytes, random_frames)]
+        for thread in threads:
+            thread.start()
+        try:
+            for value in range(300):
+                assert channel.call(ask(value, size=1 + 10 * value)).gid.tolist() == [value + 1] * (1 + 10 * value)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert failures == []
+        assert channel.statistics()["connections"] == 1
+        assert listener.statistics()["sessions"] == 1
+        assert listener.statistics()["strangers"] > 0
+        assert -1 not in served
+        assert listener.statistics()["failures"] == 0  # nothing of theirs was even decoded
+
+
+def test_a_stranger_is_told_to_introduce_itself():
+    with pair() as (_, listener), dealer(listener.address) as sock:
+        sock.send_multipart([REQUEST.pack(Kind.REQUEST, bytes(16), 1, 1000)])
+        assert sock.recv_multipart() == [bytes([Kind.STRANGER])]
+
+
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_who_chooses_an_identity_gets_no_hearing(token):
+    """Even with the right token: names that peers choose could be those of others."""
+    with serve(answer, codec=CODEC, token=token) as listener, dealer(listener.address, b"chosen") as sock:
+        sock.setsockopt(zmq.RCVTIMEO, 300)
+        sock.send(ClientHandshake(token, 1000).hello())
+        with pytest.raises(zmq.Again):
+            sock.recv()
+
+
+def test_a_session_needs_its_tag():
+    """An authenticated peer's name is not enough: requests with another tag are those of a stranger."""
+    with serve(answer, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, dealer(listener.address) as sock:
+        handshake = ClientHandshake(TOKEN, 2**20)
+        sock.send(handshake.hello())
+        sock.send(handshake.step(sock.recv()))
+        session = handshake.step(sock.recv())
+        frames = CODEC.encode(ask(4))
+        sock.send_multipart([REQUEST.pack(Kind.REQUEST, session.tag, 7, 9000), *frames])
+        assert CODEC.decode(sock.recv_multipart()[1:]).gid.tolist() == [5]
+        sock.send_multipart([REQUEST.pack(Kind.REQUEST, bytes(16), 8, 9000), *frames])
+        assert sock.recv_multipart() == [bytes([Kind.STRANGER])]
+        assert listener.statistics()["strangers"] == 1
+
+
+def test_handshakes_that_are_never_finished_are_forgotten():
+    limits = Limits(attempt_seconds=0.2)
+    with pair(server_limits=limits) as (channel, listener), dealer(listener.address) as sock:
+        handshake = ClientHandshake(TOKEN, 2**20)
+        sock.send(handshake.hello())
+        proof = handshake.step(sock.recv())
+        deadline = time.monotonic() + 5
+        while listener._handshakes and time.monotonic() < deadline:
+            channel.call(ask(1))
+        assert not listener._handshakes
+        sock.setsockopt(zmq.RCVTIMEO, 300)
+        sock.send(proof)
+        with pytest.raises(zmq.Again):
+            sock.recv()
+
+
+def test_another_protocol_version(monkeypatch):
+    with serve(answer, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, dealer(listener.address) as sock:
+        hello = bytearray(ClientHandshake(TOKEN, 1000).hello())
+        hello[5] = 9
+        sock.send(hello)
+        client = ClientHandshake(TOKEN, 1000)
+        reply = bytearray(sock.recv())
+        assert security.step_of(bytes(reply)) is security.Step.REFUSED
+        reply[5] = 9
+        with pytest.raises(ProtocolError, match="version 9"):
+            client.step(bytes(reply))
+
+
+def test_a_client_of_something_that_is_no_halohop():
+    """A web server, say: named, and within the deadline for connecting."""
+    limits = Limits(attempt_seconds=0.3, connect_seconds=0.6)
+    with socket.create_server(("127.0.0.1", 0)) as web:
+
+        def run():
+            try:
+                while True:
+                    with web.accept()[0] as sock:
+                        sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100))
+            except OSError:
+                return
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            with (
+                connect(f"127.0.0.1:{web.getsockname()[1]}", codec=CODEC, peer="host 7", limits=limits) as channel,
+                pytest.raises(PeerLostError, match=r"host 7.*could not be reached"),
+            ):
+                channel.call(ask(1))
+        finally:
+            web.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_an_impostor_that_takes_over_the_port():
+    """It speaks ZeroMQ, says WELCOME, but cannot prove that it knows the token: no request is sent to it."""
+    heard = []
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.setsockopt(zmq.LINGER, 0)
+        router.setsockopt(zmq.RCVTIMEO, 3000)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        with connect(f"127.0.0.1:{port}", codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
+            future = channel.submit(ask(1))
+            peer, hello = router.recv_multipart()
+            heard.append(hello)
+            router.send_multipart([peer, security._step(security.Step.CHALLENGE) + bytes(32)])
+            heard += router.recv_multipart()[1:]
+            router.send_multipart([peer, security._step(security.Step.WELCOME) + bytes(40)])
+            with pytest.raises(AuthenticationError, match="could not prove"):
+                future.result(timeout=5)
+        assert [security.step_of(frame) for frame in heard] == [security.Step.HELLO, security.Step.PROOF]
+
+
+# ---- peers that come and go
+
+
+def test_a_killed_process_is_named_at_the_deadline():
+    limits = Limits(call_seconds=1, attempt_seconds=0.3)
+    with (
+        server_process() as (process, address),
+        connect(address, codec=CODEC, token=TOKEN, peer="host 7", limits=limits) as channel,
+    ):
+        assert channel.call(ask(1)).gid.tolist() == [2]
+        future = channel.submit(ask(-1))
+        assert process.stdout.readline() == "busy\n"
+        process.kill()
+        start = time.monotonic()
+        with pytest.raises(PeerLostError, match=r"LocateRequest: peer 'host 7' at .* went away") as caught:
+            future.result(timeout=5)
+        assert time.monotonic() - start < 2
+        assert address in str(caught.value)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+
+
+def test_a_killed_process_that_is_replaced():
+    with server_process() as (first, address), connect(address, codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
+        futures = [channel.submit(ask(-1)), *(channel.submit(ask(value)) for value in range(20))]
+        assert first.stdout.readline() == "busy\n"
+        first.kill()
+        assert first.wait(timeout=10) == -signal.SIGKILL
+        with server_process(bind=address) as (second, _):
+            assert second.stdout.readline() == "busy\n"
+            second.stdin.write("go on\n")
+            second.stdin.flush()
+            assert [int(future.result(timeout=15).gid) for future in futures] == list(range(21))
+            second.stdin.close()
+            assert second.wait(timeout=10) == 0
+
+
+def test_a_process_that_stops_for_a_while():
+    limits = Limits(call_seconds=20, attempt_seconds=0.3)
+    with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
+        channel.call(ask(1))
+        process.send_signal(signal.SIGSTOP)
+        futures = [channel.submit(ask(value, size=100_000)) for value in range(5)]
+        with pytest.raises(TimeoutError):
+            futures[0].result(timeout=1)
+        process.send_signal(signal.SIGCONT)
+        assert [int(future.result(timeout=15).gid[-1]) for future in futures] == [1, 2, 3, 4, 5]
+
+
+def test_a_silent_peer_is_noticed_by_its_heartbeats():
+    limits = Limits(call_seconds=6, attempt_seconds=5, heartbeat_seconds=0.05)
+    with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
+        channel.call(ask(1))
+        process.send_signal(signal.SIGSTOP)
+        future = channel.submit(ask(2))
+        deadline = time.monotonic() + 5
+        while channel._session is not None and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
+        assert channel._session is None
+        process.send_signal(signal.SIGCONT)
+        assert future.result(timeout=5).gid.tolist() == [3]
+
+
+@pytest.mark.parametrize("ending", ["tidy", "forgetful"])
+def test_a_process_ends_when_it_is_done(ending):
+    """Also one that forgets to close: no thread of ours keeps it."""
+    with server_process(ending=ending) as (process, address):
+        script = f"""
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.store.requests import LocateRequest
+from halohop.transport import Codec, Token, connect
+import torch
+channel = connect({address!r}, codec=Codec(MESSAGE_TYPES), token=Token("a token that tests share"))
+print(channel.call(LocateRequest(node_type="node", raw=torch.zeros(50000, dtype=torch.int64))).gid.sum())
+"""
+        client = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=30)
+        assert (client.returncode, client.stdout, client.stderr) == (0, "tensor(50000)\n", "")
+        process.stdin.close()
+        assert process.wait(timeout=10) == 0
+
+
+def test_a_connection_that_is_cut_again_and_again():
+    """A proxy cuts the line after some bytes; every call still gets its answer, and none a wrong one."""
+    with serve(answer, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, socket.create_server(("127.0.0.1", 0)) as proxy:
+        chance = random.Random(0)
+        cuts = []
+
+        def pump(source, target, left):
+            try:
+                while left > 0 and (data := source.recv(65536)):
+                    target.sendall(data)
+                    left -= len(data)
+            except OSError:
+                left = 0
+            cuts.append(left <= 0)
+            for sock in (source, target):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue
+
+        def run():
+            while True:
+                try:
+                    near = proxy.accept()[0]
+                except OSError:
+                    return
+                with near, socket.create_connection(endpoint(listener)) as far:
+                    left = chance.randint(20_000, 800_000)
+                    threads = [threading.Thread(target=pump, args=(*ends, left)) for ends in ((near, far), (far, near))]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            limits = Limits(call_seconds=20, max_in_flight=4)  # so that answers come between the requests that use up the line
+            with connect(f"127.0.0.1:{proxy.getsockname()[1]}", codec=CODEC, token=TOKEN, limits=limits) as channel:
+                futures = [channel.submit(ask(value, size=1 + value * 97 % 9000)) for value in range(100)]
+                for value, future in enumerate(futures):
+                    assert future.result(timeout=20).gid.tolist() == [value + 1] * (1 + value * 97 % 9000)
+                assert channel.statistics()["connections"] > 2
+        finally:
+            proxy.shutdown(socket.SHUT_RDWR)
+            thread.join()
+        assert any(cuts)
+
+
+# ---- house-keeping
+
+
+def test_requests_that_nobody_waits_for_are_not_answered():
+    released, seen = threading.Event(), []
+
+    def handler(request):
+        seen.append(int(request.raw[0]))
+        assert released.wait(10)
+        return answer(request)
+
+    limits = Limits(handler_threads=1)
+    with pair(limits=Limits(call_seconds=0.3), handler=handler, server_limits=limits) as (channel, listener):
+        futures = [channel.submit(ask(value)) for value in range(5)]
+        for future in futures:
+            with pytest.raises(TimeoutError):
+                future.result(timeout=5)
+        threading.Event().wait(0.2)  # the listener's clock started a little later than the channel's
+        released.set()
+        deadline = time.monotonic() + 5
+        while listener.statistics()["expired"] < 4 and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+        assert seen == [0]
+        assert listener.statistics()["expired"] == 4
+
+
+def test_a_busy_listener_leaves_the_rest_on_the_wire():
+    released = threading.Event()
+
+    def handler(request):
+        assert released.wait(10)
+        return answer(request)
+
+    limits = Limits(max_in_flight=3, handler_threads=2)
+    with pair(handler=handler, server_limits=limits) as (channel, listener):
+        futures = [channel.submit(ask(value)) for value in range(200)]
+        deadline = time.monotonic() + 5
+        while listener.statistics()["in_flight"] < 3 and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+        assert 3 <= listener.statistics()["in_flight"] <= 3 + zeromq._MESSAGES_PER_TURN
+        released.set()
+        assert [int(future.result(timeout=10).gid) for future in futures] == list(range(1, 201))
+
+
+def test_clients_that_left_are_forgotten():
+    limits = Limits(heartbeat_seconds=0.05)
+    with pair(server_limits=limits) as (channel, listener):
+        for _ in range(5):
+            with connect(listener.address, codec=CODEC, token=TOKEN) as other:
+                other.call(ask(1))
+        assert len(listener._clients) > 1
+        deadline = time.monotonic() + 10
+        while len(listener._clients) > 1 and time.monotonic() < deadline:
+            channel.call(ask(1))
+        assert len(listener._clients) == 1
+        assert channel.statistics()["connections"] == 1
+
+
+def test_a_session_that_the_server_forgot_is_made_anew():
+    with pair() as (channel, listener):
+        channel.call(ask(1))
+        listener._clients.clear()
+        assert channel.call(ask(2)).gid.tolist() == [3]
+        assert channel.statistics()["connections"] == 2
+
+
+def test_nothing_is_left_after_close():
+    def descriptors():
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
+
+    def use():
+        with pair() as (channel, listener):
+            channel.call(ask(1, size=100_000))
+            with dealer(listener.address) as sock:
+                sock.send(b"hello")
+        with (
+            connect(listener.address, codec=CODEC, limits=Limits(connect_seconds=0.1)) as channel,
+            pytest.raises(PeerLostError),
+        ):
+            channel.call(ask(1))
+        with pytest.raises(InputError):
+            serve(answer, codec=CODEC, bind="0.0.0.0:0")
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(TransportError):
+            serve(answer, codec=CODEC, bind=f"127.0.0.1:{taken.getsockname()[1]}")
+
+    use()  # pyzmq's collector of sent buffers starts once and stays
+    before = descriptors()
+    for _ in range(5):
+        use()
+    assert descriptors() == before
+
+
+def test_no_thread_is_busy_while_nothing_happens():
+    with pair() as (channel, _):
+        channel.call(ask(1))
+        before = time.process_time()
+        threading.Event().wait(1)
+        assert time.process_time() - before < 0.1
+
+
+def test_large_tensors_survive_being_dropped_by_the_sender():
+    """Zero-copy sending must keep the memory alive until ZeroMQ is done with it."""
+
+    def handler(request):
+        return LocateReply(gid=torch.full((300_000,), int(request.raw[0])))
+
+    with pair(handler=handler) as (channel, _):
+        futures = [channel.submit(ask(value, size=50_000)) for value in range(30)]
+        for value, future in enumerate(futures):
+            gid = future.result(timeout=20).gid
+            assert int(gid.min()) == int(gid.max()) == value
+            del gid
+
+
+def test_zmtp_peers_that_lie_about_sizes_are_cut_off():
+    """A frame that announces 2**60 bytes is not waited for, let alone made room for."""
+    with pair() as (channel, listener):
+        with socket.create_connection(endpoint(listener), timeout=5) as sock:
+            sock.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + b"\x00" + bytes(31))
+            ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+            sock.sendall(b"\x04" + bytes([len(ready)]) + ready)
+            sock.sendall(b"\x02" + struct.pack(">Q", 2**60) + b"x" * 100)
+            while sock.recv(1000):
+                continue
+        assert channel.call(ask(1)).gid.tolist() == [2]

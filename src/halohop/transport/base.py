@@ -24,7 +24,8 @@ class Limits:
 
     Args:
         call_seconds: until a call must be answered, repetitions and reconnections included.
-        attempt_seconds: until an unanswered request is sent again (doubling each time), and for each step of a handshake.
+        attempt_seconds: until an unanswered request is sent again (twice as long each time, up to eight times this), and for
+            each step of a handshake.
         connect_seconds: how long calls wait for a peer that was never there; one that was there has until the call's deadline.
         heartbeat_seconds: between signs of life on an idle connection; it counts as lost after ten of them without one. (Ten,
             because a heartbeat has to wait for the large message before it.)

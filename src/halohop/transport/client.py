@@ -20,12 +20,13 @@ from halohop.transport.security import ClientHandshake, Session, Token
 from halohop.transport.wire import REPLY, REQUEST, ClientPort, Frames, Kind, Lost
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts to connect
+_LONGEST_ATTEMPT = 8  # times attempt_seconds
 
 
 class _Call:
     """One request until its future is done."""
 
-    __slots__ = ("attempts", "frames", "future", "in_flight", "number", "operation", "retry_at", "size", "submitted")
+    __slots__ = ("attempts", "frames", "future", "in_flight", "number", "operation", "pause", "retry_at", "size", "submitted")
 
     def __init__(self, number: int, operation: str) -> None:
         self.number = number
@@ -37,6 +38,7 @@ class _Call:
         self.future.set_running_or_notify_cancel()  # it can no longer be cancelled, so whoever ends it need not ask
         self.attempts = 0
         self.in_flight = False
+        self.pause = 0.0  # seconds until the next attempt over the same connection
         self.retry_at = math.inf
 
 
@@ -254,7 +256,8 @@ class PortChannel:
         left = max(0, math.ceil(1000 * (call.submitted + self._limits.call_seconds - now)))
         self._port.send([REQUEST.pack(Kind.REQUEST, session.tag, call.number, left), *call.frames])
         self._counters.add_all({"bytes_sent": call.size, "retries": int(call.attempts > 0)})
-        call.retry_at = now + self._limits.attempt_seconds * 2 ** min(call.attempts, 10)
+        call.pause = min(2 * call.pause, _LONGEST_ATTEMPT * self._limits.attempt_seconds) or self._limits.attempt_seconds
+        call.retry_at = now + call.pause
         call.attempts += 1
         self._set_timer(call)
 
@@ -282,6 +285,7 @@ class PortChannel:
     def _land(self, call: _Call) -> None:
         if call.in_flight:
             call.in_flight = False
+            call.pause = 0.0
             call.retry_at = math.inf
             self._in_flight -= 1
             self._in_flight_bytes -= call.size

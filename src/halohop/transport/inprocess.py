@@ -132,7 +132,7 @@ class _ServerPort:
 
     def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
         arrived = self.inbox.take_all(seconds, receive=admit is not None)
-        return [(peer, frames) for peer, frames in arrived if len(frames) == 1 or (admit and admit(peer, frames[0]))]
+        return [(peer, frames if admit and admit(peer, frames[0]) else frames[:1]) for peer, frames in arrived]
 
     def wake(self) -> None:
         self.inbox.wake()

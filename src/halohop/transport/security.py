@@ -169,8 +169,10 @@ class ServerHandshake:
 
     def accept(self, proof: bytes) -> tuple[bytes, Session] | None:
         """The WELCOME to send and the session; None where the proof is wrong."""
-        version, step, body = _parse(proof)
-        if step is not Step.PROOF or version != PROTOCOL_VERSION or len(body) != _PROOF.size:
+        if step_of(proof) is not Step.PROOF:
+            return None
+        version, _, body = _parse(proof)
+        if version != PROTOCOL_VERSION or len(body) != _PROOF.size:
             return None
         limit = _verify(self._key, "client", self._client_nonce, self._nonce, body)
         if limit is None:

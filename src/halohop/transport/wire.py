@@ -69,11 +69,11 @@ class ServerPort(Protocol):
     @property
     def address(self) -> str: ...
     def send(self, peer: bytes, frames: Frames) -> bool:
-        """Queues a message; False where the peer is gone or takes no more."""
+        """Queues a message, which a peer that does not read may miss; False where the peer is gone."""
         ...
 
     def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
-        """What has arrived, without what `admit` declined; with None nothing is received, only `wake` and time count."""
+        """What has arrived, cut to the first frame where `admit` declined; with None only `wake` and the time end the wait."""
         ...
 
     def wake(self) -> None: ...

@@ -5,8 +5,10 @@ or not at all, heartbeats watch connections. What it does not rely on: reconnect
 so that every connection is authenticated), routing ids that peers choose, and delivery.
 """
 
+import contextlib
 import ipaddress
 import math
+import os
 import socket
 import threading
 
@@ -24,6 +26,7 @@ from halohop.transport.wire import Admit, Frames, Lost
 _SCHEME = "tcp://"
 _HEARTBEATS_MISSED = 10
 _MESSAGES_PER_TURN = 64  # before answers get their turn
+_MESSAGES_TO_SEND = 10_000  # per connection; more than the requests that a client has in flight, so only strangers reach it
 _MAX_FRAMES = 2**16
 _LOST: dict[int, str] = {
     zmq.EVENT_CLOSED: "the connection was refused, or the address is out of reach",
@@ -141,7 +144,8 @@ class _DealerPort:
 
     def send(self, frames: Frames) -> None:
         if self._dealer is not None:
-            _send(self._dealer, frames)
+            with contextlib.suppress(zmq.Again):  # the connection has just gone, and `wait` is about to say so
+                _send(self._dealer, frames)
 
     def wait(self, seconds: float | None) -> list[Frames | Lost]:
         if self._dealer is None or self._monitor is None:
@@ -195,7 +199,7 @@ class _RouterPort:
             remedy = "end the process that holds it, choose another port, or 0 for a free one"
             if error.errno != zmq.EADDRINUSE:
                 remedy = "give an address of this host, and a port that this user may open"
-            raise TransportError(f"cannot listen on {ip}:{port}: {error.strerror}; {remedy}") from error
+            raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._waker = _Waker()
 
@@ -205,7 +209,7 @@ class _RouterPort:
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
-            return False
+            return error.errno == zmq.EAGAIN
         return True
 
     def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
@@ -222,20 +226,20 @@ class _RouterPort:
         return arrived
 
     def _receive(self, admit: Admit) -> tuple[bytes, Frames] | None:
-        """One message; None where it is not to be read. Its frames are there as a whole, so nothing here waits."""
+        """One message, None if its sender is not to be heard. It is there as a whole, so nothing here waits."""
         peer = self._router.recv(zmq.NOBLOCK)
         head = self._router.recv(zmq.NOBLOCK, copy=False)
         frames = [head.buffer]
-        # A name that the router made begins with 0. Peers may ask for a name of their own: they get no hearing.
-        wanted = peer[:1] == b"\0" and (not head.more or admit(peer, head.buffer))
         size, more = 0, head.more
+        wanted = more and admit(peer, head.buffer)
         while more:
             frame = self._router.recv(zmq.NOBLOCK, copy=False)
             more = frame.more
             size += len(frame.buffer)
             if wanted and size <= self._max_bytes and len(frames) <= _MAX_FRAMES:
                 frames.append(frame.buffer)
-        return (peer, frames) if wanted else None
+        # A name that the router made begins with 0. Peers may ask for a name of their own: they get no hearing.
+        return (peer, frames) if peer[:1] == b"\0" else None
 
     def wake(self) -> None:
         self._waker.set()
@@ -251,8 +255,8 @@ def _configure(sock: "zmq.Socket[bytes]", limits: Limits) -> None:
     for option, value in (
         (zmq.LINGER, 0),
         (zmq.MAXMSGSIZE, limits.max_message_bytes),
-        (zmq.SNDHWM, 2 * limits.max_in_flight),
-        (zmq.RCVHWM, 64),
+        (zmq.SNDHWM, _MESSAGES_TO_SEND),
+        (zmq.RCVHWM, _MESSAGES_PER_TURN),
         (zmq.HANDSHAKE_IVL, max(1, int(1000 * limits.attempt_seconds))),
         (zmq.HEARTBEAT_IVL, heartbeat),
         (zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat),
