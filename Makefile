@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEMO ?= $(BIN)/python -m halohop.recipes.demo
+DEMO ?= $(BIN)/halohop demo
 
 .PHONY: test demo lint venv clean
 

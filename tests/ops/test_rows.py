@@ -197,3 +197,14 @@ def test_wrong_arguments_of_gather_are_named(arguments, message):
 def test_wrong_arguments_of_scatter_are_named(values, positions, out, message):
     with pytest.raises(InputError, match=message):
         ops.scatter_rows(values, positions, out)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1])
+def test_short_tensors_may_have_any_stride(num_rows):
+    """A column of a matrix with at most one row counts as contiguous, whatever its stride."""
+    source = torch.arange(2 * num_rows, dtype=torch.int32).view(num_rows, 2)[:, 1]
+    rows = torch.zeros(num_rows, dtype=torch.int64)
+    assert ops.gather_rows(source, rows).tolist() == source.tolist()
+    out = torch.zeros(num_rows, 2, dtype=torch.int32)[:, 0]
+    ops.scatter_rows(source, rows, out)
+    assert out.tolist() == source.tolist()

@@ -6,65 +6,33 @@ import pytest
 import torch
 
 from halohop.cluster.graph import Graph
+from halohop.datasets import aifb
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
-from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
 
+RELATIONS = {
+    ("author", "writes", "paper"): 120,
+    ("paper", "cites", "paper"): 200,
+    ("paper", "by", "author"): 90,
+    ("author", "reads", "paper"): 0,
+    ("none", "is", "paper"): 0,
+}
 
-def homogeneous(num_nodes: int, src: torch.Tensor, dst: torch.Tensor, **options) -> GraphTables:
-    columns = {"x": torch.randn(num_nodes, 2), "y": torch.arange(num_nodes)}
-    edges = EdgeTable(src=src, dst=dst, columns={"w": torch.rand(len(src))})
-    return GraphTables(nodes={NODE: NodeTable(num_nodes=num_nodes, columns=columns, **options)}, edges={EDGE: edges})
-
-
-def ring() -> GraphTables:
-    nodes = torch.arange(30)
-    return homogeneous(30, nodes.repeat(2), torch.cat([(nodes + 1) % 30, (nodes + 2) % 30]))
-
-
-def star() -> GraphTables:
-    """Node 0 hears everybody, nobody hears anybody else; nodes 40 to 49 are isolated."""
-    return homogeneous(50, torch.arange(1, 40), torch.zeros(39, dtype=torch.int64))
-
-
-def power_law() -> GraphTables:
-    """Few nodes with many edges, double edges and self loops among them; large and unsorted raw ids."""
-    generator = torch.Generator().manual_seed(3)
-    ends = (torch.rand(2, 900, generator=generator) ** 3 * 80).long()
-    raw_id = torch.randperm(80, generator=generator) * 7 + 2**33
-    return homogeneous(80, ends[0], ends[1], raw_id=raw_id)
-
-
-def typed() -> GraphTables:
-    generator = torch.Generator().manual_seed(4)
-
-    def edges(num_src: int, num_dst: int, count: int) -> EdgeTable:
-        src, dst = (torch.randint(num, (count,), generator=generator) for num in (num_src, num_dst))
-        return EdgeTable(src=src, dst=dst, columns={"time": torch.arange(count)})
-
-    return GraphTables(
-        nodes={
-            "paper": NodeTable(num_nodes=40, columns={"x": torch.randn(40, 3)}),
-            "author": NodeTable(num_nodes=25, columns={"name": torch.arange(25)}),
-            "lonely": NodeTable(num_nodes=3),
-            "none": NodeTable(num_nodes=0),
-        },
-        edges={
-            ("author", "writes", "paper"): edges(25, 40, 120),
-            ("paper", "cites", "paper"): edges(40, 40, 200),
-            ("paper", "by", "author"): edges(40, 25, 90),
-            ("author", "reads", "paper"): edges(25, 40, 0),
-            ("none", "is", "paper"): edges(1, 1, 0),
-        },
-    )
-
-
-GRAPHS = {"ring": ring, "star": star, "power_law": power_law, "typed": typed}
+GRAPHS = {
+    "ring": graphs.ring(30),
+    "star": graphs.star(39),
+    "outward_star": graphs.star(39, outward=True),
+    "isolated": graphs.isolated(10),
+    "multi_edges": graphs.multi_edges(7, 4),
+    "power_law": graphs.power_law(80, 11, shuffled_ids=True),
+    "typed": graphs.typed({"paper": 40, "author": 25, "lonely": 3, "none": 0}, RELATIONS),
+}
 
 
 def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoch: int, index: int, **options) -> OracleBatch:
@@ -100,7 +68,7 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
     ],
 )
 def test_batches_are_the_oracles(name, num_parts, fanout, options):
-    tables = GRAPHS[name]()
+    tables = GRAPHS[name]
     graph = partitioned(tables, num_parts, seed=num_parts)
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
@@ -113,29 +81,54 @@ def test_batches_are_the_oracles(name, num_parts, fanout, options):
 
 
 def test_relations_have_their_own_fanouts():
-    tables = typed()
+    tables = GRAPHS["typed"]
     per_relation = dict.fromkeys(tables.edges, (1, 0)) | {("paper", "by", "author"): (0, -1)}
     graph = partitioned(tables, 3)
     fanouts = Fanouts.by_relation(per_relation, graph.schema)
-    got = sampled(graph, fanouts, "paper", [0, 1, 2], 0, 0)
-    assert got == Oracle(tables, per_relation).batch("paper", [0, 1, 2], epoch=0, index=0)
+    seeds = graph.select(None, "paper")[1][:5].tolist()
+    got = sampled(graph, fanouts, "paper", seeds, 0, 0)
+    assert got == Oracle(tables, per_relation).batch("paper", seeds, epoch=0, index=0)
     assert got.num_sampled_edges["paper", "by", "author"][1] > 0
 
 
-def test_columns_are_those_of_the_ids():
-    tables = power_law()
-    graph = partitioned(tables, 3)
-    seeds = Seeds(node_type=NODE, gid=torch.arange(20), input_id=torch.arange(20), epoch=0, index=0)
+@pytest.mark.parametrize("num_parts", [1, 3])
+@pytest.mark.parametrize("name", ["power_law", "typed"])
+def test_columns_are_those_of_the_ids(name, num_parts):
+    tables = GRAPHS[name]
+    graph = partitioned(tables, num_parts)
+    gid, _ = graph.select(None, next(iter(tables.nodes)))
+    seeds = Seeds(node_type=next(iter(tables.nodes)), gid=gid[:20], input_id=torch.arange(20), epoch=0, index=0)
     batch = collect(graph, NeighborSampler(graph, Fanouts.uniform([3, 3], graph.schema)).sample(seeds))
-    row_of = {raw: row for row, raw in enumerate(tables.nodes[NODE].raw_id.tolist())}
-    rows = [row_of[raw] for raw in batch.nodes[NODE].columns[RAW_ID].tolist()]
-    assert torch.equal(batch.nodes[NODE].columns["x"], tables.nodes[NODE].columns["x"][rows])
-    edge_id = batch.edges[EDGE].columns[EDGE_ID]
-    assert torch.equal(batch.edges[EDGE].columns["w"], tables.edges[EDGE].columns["w"][edge_id])
+    graphs.check_batch(
+        tables,
+        nodes={name: block.columns[RAW_ID] for name, block in batch.nodes.items()},
+        edges={relation: torch.stack([block.src_bid, block.dst_bid]) for relation, block in batch.edges.items()},
+        edge_ids={relation: block.columns[EDGE_ID] for relation, block in batch.edges.items()},
+        node_columns={name: without(block.columns, RAW_ID) for name, block in batch.nodes.items()},
+        edge_columns={relation: without(block.columns, EDGE_ID) for relation, block in batch.edges.items()},
+    )
+
+
+def without(columns: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    return {key: column for key, column in columns.items() if key != name}
+
+
+@pytest.mark.data
+def test_aifb_in_any_number_of_partitions(shared_data):
+    tables = aifb(shared_data / "aifb")
+    expected = None
+    for num_parts in (1, 2, 3, 8):
+        graph = partitioned(tables, num_parts, seed=num_parts)
+        fanouts = Fanouts.uniform([5, 3], graph.schema)
+        got = sampled(graph, fanouts, "entity", list(range(0, 8000, 211)), 2, 5, seed=1)
+        expected = expected or Oracle(tables, fanouts.per_relation, seed=1).batch(
+            "entity", list(range(0, 8000, 211)), epoch=2, index=5
+        )
+        assert got == expected
 
 
 def test_one_sampler_serves_many_threads():
-    tables = power_law()
+    tables = GRAPHS["power_law"]
     graph = partitioned(tables, 2)
     sampler = NeighborSampler(graph, Fanouts.uniform([4, 4, 4], graph.schema))
 
@@ -150,7 +143,7 @@ def test_one_sampler_serves_many_threads():
 
 
 def test_draws_differ_by_seed_epoch_batch_and_hop():
-    graph = partitioned(star(), 2)
+    graph = partitioned(GRAPHS["star"], 2)
     fanouts = Fanouts.uniform([3], graph.schema)
 
     def drawn(epoch: int, index: int, seed: int) -> tuple[int, ...]:

@@ -129,9 +129,8 @@ def _word(row_bytes: int, *tensors: Tensor) -> np.dtype[Any]:
 
 
 def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:
-    if tensor.numel() == 0:  # an empty tensor that comes from NumPy has a stride of 0, which view() refuses
-        return np.empty(0, word)
-    array: NDArray[Any] = tensor.detach().view(-1).view(torch.uint8).numpy()
+    # Tensors of at most one element are contiguous with any stride, but view() insists on a stride of one.
+    array: NDArray[Any] = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
     return array.view(word)
 
 
