@@ -1,8 +1,11 @@
-"""A stand-in for the trainer: does what its command line says and touches no graph."""
+"""A stand-in for the trainer that does what its command line says, and a small partitioned graph."""
 
 from pathlib import Path
 
 import pytest
+
+from halohop.datasets import synthetic
+from halohop.partitioning.build import partition
 
 FAKE = '''
 import json, os, signal, subprocess, sys, time
@@ -59,3 +62,11 @@ def fake_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "modules" / "fake_trainer.py").write_text(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     return "fake_trainer"
+
+
+@pytest.fixture(scope="session")
+def tiny_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic graph of 1000 nodes in three partitions; nobody writes to it."""
+    parts = tmp_path_factory.mktemp("tiny") / "parts"
+    partition(synthetic("tiny"), parts, num_parts=3, method="random")
+    return parts

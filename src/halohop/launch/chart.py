@@ -76,8 +76,8 @@ def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
         >>> ticks(3, 13)
         [2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]
     """
-    if high <= low:
-        high = low + 1
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # one number, as far as a reader can tell
+        high = low + (abs(low) or 1.0)
     rough = (high - low) / about
     scale = 10.0 ** math.floor(math.log10(rough))
     step = next(nice for nice in _STEPS if nice * scale >= rough * 0.999) * scale

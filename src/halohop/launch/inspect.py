@@ -14,7 +14,8 @@ from halohop.store.manifest import Manifest
 from halohop.store.schema import ColumnSpec
 from halohop.typing import relation_text
 
-BAR_WIDTH = 32
+BAR_WIDTH = 16
+_BALANCES = (("nodes", "node"), ("train nodes", "train"), ("edges", "edge"))
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 Summary = dict[str, Any]
@@ -117,10 +118,8 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
     yield _parts(summary)
     if "cut" in summary:
         yield Text.assemble(
-            ("cut ", "dim"),
-            f"{summary['cut']:.1%} of the edges",
-            ("   balance (largest over mean): ", "dim"),
-            *(f"{name} {summary[f'{name}_balance']:.2f}  " for name in ("node", "train", "edge")),
+            f"{summary['cut']:.1%} of the edges are cut; largest over mean: ",
+            ", ".join(f"{name} {summary[f'{key}_balance']:.2f}" for name, key in _BALANCES),
         )
     if summary["verified"]:
         yield Text(f"all files of {len(summary['parts_here'])} partitions match their checksums", style="green")
@@ -128,7 +127,7 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
 
 def _tables(summary: Summary) -> Table:
     table = Table(title="Contents", title_justify="left", title_style="bold", box=None, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("nodes, relations")
+    table.add_column("nodes, relations", overflow="fold")
     table.add_column("count", justify="right")
     table.add_column("columns", overflow="fold")
     table.add_column("splits", overflow="fold")
@@ -148,9 +147,7 @@ def _parts(summary: Summary) -> Table:
     )
     for name in ("part", "nodes", *(("train", "edges", "cut", "halo", "size") if measured else ("edges",))):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(
-        Text.assemble("edges: ", ("inside", "cyan"), " and ", ("cut", "red")) if measured else "edges", width=BAR_WIDTH
-    )
+    table.add_column(Text.assemble(("inside", "cyan"), ", ", ("cut", "red")) if measured else "", width=BAR_WIDTH, no_wrap=True)
     most = max((part["edges"] for part in parts), default=0)
     for part in parts:
         own = [str(part["part"]), f"{sum(part['nodes'].values()):,}"]

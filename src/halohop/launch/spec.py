@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ def read(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise InputError(f"there is no configuration file {path}")
-    parsers: dict[str, Callable[[str], Any]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
-    if path.suffix.lower() not in parsers:
+    if path.suffix.lower() not in (".toml", ".yaml", ".yml"):
         raise InputError(f"configuration file {path} must end in .toml, .yaml or .yml")
     try:
-        table = parsers[path.suffix.lower()](path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text) if path.suffix.lower() == ".toml" else _yaml(text, path)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"configuration file {path} cannot be read: {error}") from error
     if table is None:
@@ -89,16 +89,12 @@ def _nearest(key: str, spelled: Mapping[str, str]) -> str:
     return f"known: {', '.join(sorted(set(spelled.values())))}"
 
 
-def _toml(text: str) -> Any:
-    return tomllib.loads(text)
-
-
-def _yaml(text: str) -> Any:
+def _yaml(text: str, path: Path) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise InputError("a YAML configuration needs PyYAML: pip install 'halohop[yaml]', or write it as TOML") from error
+        raise InputError(f"{path} needs PyYAML: pip install 'halohop[yaml]', or write it as TOML") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"the configuration is not YAML: {error}") from error
+        raise InputError(f"configuration file {path} cannot be read: {error}") from error

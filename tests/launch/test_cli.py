@@ -1,0 +1,157 @@
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from halohop.errors import InputError
+from halohop.launch import cli, options, runs
+from halohop.recipes.config import InferConfig, TrainConfig
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `halohop train` would have started."""
+    calls: list[dict[str, Any]] = []
+
+    def train(config: TrainConfig, source: runs.SourceOptions, **more: Any) -> None:
+        calls.append({"config": config, "source": source, **more})
+
+    monkeypatch.setattr(runs, "train", train)
+    return calls
+
+
+@pytest.mark.parametrize("command", ["partition", "inspect", "train", "infer", "demo"])
+def test_help_has_an_example(command: str) -> None:
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert f"$ halohop {command}" in result.output
+
+
+def test_defaults_are_the_librarys() -> None:
+    for command, kind in ((cli.train, TrainConfig), (cli.infer, InferConfig)):
+        parameters = inspect.signature(command).parameters
+        others = {"deadline": "deadline_s"}
+        library = options.defaults(kind)
+        for name, parameter in parameters.items():
+            field = others.get(name, name)
+            if field in library:
+                assert parameter.default == library[field], name
+        unreachable = set(kind.__dataclass_fields__) - {others.get(name, name) for name in parameters}
+        assert unreachable <= {"log_every", "deadline_s"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("train", "nowhere:small"), "'nowhere:small' is neither a file nor a known source"),
+        (("train", "synthetic:giant"), "giant"),
+        (("train", "x", "--dropout", "1.5"), "dropout=1.5"),
+        (("train", "x", "--fanout", "5,-3"), "fanout=(5, -3)"),
+        (("train", "x", "--eval-fanout", "5"), "another number of hops"),
+        (("inspect", "nowhere"), "nowhere"),
+        (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "batch_size=0"),
+        (("partition", "nowhere.npz", "out"), "'nowhere.npz' is neither a file nor a known source"),
+    ],
+)
+def test_errors_are_one_line_and_exit_1(
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert complaint in result.output
+    assert result.output.startswith("error: ")
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("train",), "PARTS_OR_SOURCE"),
+        (("train", "x", "--fanout", "5;3"), "'5;3' is not like 15,10,5"),
+        (("train", "x", "--fanout", ""), "'' is not like 15,10,5"),
+        (("train", "x", "--eval-fanout", "all"), "'all' is not like 15,10,5"),
+        (("train", "x", "--model", "mlp"), "mlp"),
+        (("train", "x", "--nodes", "0"), "--nodes"),
+        (("train", "x", "--config", "none.toml"), "there is no configuration file none.toml"),
+        (("infer", "x"), "--checkpoint"),
+        (("partition", "x", "y", "--method", "magic"), "magic"),
+        (("frobnicate",), "frobnicate"),
+    ],
+)
+def test_usage_errors_exit_2(arguments: tuple[str, ...], complaint: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert complaint in result.output
+
+
+def test_debug_lets_the_traceback_through() -> None:
+    result = invoke("--debug", "train", "x", "--dropout", "7")
+    assert isinstance(result.exception, InputError)
+
+
+def test_options_come_from_the_file_and_the_command_line_wins(started: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('fanout = [7, 3]\nbatch-size = 64\neval_fanout = [9, 9]\nlr = 0.5\nnodes = 3\nmodel = "gat"\ndeadline = 12\n')
+    result = invoke("train", "parts", "--config", file, "--lr", "0.25", "--out", "o")
+    assert result.exit_code == 0, result.output
+    config = started[0]["config"]
+    assert (config.fanout, config.batch_size, config.eval_fanout) == ((7, 3), 64, (9, 9))
+    assert (config.lr, config.model, config.deadline_s) == (0.25, "gat", 12)
+    assert (started[0]["nodes"], started[0]["source"].num_parts) == (3, 3)
+    assert config.hidden == TrainConfig(parts="p", out="o").hidden
+
+
+def test_the_argument_may_stand_in_the_file_too(started: list[dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("parts: somewhere\nfanout: 4\n")
+    assert invoke("train", "--config", tmp_path / "run.yaml").exit_code == 0
+    assert (started[0]["config"].parts, started[0]["config"].fanout) == ("somewhere", (4,))
+    assert re.fullmatch(r"runs/\d{8}-\d{6}", started[0]["config"].out)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("batchsize = 3", "did you mean 'batch_size'"), ("epochs = 'many'", "--epochs"), ("config = 'x'", "config")],
+)
+def test_a_wrong_file_is_a_usage_error(started: list[dict[str, Any]], tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    result = invoke("train", "parts", "--config", tmp_path / "run.toml")
+    assert result.exit_code == 2
+    assert complaint in result.output
+    assert started == []
+
+
+def test_partition_then_inspect(tmp_path: Path) -> None:
+    made = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--parts", "2", "--method", "random", "--seed", "3")
+    assert made.exit_code == 0, made.output
+    assert "Partitions" in made.output
+    summary = json.loads(invoke("inspect", tmp_path / "parts", "--json").stdout)
+    assert (summary["num_parts"], summary["partitioned"]["seed"]) == (2, 3)
+    again = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random")
+    assert again.exit_code == 1
+    assert str(tmp_path / "parts") in again.output
+    assert invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random", "--overwrite").exit_code == 0
+
+
+def test_verify_says_so(tiny_parts: Path) -> None:
+    assert "match their checksums" in invoke("inspect", tiny_parts, "--verify").output
+    assert "match their checksums" not in invoke("inspect", tiny_parts).output
+
+
+def test_torchrun_and_the_options_must_agree(tiny_parts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    result = invoke("train", tiny_parts, "--nodes", "4", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "torchrun decides" in result.output
+    result = invoke("train", "synthetic:tiny", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "halohop partition synthetic:tiny PARTS" in result.output

@@ -1,0 +1,163 @@
+"""Real runs through the command line, each in processes of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from halohop.errors import DatasetError, InputError
+from halohop.launch.local import node_folders
+from halohop.launch.runs import is_partitioned
+from halohop.store.disk import held_parts, read_manifest
+
+HALOHOP = [sys.executable, "-m", "halohop.launch.cli"]
+PATIENCE_S = 100
+SMALL = ["--hidden", "8", "--fanout", "4,3", "--batch-size", "128", "--model", "sage"]
+
+
+def run(*arguments: str | Path, code: int = 0, command: list[str] = HALOHOP, **env: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=os.environ | {"COLUMNS": "200"} | env,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def ranks_of(launcher: int) -> dict[int, int]:
+    """Processes of a launcher by their ranks."""
+    found = {}
+    for tasks in Path(f"/proc/{launcher}/task").glob("*/children"):
+        for pid in map(int, tasks.read_text().split()):
+            env = dict(pair.split("=", 1) for pair in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in pair)
+            found[int(env["RANK"])] = pid
+    return found
+
+
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@contextmanager
+def endless(parts: Path, out: Path) -> Iterator[tuple[subprocess.Popen[str], dict[int, int]]]:
+    """A run on two nodes that never ends by itself, in its second epoch."""
+    command = [*HALOHOP, "train", str(parts), *SMALL, "--nodes", "2", "--epochs", "100000", "--patience", "0", "--out", str(out)]
+    command += ["--deadline", "20"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as launcher:
+        assert launcher.stderr is not None
+        try:
+            for line in launcher.stderr:
+                if line.strip().startswith("1/100000"):
+                    break
+            yield launcher, ranks_of(launcher.pid)
+        finally:
+            launcher.kill()
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_parts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder and the output of a run of two nodes with two trainers each; three partitions lie on the two nodes."""
+    out = tmp_path_factory.mktemp("run") / "first"
+    done = run("train", tiny_parts, *SMALL, "--nodes", "2", "--trainers", "2", "--epochs", "2", "--out", out)
+    return out, done.stdout
+
+
+def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[Path, str]) -> None:
+    out, said = trained
+    events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    start, end = events[0], events[-1]
+    assert (start["ranks"], start["hosts"], start["partitions"]) == (4, 2, 3)
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == [1, 2]
+    assert all(event["remote_rows"] > 0 and event["local_rows"] > 0 for event in epochs)
+    assert f"{end['test_accuracy']:.4f}" in said
+    for name in ("metrics.jsonl", "checkpoint", "picture.html"):
+        assert (out / name).exists()
+        assert str(out / name) in said
+    assert "2 nodes x 2 trainers" in (out / "picture.html").read_text()
+    for node, own in enumerate([{"part-0000", "part-0002"}, {"part-0001"}]):
+        assert {path.name for path in (out / "nodes" / f"node-{node}").iterdir()} == {"manifest.json", *own}
+
+
+def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
+    pytest.importorskip("halohop.recipes.inference")
+    run("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--split", "test", "--out", tmp_path / "p")
+    assert list((tmp_path / "p").glob("*.npy"))
+
+
+def test_a_source_is_partitioned_into_the_run_folder(tmp_path: Path) -> None:
+    run("train", "synthetic:tiny", *SMALL, "--epochs", "1", "--method", "random", "--out", tmp_path / "run")
+    assert read_manifest(tmp_path / "run" / "parts").num_parts == 1
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])["hosts"] == 1
+
+
+def test_torchrun_starts_the_same_run(tiny_parts: Path, tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *HALOHOP[2:]]
+    done = run("train", tiny_parts, *SMALL, "--epochs", "1", "--out", tmp_path, command=torchrun, OMP_NUM_THREADS="1")
+    assert done.stdout.count("test accuracy") == 1
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["ranks"] == 2
+
+
+def test_a_trainer_that_is_killed_is_named_and_ends_the_run(tiny_parts: Path, tmp_path: Path) -> None:
+    with endless(tiny_parts, tmp_path) as (launcher, ranks):
+        os.kill(ranks[1], signal.SIGKILL)
+        _, said = launcher.communicate(timeout=60)
+        assert launcher.returncode == 1
+        assert re.search(rf"error: rank 1 \(node 1, process {ranks[1]}\) was killed by SIGKILL", said), said
+    assert sorted(ranks) == [0, 1]
+    assert not any(map(lives, ranks.values()))
+
+
+def test_ctrl_c_ends_everything_with_130(tiny_parts: Path, tmp_path: Path) -> None:
+    with endless(tiny_parts, tmp_path) as (launcher, ranks):
+        launcher.send_signal(signal.SIGINT)
+        _, said = launcher.communicate(timeout=60)
+        assert launcher.returncode == 130
+        assert "Traceback" not in said
+    assert sorted(ranks) == [0, 1]
+    assert not any(map(lives, ranks.values()))
+
+
+def test_a_trainers_own_error_reaches_the_user(tiny_parts: Path, tmp_path: Path) -> None:
+    done = run("train", tiny_parts, *SMALL, "--target", "paper", "--nodes", "2", "--out", tmp_path, code=1)
+    assert "'paper'" in done.stderr
+    assert re.search(r"rank \d \(node \d, process \d+\) failed with exit code 1", done.stderr)
+    assert str(tmp_path / "logs") in done.stderr
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+def test_nodes_hold_every_partition_once(tiny_parts: Path, tmp_path: Path, nodes: int) -> None:
+    manifest = read_manifest(tiny_parts)
+    for _ in range(2):  # the second time over the first
+        folders = node_folders(tiny_parts, tmp_path, nodes)
+        held = [held_parts(folder, manifest) for folder in folders]
+        assert [part for parts in held for part in parts] == sorted(range(3), key=lambda part: (part % nodes, part))
+        assert all(read_manifest(folder) == manifest for folder in folders)
+    node_folders(tiny_parts, tmp_path, 2)  # fewer nodes take over what is theirs now
+    assert held_parts(tmp_path / "node-0", manifest) == (0, 2)
+
+
+def test_no_node_or_no_data_set(tiny_parts: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nodes=0"):
+        node_folders(tiny_parts, tmp_path, 0)
+    with pytest.raises(DatasetError):
+        node_folders(tmp_path, tmp_path, 2)
+
+
+def test_what_counts_as_partitioned(tiny_parts: Path, tmp_path: Path) -> None:
+    assert is_partitioned(tiny_parts)
+    assert not is_partitioned("synthetic:tiny")
+    assert not is_partitioned(tmp_path)
+    (tmp_path / "part-0000").mkdir()
+    assert is_partitioned(tmp_path)  # a half-written one: to be refused by name, not taken for a source
