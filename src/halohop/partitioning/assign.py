@@ -127,9 +127,13 @@ def _metis(tables: GraphTables, num_parts: int, seed: int, tolerance: float) -> 
 
 
 def _vertex_weights(loads: Tensor) -> Tensor:
-    """One weight for each node, int64 ``[n]``, to which every kind of load contributes as much in sum: pymetis takes only one."""
-    mean = loads.double().mean(0)
-    return 1 + (10 * loads / mean).round().sum(1).long()
+    """One weight for each node, int64 ``[n]``, since pymetis takes only one: nodes and in-edges weigh as much in sum.
+
+    Training nodes are left to `even_out`. With their weight in it, METIS trades them for edges, and evening out undoes its work:
+    33 % of the edges of a clustered graph were cut in the end, instead of 16 %.
+    """
+    edges = loads[:, -1]
+    return 10 + (10 * edges / edges.double().mean()).round().long()
 
 
 def _union_graph(tables: GraphTables) -> Adjacency:

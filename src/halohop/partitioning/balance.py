@@ -23,7 +23,7 @@ class Adjacency:
 
 
 def node_loads(tables: GraphTables) -> Tensor:
-    """What each node adds to its partition, int64 ``[n, k]``: itself, itself if it is for training, its in-edges.
+    """What each node adds to its partition, int64 ``[n, k]``: itself, itself if it is for training, its in-edges (the last).
 
     Nodes are numbered through all types; a load that no node has is left out.
     """
@@ -39,25 +39,25 @@ def node_loads(tables: GraphTables) -> Tensor:
 def even_out(part: Tensor, loads: Tensor, graph: Adjacency, num_parts: int, tolerance: float) -> None:
     """Moves nodes, in place, until no partition carries more than ``1 + tolerance`` times the mean of any load.
 
-    Greedy and deterministic. The excess is the sum of the squares of what exceeds the limit, over partitions and loads. The
-    worst partition gives nodes to one below the mean, to the best connected first, those first that cost the fewest cut edges
-    for their load; it gives as many as lower the excess most. Ends when there is no excess, or no move lowers it.
+    Greedy and deterministic. The excess is the sum of the squares of what exceeds an aim, over partitions and loads. The worst
+    partition gives nodes to one below the mean, to the best connected first, those first that cost the fewest cut edges for the
+    excess that they take away; it gives as many as lower the excess most. Ends within the tolerance, or when no move helps. The
+    aim is half of the tolerance: squares hardly fall near their zero, and conflicting loads would pass nodes to and fro there.
 
     Args:
         part: int64 ``[n]``.
         loads: int64 ``[n, k]``, see `node_loads`.
     """
     totals = torch.zeros((num_parts, loads.size(1)), dtype=torch.int64).index_add_(0, part, loads)
-    limit = (1 + tolerance) * totals.sum(0) / num_parts
+    mean = totals.sum(0) / num_parts
+    aim = (1 + tolerance / 2) * mean
     hopeless = torch.zeros_like(totals, dtype=torch.bool)
     for _ in range(32 * totals.numel()):  # a few rounds do; the bound is for graphs nobody has thought of
-        excess = torch.where(hopeless, 0, totals / limit - 1)
-        if excess.max() <= 0:
+        excess = torch.where(hopeless, 0, totals / aim - 1)
+        if (totals / mean).max() <= 1 + tolerance or excess.max() <= 0:
             return
         giver, kind = divmod(int(excess.argmax()), loads.size(1))
-        if any(
-            _give(part, loads, graph, totals, limit, giver, taker, kind) for taker in _takers(part, graph, totals, giver, kind)
-        ):
+        if any(_give(part, loads, graph, totals, aim, giver, taker, kind) for taker in _takers(part, graph, totals, giver, kind)):
             hopeless.zero_()
         else:
             hopeless[giver, kind] = True
@@ -72,24 +72,24 @@ def _takers(part: Tensor, graph: Adjacency, totals: Tensor, giver: int, kind: in
     return sorted(below, key=lambda taker: (-int(connection[taker]), int(carried[taker]), taker))
 
 
-def _give(
-    part: Tensor, loads: Tensor, graph: Adjacency, totals: Tensor, limit: Tensor, giver: int, taker: int, kind: int
-) -> bool:
+def _give(part: Tensor, loads: Tensor, graph: Adjacency, totals: Tensor, aim: Tensor, giver: int, taker: int, kind: int) -> bool:
     """Moves nodes from `giver` to `taker` if that lowers the excess; whether it did."""
 
     def change(given: Tensor) -> Tensor:
         """By how much the excess changes if that much is given, for every row of ``given``."""
-        before = _excess(totals[giver], limit) + _excess(totals[taker], limit)
-        return _excess(totals[giver] - given, limit) + _excess(totals[taker] + given, limit) - before
+        before = _excess(totals[giver], aim) + _excess(totals[taker], aim)
+        return _excess(totals[giver] - given, aim) + _excess(totals[taker] + given, aim) - before
 
     nodes = ((part == giver) & (loads[:, kind] > 0)).nonzero().view(-1)
-    nodes = nodes[change(loads[nodes]) < 0]
+    change_by_one = change(loads[nodes])
+    helpful = change_by_one < 0
+    nodes, benefit = nodes[helpful], -change_by_one[helpful]
     if len(nodes) == 0:
         return False
     neighbors, weights, position = _edges_of(nodes, graph)
     sign = (part[neighbors] == giver).long() - (part[neighbors] == taker).long()
     newly_cut = torch.zeros_like(nodes).index_add_(0, position, sign * weights)
-    nodes = nodes[torch.argsort(newly_cut / loads[nodes, kind], stable=True)]
+    nodes = nodes[torch.argsort(newly_cut / benefit, stable=True)]
     given = loads[nodes].cumsum(0)
     count = int(change(given).argmin()) + 1
     part[nodes[:count]] = taker
@@ -98,8 +98,8 @@ def _give(
     return True
 
 
-def _excess(carried: Tensor, limit: Tensor) -> Tensor:
-    return (carried / limit - 1).clamp(min=0).square().sum(-1)
+def _excess(carried: Tensor, aim: Tensor) -> Tensor:
+    return (carried / aim - 1).clamp(min=0).square().sum(-1)
 
 
 def _edges_of(nodes: Tensor, graph: Adjacency) -> tuple[Tensor, Tensor, Tensor]:

@@ -106,8 +106,6 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
             )
         if verify:
             _check_sum(stream.fileno(), file, header, record)
-        if size == len(header):
-            return torch.empty(record.shape, dtype=dtype)
         data = _map(stream.fileno(), size, file)[len(header) :]
     return torch.from_numpy(data).view(dtype).view(record.shape)
 

@@ -1,0 +1,436 @@
+"""Damaged, half-written, foreign, outdated: every folder that is not a whole data set is refused by name."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, VersionMismatchError
+from halohop.store import disk, manifest, npy
+from halohop.store.part import EdgePart, NodePart, Part
+from halohop.store.schema import ColumnSpec, Schema, TableSpec
+
+DTYPES = [
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128),
+    *(torch.float8_e4m3fn, torch.float8_e5m2),
+]
+RELATION = ("paper", "cited by", "paper")
+WEIRD = ("a_", "_http:b?c#d e%2E", ".ü")
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def some(dtype: torch.dtype, *shape: int) -> Tensor:
+    if dtype == torch.bool:
+        return torch.rand(*shape, generator=torch.Generator().manual_seed(0)) < 0.5
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 60, (*shape, dtype.itemsize), dtype=torch.uint8, generator=generator).view(dtype).squeeze(-1)
+
+
+def parts() -> list[Part]:
+    """Two partitions of 3 and 0 papers, with every dtype, and a relation with odd names and columns."""
+    out = []
+    for rows, edges in ((3, 2), (0, 0)):
+        columns = {f"c {dtype}": some(dtype, rows) for dtype in DTYPES}
+        columns |= {"x": some(torch.float32, rows, 2), "wide": torch.empty(rows, 0), "deep": some(torch.bfloat16, rows, 2, 3)}
+        out.append(
+            Part(
+                nodes={
+                    "paper": NodePart(num_nodes=rows, raw_id=torch.arange(rows) * 10, columns=columns),
+                    "a_": NodePart(num_nodes=0, raw_id=None, columns={}),
+                    ".ü": NodePart(num_nodes=rows, raw_id=None, columns={"..": some(torch.int16, rows)}),
+                },
+                edges={
+                    RELATION: EdgePart(
+                        indptr=torch.tensor([0, 1, 2, 2])[: rows + 1],
+                        indices=torch.tensor([2, 0], dtype=torch.int32)[:edges],
+                        edge_id=torch.tensor([1, 0])[:edges],
+                        columns={"indices": some(torch.float64, edges), "indptr": some(torch.int8, edges)},
+                    ),
+                    WEIRD: EdgePart(
+                        indptr=torch.zeros(rows + 1, dtype=torch.int64),
+                        indices=torch.empty(0, dtype=torch.int64),
+                        edge_id=None,
+                        columns={},
+                    ),
+                },
+            )
+        )
+    return out
+
+
+def write(out: Path, *, overwrite: bool = False, seed: int = 0) -> Path:
+    pieces = parts()
+    with disk.write_dataset(out, overwrite=overwrite) as writer:
+        for piece in pieces:
+            writer.add(piece)
+        writer.finish(
+            schema=Schema(
+                nodes={key: spec(table.columns, 3 * (key != "a_")) for key, table in pieces[0].nodes.items()},
+                edges={key: spec(table.columns, table.num_edges) for key, table in pieces[0].edges.items()},
+            ),
+            node_bounds={"paper": (0, 3, 3), "a_": (0, 0, 0), ".ü": (0, 3, 3)},
+            edge_bounds={RELATION: (0, 2, 2), WEIRD: (0, 0, 0)},
+            partitioned={"method": "given", "seed": seed},
+            report={"cut": 0.5, "parts": [{"nodes": {"paper": 3}}, {}]},
+        )
+    return out
+
+
+def spec(columns: dict[str, Tensor], count: int) -> TableSpec:
+    return TableSpec(count=count, columns={name: ColumnSpec.of(column) for name, column in columns.items()})
+
+
+def open_all(folder: Path) -> list[Part]:
+    found = disk.read_manifest(folder)
+    return [disk.map_part(folder, found, part, verify=True) for part in disk.held_parts(folder, found)]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("data") / "parts")
+
+
+@pytest.fixture
+def copied(dataset: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(dataset, tmp_path / "copied"))
+
+
+def damage_bit(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x10
+    file.write_bytes(data)
+
+
+def seal(folder: Path, old: bytes, new: bytes) -> None:
+    """Changes the manifest and gives it a right checksum: what another version, or a liar, would write."""
+    data = (folder / "manifest.json").read_bytes()
+    assert data.count(old) >= 1
+    data = data.replace(old, new, 1)
+    checksum = msgspec.json.decode(data)["checksum"].encode()
+    blank = data.replace(checksum, b"00000000", 1)
+    (folder / "manifest.json").write_bytes(blank.replace(b"00000000", f"{manifest.zlib.crc32(blank):08x}".encode(), 1))
+
+
+def test_everything_comes_back(dataset: Path) -> None:
+    found = disk.read_manifest(dataset)
+    assert found.num_parts == 2
+    assert list(found.schema.nodes) == ["paper", "a_", ".ü"]
+    assert list(found.schema.edges) == [RELATION, WEIRD]
+    assert found.schema.nodes["paper"].columns["deep"] == ColumnSpec(dtype="bfloat16", shape=(2, 3))
+    assert found.node_bounds["paper"] == (0, 3, 3)
+    assert found.edge_bounds[RELATION] == (0, 2, 2)
+    assert found.partitioned == {"method": "given", "seed": 0}
+    assert found.report["parts"][0] == {"nodes": {"paper": 3}}
+    assert disk.held_parts(dataset, found) == (0, 1)
+    for written, read in zip(parts(), open_all(dataset), strict=True):
+        assert list(read.nodes) == list(written.nodes)
+        assert list(read.edges) == list(written.edges)
+        for key, nodes in written.nodes.items():
+            assert read.nodes[key].num_nodes == nodes.num_nodes
+            same(read.nodes[key].raw_id, nodes.raw_id)
+            assert list(read.nodes[key].columns) == list(nodes.columns)
+            for name, column in nodes.columns.items():
+                same(read.nodes[key].columns[name], column)
+        for relation, edges in written.edges.items():
+            for name in ("indptr", "indices", "edge_id"):
+                same(getattr(read.edges[relation], name), getattr(edges, name))
+            for name, column in edges.columns.items():
+                same(read.edges[relation].columns[name], column)
+
+
+def same(read: Tensor | None, written: Tensor | None) -> None:
+    if written is None or read is None:
+        assert read is written
+        return
+    assert (read.dtype, read.shape, bits(read)) == (written.dtype, written.shape, bits(written))
+
+
+def test_numpy_reads_the_files(dataset: Path) -> None:
+    folder = dataset / "part-0000" / "nodes" / "paper"
+    x = np.load(folder / "x.npy", allow_pickle=False)
+    assert np.array_equal(x, parts()[0].nodes["paper"].columns["x"].numpy())
+    assert np.load(folder / "deep.npy", allow_pickle=False).dtype == np.uint16
+    assert np.load(folder / "wide.npy", allow_pickle=False).shape == (3, 0)
+
+
+def test_tensors_are_unusual_but_written(tmp_path: Path) -> None:
+    """Strided, conjugated, expanded, or part of an autograd graph."""
+    for number, tensor in enumerate(
+        [
+            torch.arange(12.0).view(3, 4).T,
+            torch.tensor([1 + 2j, 3 - 1j]).conj(),
+            torch.tensor(7).expand(5),
+            torch.ones(3, requires_grad=True) * 2,
+        ]
+    ):
+        file = tmp_path / f"{number}.npy"
+        record = npy.write_array(file, tensor)
+        back = npy.map_array(file, record, tensor.dtype, verify=True)
+        assert torch.equal(back, tensor.detach().resolve_conj())
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.empty(2, device="meta")])
+def test_tensors_without_memory_are_refused(tmp_path: Path, tensor: Tensor) -> None:
+    with pytest.raises(InputError, match="dense one on the CPU"):
+        npy.write_array(tmp_path / "x.npy", tensor)
+
+
+def test_writing_to_a_mapped_tensor_stays_private(copied: Path) -> None:
+    before = (copied / "part-0000/nodes/paper/x.npy").read_bytes()
+    found = disk.read_manifest(copied)
+    first, second = (disk.map_part(copied, found, 0).nodes["paper"].columns["x"] for _ in range(2))
+    first.fill_(-1)
+    assert (first == -1).all()
+    assert not (second == -1).any()
+    assert (copied / "part-0000/nodes/paper/x.npy").read_bytes() == before
+
+
+def test_mapping_is_released_with_its_last_tensor_and_keeps_no_descriptor(dataset: Path) -> None:
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(dataset))
+
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    part = disk.map_part(dataset, disk.read_manifest(dataset), 0)
+    row = part.nodes["paper"].columns["x"][1]
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert mapped() > 10
+    del part
+    assert mapped() == 1
+    assert row.sum() == row.sum()
+    del row
+    assert mapped() == 0
+
+
+def test_a_file_larger_than_memory_is_mapped(tmp_path: Path) -> None:
+    """A private writable mapping with a reservation would be refused."""
+    rows = 1 << 40
+    header = npy._header("|u1", (rows,))
+    file = tmp_path / "huge.npy"
+    with file.open("wb") as stream:
+        stream.write(header)
+        try:
+            stream.truncate(len(header) + rows)
+        except OSError as error:
+            pytest.skip(f"no sparse file of 1 TiB here: {error}")
+    record = disk.FileRecord(dtype="|u1", shape=(rows,), bytes=len(header) + rows, crc32="")
+    huge = npy.map_array(file, record, torch.uint8, verify=False)
+    assert int(huge[-1]) == 0
+
+
+def test_a_host_may_hold_some_partitions(copied: Path) -> None:
+    shutil.rmtree(copied / "part-0000")
+    found = disk.read_manifest(copied)
+    assert disk.held_parts(copied, found) == (1,)
+    disk.map_part(copied, found, 1, verify=True)
+    with pytest.raises(IncompleteDatasetError, match="part-0000"):
+        disk.map_part(copied, found, 0)
+    with pytest.raises(InputError, match="part=2"):
+        disk.map_part(copied, found, 2)
+
+
+def test_a_flipped_bit_is_found_in_every_file(copied: Path) -> None:
+    files = sorted(copied.rglob("*.npy"))
+    assert len(files) == len(disk.read_manifest(copied).files)
+    for file in files:
+        for position in {0, 40, 100, file.stat().st_size - 1}:
+            damage_bit(file, position)
+            with pytest.raises(CorruptDatasetError, match=re.escape(file.name)):
+                open_all(copied)
+            damage_bit(file, position)
+    open_all(copied)
+
+
+def test_a_changed_manifest_is_found(copied: Path) -> None:
+    size = (copied / "manifest.json").stat().st_size
+    for position in range(0, size, 97):
+        damage_bit(copied / "manifest.json", position)
+        with pytest.raises(DatasetError, match=r"manifest\.json"):
+            disk.read_manifest(copied)
+        damage_bit(copied / "manifest.json", position)
+    disk.read_manifest(copied)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 130])
+def test_a_cut_file_is_found_without_reading_it(copied: Path, keep: int) -> None:
+    file = copied / "part-0000/nodes/paper/x.npy"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(CorruptDatasetError, match=rf"x\.npy has {keep} bytes"):
+        disk.map_part(copied, disk.read_manifest(copied), 0)
+
+
+def test_a_cut_manifest(copied: Path) -> None:
+    file = copied / "manifest.json"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CorruptDatasetError, match=r"manifest\.json"):
+        disk.read_manifest(copied)
+
+
+def test_a_missing_file(copied: Path) -> None:
+    (copied / "part-0000/edges/paper__cited%20by__paper/indptr.npy").unlink()
+    with pytest.raises(IncompleteDatasetError, match=r"indptr\.npy"):
+        disk.map_part(copied, disk.read_manifest(copied), 0)
+
+
+def test_another_array_of_the_same_size(copied: Path) -> None:
+    file = copied / "part-0000/nodes/paper/x.npy"
+    size = file.stat().st_size
+    np.save(file, np.zeros((3, 2), np.int32))
+    assert file.stat().st_size == size
+    with pytest.raises(CorruptDatasetError, match=r"x\.npy is not a <f4 array of shape \(3, 2\)"):
+        disk.map_part(copied, disk.read_manifest(copied), 0)
+
+
+def test_missing_manifest_folder_and_leftover(copied: Path, tmp_path: Path) -> None:
+    leftover = Path(shutil.copytree(copied, tmp_path / "parts.partial-0123abcd"))
+    with pytest.raises(IncompleteDatasetError, match="not written to its end"):
+        disk.read_manifest(leftover)
+    (copied / "manifest.json").unlink()
+    with pytest.raises(IncompleteDatasetError, match=r"manifest\.json"):
+        disk.read_manifest(copied)
+    with pytest.raises(DatasetError, match="there is no folder"):
+        disk.read_manifest(tmp_path / "nowhere" / "at all")
+    (tmp_path / "parts.replaced-0123abcd").mkdir()
+    with pytest.raises(DatasetError, match=r"the old data set is .*parts\.replaced-0123abcd"):
+        disk.read_manifest(tmp_path / "parts")
+
+
+@pytest.mark.parametrize(("version", "remedy"), [(b"99", "upgrade"), (b"0", "partition")])
+def test_another_version_names_both_and_the_remedy(copied: Path, version: bytes, remedy: str) -> None:
+    seal(copied, b'"version": 1', b'"version": ' + version)
+    with pytest.raises(VersionMismatchError, match=rf"version {version.decode()}, .* version 1; .*{remedy}"):
+        disk.read_manifest(copied)
+    write(copied, overwrite=True)  # the remedy works
+    open_all(copied)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (b'"format": "halohop"', b'"format": "parquet"', "parquet"),
+        (b'"nodes": [', b'"nudes": [', "nodes"),
+        (b'"cited by"', b'"cited by", "x"', "three"),
+        (b'"key": [\n        "a_"\n      ]', b'"key": [\n        "paper"\n      ]', "twice"),
+        (b'"key": [\n        "a_"\n      ]', b'"key": [\n        "b"\n      ]', "unknown node type"),
+        (b'"bounds": [\n        0,\n        3,', b'"bounds": [\n        0,\n        4,', "fall"),
+        (b'"bounds": [\n        0,\n        3,', b'"bounds": [\n        1,\n        3,', "bounds"),
+        (b'"bounds": [\n        0,\n        3,\n', b'"bounds": [\n        0,\n', "bounds"),
+        (b'"bounds": [\n        0,\n        3,', b'"bounds": [\n        0,\n        "3",', "int"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself(copied: Path, old: bytes, new: bytes, says: str) -> None:
+    seal(copied, old, new)
+    with pytest.raises(CorruptDatasetError, match=says):
+        disk.read_manifest(copied)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"dtype": "bfloat16"', b'"dtype": "float7"'),
+        (b'"dtype": "bfloat16"', b'"dtype": "float32"'),
+        (b'"bounds": [\n        0,\n        3,', b'"bounds": [\n        0,\n        2,'),
+        (b"paper/x.npy", b"paper/y.npy"),
+        (b'indices.npy": {\n      "dtype": "<i4"', b'indices.npy": {\n      "dtype": "<f4"'),
+    ],
+)
+def test_a_manifest_that_contradicts_its_records(copied: Path, old: bytes, new: bytes) -> None:
+    seal(copied, old, new)
+    found = disk.read_manifest(copied)
+    with pytest.raises(CorruptDatasetError, match=r"manifest\.json"):
+        disk.map_part(copied, found, 0)
+
+
+def test_existing_folders_are_not_touched(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    write(out)  # an empty folder is as good as none
+    with pytest.raises(InputError, match="overwrite=True"):
+        write(out, seed=1)
+    assert disk.read_manifest(out).partitioned["seed"] == 0
+    write(out, overwrite=True, seed=2)
+    assert disk.read_manifest(out).partitioned["seed"] == 2
+    (out / "thesis.tex").write_text("three years")
+    with pytest.raises(InputError, match=r"thesis\.tex"):
+        write(out, overwrite=True)
+    (out / "manifest.json").unlink()
+    with pytest.raises(InputError, match="not a halohop data set"):
+        write(out, overwrite=True)
+    assert (out / "thesis.tex").exists()
+    (tmp_path / "file").write_text("")
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="file"):
+            write(tmp_path / "file", overwrite=overwrite)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with disk.write_dataset(tmp_path / "new" / "out") as writer:
+            writer.add(parts()[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_what_came_meanwhile_is_respected(tmp_path: Path) -> None:
+    def overtaken() -> None:
+        with disk.write_dataset(tmp_path / "out") as writer:
+            write(tmp_path / "out", seed=7)
+            writer.add(Part(nodes={}, edges={}))
+            writer.finish(
+                schema=Schema(nodes={"paper": spec({}, 0)}, edges={}),
+                node_bounds={"paper": (0, 0)},
+                edge_bounds={},
+                partitioned={},
+                report={},
+            )
+
+    with pytest.raises(InputError, match="exists"):
+        overtaken()
+    assert disk.read_manifest(tmp_path / "out").partitioned["seed"] == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("moment", ["write_array", "encode", "_publish", "_sync"])
+def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: Path, tmp_path: Path, moment: str) -> None:
+    out = Path(shutil.copytree(dataset, tmp_path / "out"))
+    script = f"""
+        import importlib.util, os, signal, sys
+        spec = importlib.util.spec_from_file_location("test_disk", {str(Path(__file__))!r})
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        from pathlib import Path
+        from halohop.store import disk
+        original, calls = disk.{moment}, []
+        def deadly(*args):
+            calls.append(args)
+            if len(calls) == (20 if {moment!r} == "write_array" else 1):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*args)
+        disk.{moment} = deadly
+        module.write(Path({str(out)!r}), overwrite=True, seed=5)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, timeout=60, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert disk.read_manifest(out).partitioned["seed"] == 0
+    open_all(out)
+    (left,) = (path for path in tmp_path.iterdir() if path != out)
+    with pytest.raises(IncompleteDatasetError, match="partial"):
+        disk.read_manifest(left)
+    write(out, overwrite=True, seed=6)  # and the next run is not in its way
+    assert disk.read_manifest(out).partitioned["seed"] == 6
