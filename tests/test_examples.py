@@ -1,0 +1,43 @@
+"""What the README shows and what examples/ holds runs as it stands."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: object, cwd: Path) -> str:
+    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readmes_example_learns(tmp_path):
+    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "example.py").write_text(script)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", run("example.py", cwd=tmp_path))]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+
+
+def test_the_readmes_reading_order_exists():
+    files = re.findall(r"\]\(([\w/.]+\.(?:py|md))\)", (ROOT / "README.md").read_text())
+    assert len(files) >= 6
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples(example, tmp_path):
+    assert len(example.read_text().splitlines()) <= 120
+    out = run(example, cwd=tmp_path)
+    assert re.search(r"epoch 4: loss 0\.\d", out)
+
+
+def test_an_example_under_torchrun(tmp_path):
+    example = ROOT / "examples" / "node_classification.py"
+    out = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, example, cwd=tmp_path)
+    assert out.count("epoch 4") == 1
