@@ -48,6 +48,12 @@ elif command == "fail":
         print("\\n".join(f"line {i}" for i in range(40)), file=sys.stderr)
         raise LookupError("no such luck")
     time.sleep(600)
+elif command == "blame":  # rank 1 is killed, and rank 0 is seen to fail before that
+    meet()
+    if rank:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit("lost my peer")
 elif command == "straggle":
     meet()
     if rank:

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,11 @@ def wait_until_gone(pids: list[int]) -> None:
     while alive := [pid for pid in pids if not gone(pid)]:
         assert time.monotonic() < deadline, f"processes {alive} still run"
         time.sleep(0.02)
+
+
+def children() -> set[int]:
+    """Of this process."""
+    return {int(pid) for tasks in Path("/proc/self/task").glob("*/children") for pid in tasks.read_text().split()}
 
 
 def helpers(logs: Path) -> list[int]:
@@ -76,16 +82,44 @@ def test_a_failure_names_the_rank_and_shows_its_last_words(
 
 def test_a_killed_rank_is_named_and_nothing_stays(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    before = children()
     with pytest.raises(ClusterError, match=r"rank 1 \(node 0, process \d+\) was killed by SIGKILL"):
         local.run(fake_trainer, [["wait", "1"]], trainers=2, logs=tmp_path)
+    assert children() == before  # at once: whoever called may start the next run in the same folder
     assert len(helpers(tmp_path)) == 2
     wait_until_gone(helpers(tmp_path))
+
+
+def test_who_was_killed_is_to_blame_though_others_failed_first(fake_trainer: str, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"^rank 1 \(.*\) was killed by SIGKILL") as caught:
+        local.run(fake_trainer, [["blame"]] * 2, trainers=1, logs=tmp_path)
+    assert re.search(r"then rank 0 \(.*\) failed with exit code 1: lost my peer", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "trainers", "gpus", "visible", "expected"),
+    [
+        (2, 1, 2, None, ["0", "1"]),
+        (2, 2, 4, None, ["0,1", "0,1", "2,3", "2,3"]),
+        (2, 1, 3, "5,GPU-abc,7", ["5", "GPU-abc"]),
+        (1, 2, 2, "1,0", ["1,0", "1,0"]),
+        (2, 2, 3, None, [None] * 4),
+        (1, 1, 0, None, [None]),
+    ],
+)
+def test_simulated_nodes_do_not_share_gpus(
+    nodes: int, trainers: int, gpus: int, visible: str | None, expected: list[str | None]
+) -> None:
+    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    worlds = [local.world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+    assert [local.node_gpus(world, env, gpus).get("CUDA_VISIBLE_DEVICES") for world in worlds] == expected
 
 
 def test_those_who_ignore_the_request_to_end_are_killed(
     fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "GRACE_S", 0.3)
+    before = children()
 
     def give_up(event: local.Event) -> None:
         if event["event"] == "deaf":
@@ -93,6 +127,7 @@ def test_those_who_ignore_the_request_to_end_are_killed(
 
     with pytest.raises(KeyboardInterrupt):
         local.run(fake_trainer, [["wait", "deaf"]] * 2, trainers=1, logs=tmp_path, on_event=give_up)
+    assert children() == before
     wait_until_gone(helpers(tmp_path))
 
 

@@ -221,7 +221,7 @@ def infer(
     [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet
     """
     from halohop.launch.progress import stages
-    from halohop.recipes import inference
+    from halohop.recipes.inference import infer as predict
     from halohop.world import World
 
     settings = InferConfig(
@@ -238,7 +238,9 @@ def infer(
         device=device,
     )
     with stages(Console(stderr=True)) as progress:
-        inference.infer(settings, world=World(), on_progress=progress)
+        files = predict(settings, world=World(), on_progress=progress)
+    for file in files:
+        typer.echo(file)
 
 
 @app.command()

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+import torch
 import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
@@ -95,7 +96,7 @@ def run(
         children: list[_Child] = []
         stack.callback(_end, children)
         for rank in range(len(arguments) * trainers):
-            world = _world(rank, len(arguments), trainers)
+            world = world_of(rank, len(arguments), trainers)
             children.append(_start(module, arguments[world.host], world, env, logs, news))
         _attend(children, news, on_event, linger)
 
@@ -122,7 +123,8 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
     return folders
 
 
-def _world(rank: int, nodes: int, trainers: int) -> World:
+def world_of(rank: int, nodes: int, trainers: int) -> World:
+    """A rank's place where every node has the same number of trainers."""
     return World(
         rank=rank,
         size=nodes * trainers,
@@ -174,13 +176,32 @@ def _rank_environment(world: World) -> dict[str, str]:
     }
 
 
+def node_gpus(world: World, env: Mapping[str, str], gpus: int) -> dict[str, str]:
+    """Environment that gives each simulated node GPUs of its own, as hosts have them; nothing where there are too few.
+
+    Args:
+        world: whose node.
+        env: says in CUDA_VISIBLE_DEVICES which GPUs of the machine are ours, if not all.
+        gpus: how many are ours.
+
+    Example:
+        >>> node_gpus(World(rank=1, size=2, host=1, num_hosts=2), {"CUDA_VISIBLE_DEVICES": "4,6"}, 2)
+        {'CUDA_VISIBLE_DEVICES': '6'}
+    """
+    if gpus < world.size or gpus == 0:
+        return {}
+    visible = env["CUDA_VISIBLE_DEVICES"].split(",") if env.get("CUDA_VISIBLE_DEVICES") else list(map(str, range(gpus)))
+    first = world.host * world.local_size
+    return {"CUDA_VISIBLE_DEVICES": ",".join(visible[first : first + world.local_size])}
+
+
 def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, str], logs: Path, news: _News) -> _Child:
     log = logs / f"rank-{world.rank}.log"
     log.write_bytes(b"")
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "halohop.launch.child", module, *arguments],
-            env=env | _rank_environment(world),
+            env=env | _rank_environment(world) | node_gpus(world, env, torch.cuda.device_count()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if world.rank == 0 else errors,
             stderr=errors,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -145,6 +146,10 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
         DatasetError: the data set cannot be used.
     """
     out = Path(config.out)
+    gpus = torch.cuda.device_count()
+    if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot reduce gradients through NCCL
+        console.print(f"{nodes * trainers} trainers share {_counted(gpus, 'GPU')}: training on the CPU", style="yellow")
+        config = replace(config, device="cpu")
     configs = []
     for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
         path = out / "nodes" / f"node-{node}.json"
