@@ -406,6 +406,22 @@ def test_what_came_meanwhile_is_respected(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_an_old_data_set_comes_back_if_the_new_one_cannot_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = write(tmp_path / "out")
+    original = Path.rename
+
+    def full(path: Path, target: Path) -> Path:
+        if ".partial-" in path.name:
+            raise OSError(28, "No space left on device")
+        return original(path, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(OSError, match="No space"):
+        write(out, overwrite=True, seed=1)
+    assert disk.read_manifest(out).partitioned["seed"] == 0
+    assert list(tmp_path.iterdir()) == [out]
+
+
 @pytest.mark.parametrize("moment", ["write_array", "encode", "_publish", "_sync"])
 def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: Path, tmp_path: Path, moment: str) -> None:
     out = Path(shutil.copytree(dataset, tmp_path / "out"))

@@ -16,8 +16,6 @@ METHODS = ("metis", "random")
 
 TOLERANCE = 0.05
 
-_FEWEST_NODES = 10  # a partition; with fewer METIS prints "cannot bisect" and leaves partitions empty
-
 
 def assign(
     tables: GraphTables,
@@ -31,9 +29,9 @@ def assign(
 
     - ``"metis"``: few edges between partitions (multilevel k-way partitioning, Karypis and Kumar 1998), on the union of all
       node types and relations. Nodes, nodes of the split "train" and in-edges are balanced, all types together: no
-      partition has more than ``1 + tolerance`` times the mean of each, unless no single move of a node brings it closer, as
-      with one node that has more edges than that. A graph of fewer than 10 nodes a partition, or without edges, is dealt
-      as by "random".
+      partition has more than ``1 + tolerance`` times the mean of each, or than the mean rounded up, unless no move of a node
+      brings it closer, as with one node that has more edges than that. A graph of fewer nodes than partitions, or without
+      edges, is dealt as by "random".
     - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.
     - an assignment: tensors of partition numbers by node type, or one tensor if there is one node type.
 
@@ -110,7 +108,7 @@ def _metis(tables: GraphTables, num_parts: int, seed: int, tolerance: float) -> 
     except ImportError as error:
         raise InputError('method="metis" needs pymetis: pip install "halohop[metis]"; or use method="random"') from error
     graph = _union_graph(tables)
-    if graph.num_nodes < _FEWEST_NODES * num_parts or len(graph.neighbors) == 0:
+    if graph.num_nodes < num_parts or len(graph.neighbors) == 0:  # METIS prints complaints then, and divides badly
         return _deal(tables, num_parts, seed)
     loads = node_loads(tables)
     found = pymetis.part_graph(

@@ -37,7 +37,7 @@ def node_loads(tables: GraphTables) -> Tensor:
 
 
 def even_out(part: Tensor, loads: Tensor, graph: Adjacency, num_parts: int, tolerance: float) -> None:
-    """Moves nodes, in place, until no partition carries more than ``1 + tolerance`` times the mean of any load.
+    """Moves nodes, in place, until no partition carries more than ``1 + tolerance`` times the mean of any load, rounded up.
 
     Greedy and deterministic. The excess is the sum of the squares of what exceeds an aim, over partitions and loads. The worst
     partition gives nodes to one below the mean, to the best connected first, those first that cost the fewest cut edges for the
@@ -49,12 +49,12 @@ def even_out(part: Tensor, loads: Tensor, graph: Adjacency, num_parts: int, tole
         loads: int64 ``[n, k]``, see `node_loads`.
     """
     totals = torch.zeros((num_parts, loads.size(1)), dtype=torch.int64).index_add_(0, part, loads)
-    mean = totals.sum(0) / num_parts
-    aim = (1 + tolerance / 2) * mean
+    mean = totals.sum(0).double() / num_parts  # single nodes of a large graph are too small for float32
+    limit, aim = (torch.maximum((1 + share) * mean, mean.ceil()) for share in (tolerance, tolerance / 2))
     hopeless = torch.zeros_like(totals, dtype=torch.bool)
     for _ in range(32 * totals.numel()):  # a few rounds do; the bound is for graphs nobody has thought of
         excess = torch.where(hopeless, 0, totals / aim - 1)
-        if (totals / mean).max() <= 1 + tolerance or excess.max() <= 0:
+        if (totals <= limit).all() or excess.max() <= 0:
             return
         giver, kind = divmod(int(excess.argmax()), loads.size(1))
         if any(_give(part, loads, graph, totals, aim, giver, taker, kind) for taker in _takers(part, graph, totals, giver, kind)):

@@ -190,8 +190,8 @@ def _quoted(name: str) -> str:
     quoted = quote(name, safe="")
     if len(quoted) > _LONGEST_NAME:
         quoted = f"{quoted[: _LONGEST_NAME - 20]}%%{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    if quoted.startswith(("_", ".")):
-        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    if quoted.startswith("."):
+        quoted = f"%2E{quoted[1:]}"
     return f"{quoted[:-1]}%5F" if quoted.endswith("_") else quoted
 
 

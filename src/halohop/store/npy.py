@@ -70,7 +70,7 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
     header = _header(dtype, shape)
-    data = tensor.reshape(-1).view(torch.uint8).numpy().data
+    data = memoryview(b"") if tensor.numel() == 0 else tensor.view(-1).view(torch.uint8).numpy().data
     checksum = zlib.crc32(header)
     with file.open("xb") as stream:
         stream.write(header)
