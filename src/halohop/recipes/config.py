@@ -1,0 +1,205 @@
+"""What a run does: every choice by name, checked before anything starts, and the same as JSON."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from halohop.errors import InputError
+
+ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn"]
+Config = TypeVar("Config", "TrainConfig", "InferConfig")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """A training run for node classification.
+
+    Args:
+        parts: folder of the partitioned graph; on a host of several, of its own partitions.
+        out: folder of the run: ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
+        model: "sage", "gcn", "gat" (one node type, one relation), "rgcn" (several of them), or "auto": sage or rgcn.
+        target: node type to classify; None takes the one that has labels and a split "train".
+        fanout: neighbours per hop and relation; the model has a layer per hop. -1 takes all.
+        hidden: width of the layers. heads: of "gat". bases: matrices that the relations of "rgcn" share.
+        dropout: probability.
+        lr, weight_decay: of Adam.
+        epochs: at most so many.
+        batch_size: seeds per trainer and step.
+        eval_every: epochs from one validation to the next.
+        eval_fanout: as `fanout`, for validation and test; None takes all neighbours on graphs of up to 10 million edges,
+            and the training fanout on larger ones.
+        eval_batch_size: seeds per trainer and step of validation and test.
+        patience: validations without a better result before the run stops; 0 never stops early.
+        seed: of weights, dropout, shuffle and draws.
+        workers: threads that make batches; None takes the trainer's share of the cores, at most four.
+        device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        deadline_s: seconds that a trainer waits for the others before it gives up.
+        log_every: steps from one "step" event to the next; 0 gives none.
+
+    Raises:
+        InputError: a value that cannot work.
+
+    Example:
+        >>> TrainConfig(parts="parts", out="run", fanout=(15, 10, 5)).layers
+        3
+    """
+
+    parts: str
+    out: str
+    model: ModelName = "auto"
+    target: str | None = None
+    fanout: tuple[int, ...] = (10, 10)
+    hidden: int = 64
+    heads: int = 4
+    bases: int = 30
+    dropout: float = 0.5
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    epochs: int = 20
+    batch_size: int = 256
+    eval_every: int = 1
+    eval_fanout: tuple[int, ...] | None = None
+    eval_batch_size: int = 1024
+    patience: int = 10
+    seed: int = 0
+    workers: int | None = None
+    device: str = "auto"
+    deadline_s: float = 300.0
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        _check_paths(parts=self.parts, out=self.out)
+        _check_fanout("fanout", self.fanout)
+        if self.eval_fanout is not None:
+            _check_fanout("eval_fanout", self.eval_fanout)
+            if len(self.eval_fanout) != self.layers:
+                raise InputError(
+                    f"eval_fanout={self.eval_fanout} has another number of hops than fanout={self.fanout}; "
+                    "the model has one layer per hop"
+                )
+        if self.model not in ("auto", "sage", "gcn", "gat", "rgcn"):
+            raise InputError(f"model={self.model!r} is none of auto, sage, gcn, gat, rgcn")
+        names = ("hidden", "heads", "bases", "epochs", "batch_size", "eval_every", "eval_batch_size")
+        _check_at_least(1, **{name: getattr(self, name) for name in names})
+        _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, log_every=self.log_every)
+        _check_at_least(0, weight_decay=self.weight_decay)
+        _check_positive(lr=self.lr, deadline_s=self.deadline_s)
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
+        if self.model == "gat" and self.hidden % self.heads:
+            raise InputError(f"hidden={self.hidden} must be a multiple of heads={self.heads}: each head gets its share")
+
+    @property
+    def layers(self) -> int:
+        return len(self.fanout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferConfig:
+    """Predictions of a trained model.
+
+    Args:
+        parts: folder of the partitioned graph, as in `TrainConfig`.
+        checkpoint: folder that training wrote, ``<run>/checkpoint``.
+        out: folder for the results; all ranks must see the same one.
+        split: a stored split; None predicts every node of the model's node type.
+        form: "npy" (``raw_ids.npy``, ``predictions.npy``, ...) or "parquet" (``predictions.parquet``).
+        embeddings: write the last hidden layer of every node too.
+        fanout: neighbours per hop; None as `eval_fanout` in `TrainConfig`.
+        batch_size: nodes per trainer and step.
+        seed: of the draws, where not all neighbours are taken.
+        workers, device, deadline_s: as in `TrainConfig`.
+
+    Raises:
+        InputError: a value that cannot work.
+    """
+
+    parts: str
+    checkpoint: str
+    out: str
+    split: str | None = None
+    form: Literal["npy", "parquet"] = "npy"
+    embeddings: bool = False
+    fanout: tuple[int, ...] | None = None
+    batch_size: int = 1024
+    seed: int = 0
+    workers: int | None = None
+    device: str = "auto"
+    deadline_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check_paths(parts=self.parts, checkpoint=self.checkpoint, out=self.out)
+        if self.form not in ("npy", "parquet"):
+            raise InputError(f"form={self.form!r} is none of npy, parquet")
+        if self.fanout is not None:
+            _check_fanout("fanout", self.fanout)
+        _check_at_least(1, batch_size=self.batch_size)
+        _check_at_least(0, seed=self.seed, workers=self.workers or 0)
+        _check_positive(deadline_s=self.deadline_s)
+
+
+def to_dict(config: TrainConfig | InferConfig) -> dict[str, Any]:
+    """A config as what JSON can hold."""
+    values: dict[str, Any] = msgspec.to_builtins(config)
+    return values
+
+
+def from_dict(kind: type[Config], values: dict[str, Any]) -> Config:
+    """The config that `to_dict` came from.
+
+    Raises:
+        InputError: an unknown name, a missing one, or a value that cannot work.
+
+    Example:
+        >>> config = TrainConfig(parts="parts", out="run")
+        >>> from_dict(TrainConfig, to_dict(config)) == config
+        True
+    """
+    known = kind.__dataclass_fields__
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is no setting of {kind.__name__}; known: {', '.join(known)}")
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{kind.__name__}: {error}") from error
+
+
+def read_config(kind: type[Config], path: str | Path) -> Config:
+    """A config from its JSON file.
+
+    Raises:
+        InputError: no such file, no JSON object, or as `from_dict`.
+    """
+    try:
+        values = msgspec.json.decode(Path(path).read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} holds no JSON object")
+    return from_dict(kind, values)
+
+
+def _check_paths(**paths: str) -> None:
+    for name, path in paths.items():
+        if not path:
+            raise InputError(f"{name} is empty; give a folder")
+
+
+def _check_fanout(name: str, fanout: tuple[int, ...]) -> None:
+    if not fanout or any(number < -1 for number in fanout):
+        raise InputError(f"{name}={fanout} must be one number per hop, at least one, each -1 (all) or more")
+
+
+def _check_at_least(least: int, **numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number >= least:
+            raise InputError(f"{name}={number} must be at least {least}")
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number > 0:
+            raise InputError(f"{name}={number} must be over 0")

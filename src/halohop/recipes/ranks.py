@@ -1,0 +1,166 @@
+"""What trainers do together: share a machine, form a process group, add numbers up, and notice that one of them is gone."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import halohop
+from halohop.cluster.graph import Graph
+from halohop.errors import ClusterError, InputError
+from halohop.transport import Limits
+from halohop.typing import NodeType
+from halohop.world import World
+
+_COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "connection reset", "broken pipe", "socket")
+"""Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
+
+
+def cores_per_trainer(world: World) -> int:
+    """This trainer's share of the machine's cores, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // world.local_size)
+
+
+def choose_device(name: str, world: World) -> torch.device:
+    """The device called `name`; "auto" and "cuda" give every trainer of a host a GPU of its own.
+
+    Raises:
+        InputError: no such device here.
+    """
+    gpus = torch.cuda.device_count()
+    if name == "cpu" or (name == "auto" and not gpus):
+        return torch.device("cpu")
+    if name in ("auto", "cuda") and gpus:
+        return torch.device("cuda", world.local_rank % gpus)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device={name!r} is no device of torch; use auto, cpu, cuda or cuda:N") from error
+    if device.type != "cuda" or (device.index or 0) >= gpus:
+        raise InputError(f"device={name!r} is not here: torch sees {gpus} GPUs; use device='cpu'")
+    return device
+
+
+@contextmanager
+def shared_graph(parts: str, *, world: World, device: torch.device, deadline_s: float) -> Iterator[Graph]:
+    """A graph and a process group for as long as the context lasts; both end with it, also after an error.
+
+    Args:
+        parts: folder of the partitioned graph.
+        world: who takes part.
+        device: where this trainer computes.
+        deadline_s: seconds to wait for the other trainers, and at most for an answer of another host.
+
+    Raises:
+        PeerLostError: a host that serves partitions does not answer; names it.
+        ClusterError: all hosts answer, so a trainer has ended or stalled.
+    """
+    torch.set_num_threads(cores_per_trainer(world))
+    limits = Limits(call_seconds=min(deadline_s, Limits().call_seconds))
+    with (
+        process_group(world, device, deadline_s),
+        halohop.open(parts, world=world, deadline=deadline_s, limits=limits) as graph,
+        lost_peers_named(graph, world),
+    ):
+        yield graph
+
+
+def share_of(
+    graph: Graph,
+    nodes: tuple[NodeType, str | None],
+    fanout: tuple[int, ...],
+    *,
+    batch_size: int,
+    shuffle: bool = False,
+    seed: int,
+    workers: int | None,
+    world: World,
+    device: torch.device,
+    deadline_s: float,
+) -> halohop.NeighborLoader:
+    """A loader of this rank's share of some nodes."""
+    return halohop.NeighborLoader(
+        graph,
+        list(fanout),
+        nodes,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        world=world,
+        num_workers=min(cores_per_trainer(world), 4) if workers is None else workers,
+        pin_memory=device.type == "cuda",
+        timeout=2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
+    )
+
+
+@contextmanager
+def process_group(world: World, device: torch.device, deadline_s: float) -> Iterator[None]:
+    """torch's process group of all trainers while the context lasts; nothing for a trainer alone.
+
+    Raises:
+        ClusterError: the others did not come within `deadline_s` seconds.
+    """
+    if world.size == 1:
+        yield
+        return
+    try:
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            rank=world.rank,
+            world_size=world.size,
+            timeout=timedelta(seconds=deadline_s),
+        )
+    except (dist.DistError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"rank {world.rank} found no process group of {world.size} within {deadline_s:g} s: {error}"
+        ) from error
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> list[float]:
+    """Element-wise sums over all ranks, the same on each of them."""
+    return _reduced(numbers, device, world, dist.ReduceOp.SUM)
+
+
+def max_over_ranks(number: float, device: torch.device, world: World) -> float:
+    """The largest of all ranks' numbers."""
+    return _reduced([number], device, world, dist.ReduceOp.MAX)[0]
+
+
+@contextmanager
+def lost_peers_named(graph: Graph, world: World) -> Iterator[None]:
+    """Turns the failure of a collective into the news behind it: who is gone.
+
+    Raises:
+        PeerLostError: a host that serves partitions does not answer; names it.
+        ClusterError: all hosts answer, so a trainer has ended or stalled.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if world.size == 1 or not _of_a_collective(error):
+            raise
+        graph.check_peers()
+        raise ClusterError(
+            f"rank {world.rank} waited for the other trainers in vain: one of them has ended or stalled; "
+            f"its own output tells why ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _reduced(numbers: list[float], device: torch.device, world: World, op: dist.ReduceOp.RedOpType) -> list[float]:
+    if world.size == 1:
+        return list(numbers)
+    total = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(total, op)
+    return [float(number) for number in total.tolist()]
+
+
+def _of_a_collective(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error).lower() for word in _COLLECTIVE_FAILURES)

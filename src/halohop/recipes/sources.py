@@ -1,0 +1,125 @@
+"""`load_source`: a graph from one word, as the command line takes it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+
+from halohop.datasets import aifb, ogb_node, random_masks, read_npz, read_tables, synthetic, synthetic_hetero
+from halohop.datasets.splits import FRACTIONS
+from halohop.errors import InputError
+from halohop.pyg.convert import tables_from_pyg
+from halohop.store.tables import GraphTables, NodeTable
+
+_PYG_CONTAINERS: list[Any] = [
+    *(Data, DataEdgeAttr, DataTensorAttr, HeteroData),
+    *(BaseStorage, GlobalStorage, NodeStorage, EdgeStorage),
+]
+"""What a file may hold besides tensors and plain values: dictionaries by another name, nothing that acts when it is built."""
+
+HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
+"""Number of papers of ``synthetic-hetero:SIZE``."""
+
+KNOWN = (
+    "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, a .npz file, a .pt file with a PyG Data or "
+    "HeteroData, a graph.toml or its folder, a folder with aifb_stripped.nt.gz, or the folder of an OGB data set"
+)
+
+
+def load_source(
+    spec: str | Path, *, seed: int = 0, normalize: bool | None = None, fractions: Sequence[float] = FRACTIONS
+) -> GraphTables:
+    """The graph that `spec` names.
+
+    Args:
+        spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``, a ``.npz`` file, a ``.pt`` file
+            with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder with ``aifb_stripped.nt.gz``, or the
+            folder of an OGB data set (``<root>/ogbn_products``).
+        seed: of synthetic graphs and random splits.
+        normalize: divide each node's features ``x`` by their sum. None does so for npz graphs, whose raw word counts let
+            GraphSAGE collapse to the largest class.
+        fractions: shares of train, val and test among the labelled nodes, where the source comes without a split.
+
+    Raises:
+        InputError: no such kind of source, or content that cannot be read.
+        DatasetError: a file is missing or damaged.
+
+    Example:
+        >>> load_source("synthetic:tiny").nodes["node"].num_nodes
+        1000
+    """
+    text = str(spec)
+    kind, _, size = text.partition(":")
+    if kind == "synthetic":
+        tables = synthetic(size or "small", fractions=_three(fractions), seed=seed)
+    elif kind == "synthetic-hetero":
+        tables = _synthetic_hetero(size or "small", fractions, seed)
+    else:
+        tables = _load_path(Path(text), fractions, seed)
+    if normalize or (normalize is None and text.endswith(".npz")):
+        tables = replace(tables, nodes={name: _normalized(table) for name, table in tables.nodes.items()})
+    return replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
+
+
+def _load_path(path: Path, fractions: Sequence[float], seed: int) -> GraphTables:
+    if not path.exists():
+        raise InputError(f"{str(path)!r} is neither a file nor a known source; known: {KNOWN}")
+    if path.suffix == ".npz":
+        return read_npz(path, fractions=fractions, seed=seed)
+    if path.suffix == ".pt":
+        return _load_pt(path)
+    if path.name == "graph.toml" or (path / "graph.toml").is_file():
+        return read_tables(path)
+    if (path / "aifb_stripped.nt.gz").is_file():
+        return aifb(path, seed=seed)
+    if path.name.startswith("ogbn_") and path.is_dir():
+        return ogb_node(path.parent, path.name.replace("_", "-", 1))
+    raise InputError(f"{str(path)!r} is no source that is known; known: {KNOWN}")
+
+
+def _synthetic_hetero(size: str, fractions: Sequence[float], seed: int) -> GraphTables:
+    if size not in HETERO_SIZES:
+        raise InputError(f"unknown size {size!r} of synthetic-hetero; known: {list(HETERO_SIZES)}")
+    return synthetic_hetero(HETERO_SIZES[size], fractions=_three(fractions), seed=seed)
+
+
+def _load_pt(path: Path) -> GraphTables:
+    try:
+        with torch.serialization.safe_globals(_PYG_CONTAINERS):
+            data: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever the reader makes of a damaged file, or of classes that it refuses to build
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path} cannot be read without running code from it ({reason}); save a Data or HeteroData of tensors"
+        ) from error
+    if not isinstance(data, Data | HeteroData):
+        raise InputError(f"{path} holds a {type(data).__name__}, expected a PyG Data or HeteroData")
+    return tables_from_pyg(data)
+
+
+def _normalized(table: NodeTable) -> NodeTable:
+    x = table.columns.get("x")
+    if x is None:
+        return table
+    total = x.float().sum(dim=1, keepdim=True)
+    x = (x.float() / total.masked_fill(total == 0, 1)).to(x.dtype if x.is_floating_point() else torch.float32)
+    return replace(table, columns=table.columns | {"x": x})
+
+
+def _divided(table: NodeTable, fractions: Sequence[float], seed: int) -> NodeTable:
+    """With a random split of the labelled nodes, where there is none."""
+    y = table.columns.get("y")
+    if y is None or y.dim() != 1 or y.is_floating_point() or any(name.endswith("_mask") for name in table.columns):
+        return table
+    return replace(table, columns=table.columns | random_masks(y, fractions=fractions, seed=seed))
+
+
+def _three(fractions: Sequence[float]) -> tuple[float, float, float]:
+    if len(fractions) != 3:
+        raise InputError(f"fractions={tuple(fractions)} must be three shares: train, val and test")
+    return fractions[0], fractions[1], fractions[2]

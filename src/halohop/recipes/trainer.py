@@ -1,0 +1,30 @@
+"""One trainer process: ``python -m halohop.recipes.trainer CONFIG.json``, in the environment that torchrun sets.
+
+Rank 0 prints every event as a line of JSON. A failure ends the process with its traceback on standard error and exit code 1.
+"""
+
+import sys
+
+import msgspec
+
+from halohop.recipes.config import TrainConfig, read_config
+from halohop.recipes.train import Event, train
+from halohop.world import World
+
+
+def main(arguments: list[str]) -> int:
+    """Trains as the config file ``arguments[0]`` says; returns the exit code."""
+    if len(arguments) != 1:
+        print("usage: python -m halohop.recipes.trainer CONFIG.json", file=sys.stderr)
+        return 2
+    train(read_config(TrainConfig, arguments[0]), world=World.from_env(), on_event=print_event)
+    return 0
+
+
+def print_event(event: Event) -> None:
+    """Prints an event as one line of JSON, at once."""
+    print(msgspec.json.encode(event).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""Real graphs, default settings: a loop that learns a little less than it should is wrong, too."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import halohop
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.sources import load_source
+from halohop.recipes.train import train
+from halohop.world import World
+
+pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
+
+
+def parts_of(source: Path, folder: Path) -> str:
+    halohop.partition(load_source(source), folder, num_parts=2, method="metis")
+    return str(folder)
+
+
+def accuracy_alone(config: TrainConfig) -> float:
+    accuracy: float = train(config, world=World())["test_accuracy"]
+    return accuracy
+
+
+def test_photo_alone_and_on_two_hosts(
+    shared_data: Path,
+    tmp_path: Path,
+    run_trainers: Callable[..., list[dict[str, Any]]],
+    own_folders: Callable[[str], list[str]],
+) -> None:
+    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_photo.npz", tmp_path / "parts")
+    alone = accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), epochs=8))
+    assert alone >= 0.92
+    configs = [TrainConfig(parts=own, out=str(tmp_path / "two"), epochs=8, batch_size=128) for own in own_folders(parts)]
+    assert run_trainers(configs, 1)[-1]["test_accuracy"] == pytest.approx(alone, abs=0.01)
+
+
+@pytest.mark.soak
+def test_computers(shared_data: Path, tmp_path: Path) -> None:
+    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_computers.npz", tmp_path / "parts")
+    assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), epochs=15)) >= 0.87
+
+
+def test_aifb(shared_data: Path, tmp_path: Path) -> None:
+    parts = parts_of(shared_data / "aifb", tmp_path / "parts")
+    config = TrainConfig(parts=parts, out=str(tmp_path / "run"), hidden=32, batch_size=32, epochs=15)
+    assert accuracy_alone(config) >= 0.85

@@ -1,0 +1,114 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import halohop
+from halohop.datasets import synthetic
+from halohop.errors import InputError, SchemaError
+from halohop.recipes.checkpoint import load_checkpoint
+from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.recipes.inference import infer
+from halohop.recipes.train import train
+from halohop.store.tables import GraphTables
+from halohop.world import World
+
+IDS = torch.arange(1000).flip(0) * 7 + 100
+"""Raw ids that are neither dense nor in the order of the table."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A graph whose raw ids are no positions, and the checkpoint of a model that has seen it."""
+    folder = tmp_path_factory.mktemp("trained")
+    tables = synthetic("tiny")
+    tables = GraphTables(nodes={"node": replace(tables.nodes["node"], raw_id=IDS)}, edges=tables.edges)
+    halohop.partition(tables, folder / "parts", num_parts=2, method="random")
+    config = TrainConfig(
+        parts=str(folder / "parts"),
+        out=str(folder / "run"),
+        epochs=6,
+        batch_size=60,
+        fanout=(5, 5),
+        hidden=16,
+        device="cpu",
+        workers=1,
+    )
+    train(config, world=World())
+    return str(folder / "parts"), str(folder / "run/checkpoint")
+
+
+def config_for(trained: tuple[str, str], out: Path, **values: Any) -> InferConfig:
+    parts, checkpoint = trained
+    return InferConfig(
+        parts=parts, checkpoint=checkpoint, out=str(out), **{"batch_size": 64, "workers": 1, "device": "cpu"} | values
+    )
+
+
+def load(file: Path) -> np.ndarray:
+    return np.load(file, allow_pickle=False)
+
+
+@torch.no_grad()
+def test_rows_belong_to_their_raw_ids(trained: tuple[str, str], tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int]] = []
+    config = config_for(trained, tmp_path, embeddings=True)
+    files = infer(config, world=World(), on_progress=lambda *call: calls.append(call))
+    assert [file.name for file in files] == ["raw_ids.npy", "predictions.npy", "confidence.npy", "embeddings.npy"]
+    raw, classes, confidence, hidden = map(load, files)
+    assert raw.tolist() == sorted(IDS.tolist())
+    assert calls[-1] == ("predict", 16, 16)
+    some = torch.tensor([7093, 100, 3600])
+    with halohop.open(trained[0], world=World()) as graph:
+        model, _ = load_checkpoint(trained[1], graph.schema)
+        model.eval()
+        batch = next(iter(halohop.NeighborLoader(graph, [-1, -1], some, batch_size=3, num_workers=0)))
+        expected, encoded = model(batch).softmax(dim=1), model.encode(batch)
+    rows = np.searchsorted(raw, some.numpy())
+    assert classes[rows].tolist() == expected.argmax(dim=1).tolist()
+    np.testing.assert_allclose(confidence[rows], expected.max(dim=1).values, rtol=1e-4)
+    np.testing.assert_allclose(hidden[rows], encoded, rtol=1e-3, atol=1e-5)
+    y = synthetic("tiny").nodes["node"].columns["y"].flip(0).numpy()
+    assert (classes == y).mean() > 0.7
+
+
+def test_a_split_only(trained: tuple[str, str], tmp_path: Path) -> None:
+    raw, classes, _ = map(load, infer(config_for(trained, tmp_path, split="test"), world=World()))
+    mask = synthetic("tiny").nodes["node"].columns["test_mask"]
+    assert raw.tolist() == sorted(IDS[mask].tolist())
+    assert len(classes) == 200
+
+
+def test_parquet_holds_the_same(trained: tuple[str, str], tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrays = {file.stem: load(file) for file in infer(config_for(trained, tmp_path / "npy", embeddings=True), world=World())}
+    (file,) = infer(config_for(trained, tmp_path / "parquet", embeddings=True, form="parquet"), world=World())
+    assert [path.name for path in (tmp_path / "parquet").iterdir()] == ["predictions.parquet"]
+    table = parquet.read_table(file)
+    assert table.column_names == list(arrays)
+    for name, array in arrays.items():
+        assert np.array_equal(np.array(table[name].to_pylist(), dtype=array.dtype), array)
+
+
+def test_what_does_not_fit_is_refused(trained: tuple[str, str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="3 hops, but the model has 2 layers"):
+        infer(config_for(trained, tmp_path, fanout=(2, 2, 2)), world=World())
+    with pytest.raises(SchemaError, match="no split 'dev'"):
+        infer(config_for(trained, tmp_path, split="dev"), world=World())
+    halohop.partition(synthetic("tiny", num_features=5), tmp_path / "other", num_parts=1, method="random")
+    with pytest.raises(SchemaError, match="32 features"):
+        infer(config_for((str(tmp_path / "other"), trained[1]), tmp_path / "out"), world=World())
+
+
+def test_ranks_write_each_their_share(trained: tuple[str, str], tmp_path: Path, start_trainers: Callable[..., Any]) -> None:
+    alone = [load(file) for file in infer(config_for(trained, tmp_path / "alone"), world=World())]
+    config = config_for(trained, tmp_path / "together", batch_size=90)
+    with start_trainers([config], 2, "halohop.recipes.inference") as ranks:
+        assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].error
+        assert ranks[0].wait_for("progress")["total"] == 6
+    for array, name in zip(alone, ("raw_ids", "predictions", "confidence"), strict=True):
+        np.testing.assert_allclose(load(tmp_path / "together" / f"{name}.npy"), array, rtol=1e-3)

@@ -1,0 +1,144 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from halohop import NeighborLoader
+from halohop.cluster.graph import Graph, in_memory
+from halohop.datasets import synthetic, synthetic_hetero
+from halohop.errors import InputError, SchemaError
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.models import ModelSpec, NodeClassifier, build_model, check_fits, check_raw_ids
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+
+KINDS = ["sage", "gcn", "gat", "rgcn", "sage without features"]
+
+
+def graph_for(kind: str) -> Graph:
+    if kind == "rgcn":
+        return in_memory(synthetic_hetero(80))
+    tables = synthetic(None, num_nodes=90, avg_degree=4, num_classes=3, num_features=7)
+    if kind.endswith("without features"):
+        columns = {name: column for name, column in tables.nodes["node"].columns.items() if name != "x"}
+        tables = replace(tables, nodes={"node": NodeTable(num_nodes=90, columns=columns)})
+    return in_memory(tables)
+
+
+def model_for(kind: str, graph: Graph, hops: int = 2) -> NodeClassifier:
+    config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1,) * hops, hidden=8, bases=3, heads=2)
+    target = "paper" if kind == "rgcn" else "node"
+    torch.manual_seed(1)
+    return build_model(ModelSpec.of(config, graph.schema, target, 5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@torch.no_grad()
+def test_what_a_batch_says_of_a_node_is_what_the_whole_graph_says(kind: str, hops: int) -> None:
+    """With all neighbours, a batch of 7 seeds is trimmed hard, a batch of all nodes not at all: catches any wrong trim."""
+    graph = graph_for(kind)
+    model = model_for(kind, graph, hops).eval()
+    target = model.spec.target
+    parts, whole = (
+        torch.cat([model(batch) for batch in NeighborLoader(graph, [-1] * hops, (target, None), batch_size=size, num_workers=0)])
+        for size in (7, 10_000)
+    )
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-5)
+    assert float(whole.std(dim=0).min()) > 0
+
+
+@torch.no_grad()
+def test_relational_model_is_the_sum_of_means_per_relation() -> None:
+    graph = graph_for("rgcn")
+    model = model_for("rgcn", graph, 1).eval()
+    batch = next(iter(NeighborLoader(graph, [4], ("paper", None), batch_size=30, num_workers=0)))
+    rows = {
+        i.node_type: m(batch[i.node_type].n_id if i.width is None else batch[i.node_type].x)
+        for i, m in zip(model.spec.inputs, model.inputs, strict=True)
+    }
+    (conv,) = model.convs
+    expected = conv.root(rows["paper"][:30])
+    for number, (src, name, dst) in enumerate(model.spec.relations):
+        weight = sum(conv.mixture[number, b] * conv.bases[b] for b in range(3))
+        ends = batch[src, name, dst].edge_index
+        for node in range(30) if dst == "paper" else ():
+            mine = ends[0, ends[1] == node]
+            if len(mine):
+                expected[node] += rows[src][mine].mean(dim=0) @ weight
+    torch.testing.assert_close(model.encode(batch), expected.relu(), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_gcn_does_not_depend_on_what_sampling_knows_of_the_sources() -> None:
+    """A star: one seed with two leaves. Symmetric normalisation would give a leaf another weight if its own edges are missing."""
+    edges = EdgeTable(src=torch.tensor([1, 2, 3, 4, 5]), dst=torch.tensor([0, 0, 1, 1, 1]))
+    tables = GraphTables(
+        nodes={"node": NodeTable(num_nodes=6, columns={"x": torch.eye(6)})}, edges={("node", "to", "node"): edges}
+    )
+    graph = in_memory(tables)
+    model = model_for("gcn", graph, 1).eval()
+    batch = next(iter(NeighborLoader(graph, [-1], torch.tensor([0]), num_workers=0)))
+    expected = model.encoder.convs[0].weight(torch.eye(6)[:3]).mean(dim=0, keepdim=True)
+    torch.testing.assert_close(model.encode(batch), expected.relu())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_batch_touches_every_parameter(kind: str) -> None:
+    """Otherwise the other ranks of a DistributedDataParallel step would wait for ever."""
+    graph = graph_for(kind)
+    model = model_for(kind, graph)
+    batch = NeighborLoader(graph, [3, 3], (model.spec.target, None), num_workers=0)(torch.empty(0, dtype=torch.int64))
+    logits = model(batch)
+    assert logits.shape == (0, 5)
+    torch.nn.functional.cross_entropy(logits, torch.empty(0, dtype=torch.int64), reduction="sum").backward()
+    untouched = [name for name, parameter in model.named_parameters() if parameter.grad is None or parameter.grad.any()]
+    assert untouched == []
+
+
+def test_auto_chooses_by_the_schema_and_misfits_are_refused() -> None:
+    plain, typed = graph_for("sage").schema, graph_for("rgcn").schema
+    config = TrainConfig(parts="p", out="o")
+    assert ModelSpec.of(config, plain, "node", 2).kind == "sage"
+    assert ModelSpec.of(config, typed, "paper", 2).kind == "rgcn"
+    with pytest.raises(InputError, match="several relations"):
+        ModelSpec.of(replace(config, model="rgcn"), plain, "node", 2)
+    with pytest.raises(InputError, match="use model='rgcn'"):
+        ModelSpec.of(replace(config, model="gcn"), typed, "paper", 2)
+
+
+def test_learned_vectors_need_ids_from_zero() -> None:
+    edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
+    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, raw_id=torch.tensor([4, 9]))}, edges=edges))
+    spec = ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
+    with pytest.raises(InputError, match="ids must be 0 to 1, but they go from 4 to 9"):
+        check_raw_ids(graph, spec)
+    hidden = {"n_id": torch.zeros(2)}
+    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns=hidden)}, edges=edges))
+    with pytest.raises(InputError, match="n_id"):
+        ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
+
+
+@pytest.mark.parametrize("x", [torch.zeros(2), torch.zeros(2, 3, 4)])
+def test_features_that_are_no_rows_are_refused(x: torch.Tensor) -> None:
+    edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
+    schema = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns={"x": x})}, edges=edges)).schema
+    with pytest.raises(InputError, match="one row of numbers"):
+        ModelSpec.of(TrainConfig(parts="p", out="o"), schema, "node", 2)
+
+
+def test_a_model_knows_which_graphs_it_fits() -> None:
+    plain, without, typed = (graph_for(kind).schema for kind in ("sage", "sage without features", "rgcn"))
+    config = TrainConfig(parts="p", out="o")
+    spec = ModelSpec.of(config, plain, "node", 2)
+    check_fits(spec, plain)
+    with pytest.raises(SchemaError, match="7 features of 'node', the graph has no features"):
+        check_fits(spec, without)
+    with pytest.raises(SchemaError, match="node types"):
+        check_fits(spec, typed)
+    learned = ModelSpec.of(config, without, "node", 2)
+    grown = replace(without, nodes={"node": replace(without.nodes["node"], count=91)})
+    with pytest.raises(SchemaError, match="90 nodes of 'node', the graph has 91"):
+        check_fits(learned, grown)
+    other = replace(typed, edges=dict(list(typed.edges.items())[1:]))
+    with pytest.raises(SchemaError, match="relations"):
+        check_fits(ModelSpec.of(config, typed, "paper", 2), other)

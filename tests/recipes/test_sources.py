@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from halohop.errors import InputError
+from halohop.recipes.sources import load_source
+
+MASKS = ["test_mask", "train_mask", "val_mask"]
+
+
+def masks_of(columns: dict[str, torch.Tensor]) -> list[str]:
+    return sorted(name for name in columns if name.endswith("_mask"))
+
+
+def test_synthetic_by_name_and_seed() -> None:
+    first, again, other = (load_source("synthetic:tiny", seed=seed).nodes["node"].columns["x"] for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert load_source("synthetic-hetero:tiny").nodes["paper"].num_nodes == 500
+
+
+@pytest.mark.parametrize("spec", ["synthetic:huge", "synthetic-hetero:huge", "no/such/file.npz", "word"])
+def test_unknown_sources_name_what_is_known(spec: str) -> None:
+    with pytest.raises(InputError, match="known"):
+        load_source(spec)
+
+
+def test_a_folder_of_nothing_known_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no source that is known"):
+        load_source(tmp_path)
+
+
+def write_npz(path: Path) -> Path:
+    dense = np.array([[1, 1, 0], [0, 0, 0], [2, 0, 2], [0, 5, 0]], dtype=np.float32)
+    np.savez(
+        path,
+        adj_data=np.ones(3),
+        adj_indices=np.array([1, 2, 3]),
+        adj_indptr=np.array([0, 1, 2, 3, 3]),
+        adj_shape=np.array([4, 4]),
+        attr_matrix=dense,
+        labels=np.array([0, 1, 0, 1]),
+    )
+    return path
+
+
+def test_npz_features_are_normalised_unless_told_otherwise(tmp_path: Path) -> None:
+    path = write_npz(tmp_path / "graph.npz")
+    assert load_source(path).nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1]
+    assert load_source(path, normalize=False).nodes["node"].columns["x"].sum(dim=1).tolist() == [2, 0, 4, 5]
+
+
+def test_pt_keeps_its_split_or_gets_one(tmp_path: Path) -> None:
+    data = Data(x=torch.ones(20, 2), y=torch.arange(20) % 2, edge_index=torch.tensor([[0], [1]]))
+    torch.save(data, tmp_path / "bare.pt")
+    columns = load_source(tmp_path / "bare.pt").nodes["node"].columns
+    assert masks_of(columns) == MASKS
+    assert [int(columns[name].sum()) for name in ("train_mask", "val_mask", "test_mask")] == [12, 4, 4]
+    assert torch.equal(columns["x"], data.x)
+    data.train_mask = torch.ones(20, dtype=torch.bool)
+    torch.save(data, tmp_path / "split.pt")
+    assert masks_of(load_source(tmp_path / "split.pt", normalize=True).nodes["node"].columns) == ["train_mask"]
+    assert load_source(tmp_path / "split.pt", normalize=True).nodes["node"].columns["x"].tolist() == [[0.5, 0.5]] * 20
+
+
+def test_pt_of_several_node_types(tmp_path: Path) -> None:
+    data = HeteroData()
+    data["a"].y = torch.zeros(5, dtype=torch.int64)
+    data["a"].num_nodes = 5
+    data["b"].x = torch.zeros(2, 3)
+    data["a", "to", "b"].edge_index = torch.tensor([[4], [1]])
+    torch.save(data, tmp_path / "typed.pt")
+    tables = load_source(tmp_path / "typed.pt")
+    assert masks_of(tables.nodes["a"].columns) == MASKS
+    assert masks_of(tables.nodes["b"].columns) == []
+
+
+class Trap:
+    """Would run code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
+        return InputError, ("ran",)
+
+
+def test_pt_never_runs_code_and_holds_a_graph(tmp_path: Path) -> None:
+    torch.save(Trap(), tmp_path / "trap.pt")
+    with pytest.raises(InputError, match="without running code"):
+        load_source(tmp_path / "trap.pt")
+    torch.save({"x": torch.zeros(1)}, tmp_path / "dict.pt")
+    with pytest.raises(InputError, match="holds a dict"):
+        load_source(tmp_path / "dict.pt")
+    (tmp_path / "text.pt").write_text("hello")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_source(tmp_path / "text.pt")
+
+
+@pytest.mark.data
+def test_real_folders_are_known_by_their_files(shared_data: Path) -> None:
+    tables = load_source(shared_data / "aifb")
+    assert len(tables.edges) == 90
+    assert masks_of(tables.nodes["entity"].columns) == MASKS

@@ -1,0 +1,140 @@
+"""The loop in one process; several are in test_trainer.py."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import halohop
+from halohop.datasets import synthetic
+from halohop.errors import DatasetError
+from halohop.recipes.checkpoint import load_checkpoint
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.evaluate import evaluate
+from halohop.recipes.train import train
+from halohop.store.tables import GraphTables
+from halohop.world import World
+
+
+def config_for(parts: str, out: Path, **values: Any) -> TrainConfig:
+    defaults = {"fanout": (5, 5), "hidden": 32, "epochs": 4, "batch_size": 100, "workers": 1, "device": "cpu"}
+    return TrainConfig(parts=parts, out=str(out), **defaults | values)
+
+
+def run(config: TrainConfig) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    end = train(config, world=World(), on_event=events.append)
+    assert end == events[-1]
+    return events
+
+
+def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == kind]
+
+
+def repartitioned(tables: GraphTables, folder: Path) -> str:
+    halohop.partition(tables, folder, num_parts=1, method="random")
+    return str(folder)
+
+
+def with_columns(columns: dict[str, torch.Tensor], *, without: tuple[str, ...] = ()) -> GraphTables:
+    tables = synthetic("tiny")
+    node = tables.nodes["node"]
+    kept = {name: column for name, column in (node.columns | columns).items() if name not in without}
+    return replace(tables, nodes={"node": replace(node, columns=kept)})
+
+
+def test_learns_and_writes_down_what_happened(tiny_parts: str, tmp_path: Path) -> None:
+    events = run(config_for(tiny_parts, tmp_path / "run", epochs=6, log_every=2))
+    assert [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()] == json.loads(
+        json.dumps(events)
+    )
+    assert events[0]["event"] == "start"
+    assert (events[0]["model"], events[0]["classes"], events[0]["steps"]) == ("sage", 5, 6)
+    epochs = of_kind(events, "epoch")
+    assert epochs[-1]["loss"] < epochs[0]["loss"] / 1.5
+    for epoch in epochs:
+        assert epoch["seeds"] == 600
+        assert epoch["sampled_edges"] > 600
+        assert epoch["remote_share"] == 0
+        assert epoch["local_rows"] > 0
+    assert [step["step"] for step in of_kind(events, "step")[:3]] == [2, 4, 6]
+    assert events[-1]["test_accuracy"] > 0.7
+    assert [event["split"] for event in of_kind(events, "evaluation")] == ["val"] * 6 + ["test"]
+
+
+def losses(events: list[dict[str, Any]]) -> list[float]:
+    return [event["loss"] for event in of_kind(events, "epoch")]
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_same_seed_same_curve_whatever_the_threads(tiny_parts: str, tmp_path: Path, workers: int) -> None:
+    config = config_for(tiny_parts, tmp_path, epochs=2)
+    assert losses(run(config)) == losses(run(replace(config, workers=workers)))
+    assert losses(run(config)) != losses(run(replace(config, seed=1)))
+
+
+def test_checkpoint_is_the_best_epoch_and_scores_what_was_reported(tiny_parts: str, tmp_path: Path) -> None:
+    events = run(config_for(tiny_parts, tmp_path, epochs=5, lr=0.05))
+    scores = [(event["accuracy"], -event["loss"]) for event in of_kind(events, "evaluation") if event["split"] == "val"]
+    end = events[-1]
+    assert end["best_epoch"] == 1 + scores.index(max(scores))
+    with halohop.open(tiny_parts, world=World()) as graph:
+        model, info = load_checkpoint(tmp_path / "checkpoint", graph.schema)
+        assert (info.epoch, info.val_accuracy) == (end["best_epoch"], end["best_val_accuracy"])
+        loader = halohop.NeighborLoader(graph, [-1, -1], "test", batch_size=50, num_workers=0)
+        score = evaluate(model, loader, target="node", device=torch.device("cpu"), world=World())
+    assert score.accuracy == end["test_accuracy"]
+    assert score.nodes == 200
+
+
+def test_patience_stops_the_run(tiny_parts: str, tmp_path: Path) -> None:
+    end = run(config_for(tiny_parts, tmp_path, epochs=50, lr=1e-12, patience=2, batch_size=600))[-1]
+    assert end["epochs"] < 25
+
+
+def test_validation_every_few_epochs_and_at_the_end(tiny_parts: str, tmp_path: Path) -> None:
+    events = run(config_for(tiny_parts, tmp_path, epochs=5, eval_every=2, batch_size=600))
+    assert [event["epoch"] for event in of_kind(events, "evaluation") if event["split"] == "val"] == [2, 4, 5]
+    assert [event["val_accuracy"] is None for event in of_kind(events, "epoch")] == [True, False, True, False, False]
+
+
+def test_nodes_without_a_label_teach_nothing(tmp_path: Path) -> None:
+    """Were -1 a class, or counted in the mean, the loss would differ from that of the graph whose split leaves them out."""
+    node = synthetic("tiny").nodes["node"]
+    blank = node.columns["train_mask"] & (torch.arange(1000) % 2 == 0)
+    y = node.columns["y"].masked_fill(blank, -1)
+    with_blanks = repartitioned(with_columns({"y": y}), tmp_path / "blank")
+    without = repartitioned(with_columns({"train_mask": node.columns["train_mask"] & ~blank}), tmp_path / "less")
+    options = {"epochs": 2, "batch_size": 1000, "fanout": (-1, -1), "dropout": 0.0}
+    first, second = (run(config_for(parts, tmp_path / "run", **options)) for parts in (with_blanks, without))
+    assert losses(first) == pytest.approx(losses(second), rel=1e-3)
+    assert losses(first)[0] != losses(first)[1]
+
+
+def test_no_validation_and_no_test_is_fine(tmp_path: Path) -> None:
+    parts = repartitioned(with_columns({}, without=("val_mask", "test_mask")), tmp_path / "parts")
+    end = run(config_for(parts, tmp_path / "run", epochs=2))[-1]
+    assert (end["best_epoch"], end["best_val_accuracy"], end["test_accuracy"]) == (2, None, None)
+    assert (tmp_path / "run/checkpoint/weights.pt").is_file()
+
+
+def test_nodes_without_features_learn_vectors(tmp_path: Path) -> None:
+    parts = repartitioned(with_columns({}, without=("x",)), tmp_path / "parts")
+    events = run(config_for(parts, tmp_path / "run", epochs=8))
+    assert losses(events)[-1] < losses(events)[0] / 1.5
+
+
+def test_relational_model_learns(hetero_parts: str, tmp_path: Path) -> None:
+    events = run(config_for(hetero_parts, tmp_path, epochs=8, batch_size=60))
+    assert events[0]["model"] == "rgcn"
+    assert events[0]["target"] == "paper"
+    assert events[-1]["test_accuracy"] > 0.5
+
+
+def test_errors_leave_nothing_open(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no folder"):
+        train(config_for(str(tmp_path / "absent"), tmp_path / "run"), world=World())
