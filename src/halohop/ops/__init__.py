@@ -5,6 +5,7 @@ same names again, slow and obvious: it is the specification, and the tests compa
 """
 
 from halohop.ops.index import Buckets, bucket, build_csc, stitch
+from halohop.ops.pool import Pool
 from halohop.ops.random import stream_key
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
@@ -13,6 +14,7 @@ from halohop.ops.warmup import warm_up
 
 __all__ = [
     "Buckets",
+    "Pool",
     "Relabeler",
     "bucket",
     "build_csc",

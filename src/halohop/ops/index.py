@@ -11,6 +11,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import as_int64, integers
+from halohop.ops.pool import Pool, empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +27,14 @@ class Buckets:
     starts: tuple[int, ...]
 
 
-def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int]) -> Buckets:
+def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int], *, pool: Pool | None = None) -> Buckets:
     """Groups ids by who answers for them. Stable: within a bucket the ids keep their order.
 
     Args:
         ids: int64 or int32 ``[n]``.
         bounds: part p holds ``bounds[p] <= id < bounds[p + 1]``; never falling; equal neighbours make an empty part.
         bucket_of_part: a bucket 0, 1, ... for every part; several parts may share one. There are ``max + 1`` buckets.
+        pool: where the memory of the result comes from.
 
     Raises:
         IdError: an id outside the bounds.
@@ -49,23 +51,24 @@ def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int]) ->
     if min(bucket_of_part, default=0) < 0:
         raise InputError(f"bucket_of_part={list(bucket_of_part)}: buckets are 0, 1, ...")
     sizes = np.zeros(max(bucket_of_part, default=-1) + 1, np.int64)
-    buckets = np.empty(len(array), np.int32)
+    buckets = empty(pool, (len(array),), torch.int32).numpy()
     parts = np.array(bucket_of_part, np.int32)
     done = cpu_index.find_buckets(array, np.array(bounds, np.int64), parts, buckets, sizes)
     if done < len(array):
         raise IdError(f"id {int(array[done])} is outside the graph: ids go from {bounds[0]} to {bounds[-1] - 1}")
     starts = tuple(accumulate(sizes.tolist(), initial=0))
-    order = np.empty(len(array), np.int64)
-    cpu_index.group(buckets, np.array(starts, np.int64), order)
-    return Buckets(order=torch.from_numpy(order), starts=starts)
+    order = empty(pool, (len(array),), torch.int64)
+    cpu_index.group(buckets, np.array(starts, np.int64), order.numpy())
+    return Buckets(order=order, starts=starts)
 
 
-def stitch(counts: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[Tensor, Tensor]:
     """Brings segments of values, which were asked for bucket by bucket, back into the original order.
 
     Args:
         counts: lengths of the segments in bucket order, int64 or int32 ``[n]``.
         order: segment j belongs at the original position ``order[j]``, int64 or int32 ``[n]``; every position once.
+        pool: where the memory of the results comes from.
 
     Returns:
         The lengths in the original order, int64 ``[n]``, and `source`, int64 ``[sum(counts)]``:
@@ -81,15 +84,15 @@ def stitch(counts: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     """
     lengths = as_int64(integers(counts, "counts"))
     places = as_int64(integers(order, "order", length=len(counts)))
-    counts_out = np.empty(len(lengths), np.int64)
-    begins = np.full(len(lengths), -1, np.int64)
-    done = cpu_index.place_segments(lengths, places, counts_out, begins)
+    counts_out = empty(pool, (len(lengths),), torch.int64)
+    begins = empty(pool, (len(lengths),), torch.int64).fill_(-1).numpy()
+    done = cpu_index.place_segments(lengths, places, counts_out.numpy(), begins)
     if done < len(lengths):
         what = f"counts[{done}]={lengths[done]}, order[{done}]={places[done]}"
         raise InputError(f"{what}: counts must not be negative, order must hold each of 0 to {len(lengths) - 1} once")
-    source = np.empty(int(lengths.sum()), np.int64)
-    cpu_index.list_segments(counts_out, begins, source)
-    return torch.from_numpy(counts_out), torch.from_numpy(source)
+    source = empty(pool, (int(lengths.sum()),), torch.int64)
+    cpu_index.list_segments(counts_out.numpy(), begins, source.numpy())
+    return counts_out, source
 
 
 def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import integers
+from halohop.ops.pool import Pool, empty
 
 DENSE_LIMIT = 2**24
 """Most nodes for which a table with an entry per node is used: 4 bytes each, so 64 MiB a thread. On random ids it is four times
@@ -26,6 +27,7 @@ class Relabeler:
     Args:
         num_nodes: ids go from 0 to num_nodes - 1.
         dense_limit: most nodes for which an entry per node is kept.
+        pool: where the memory of the results comes from.
 
     Example:
         >>> relabeler = Relabeler(100)
@@ -36,10 +38,11 @@ class Relabeler:
         ([7, 3, 50, 4], [50, 4], 4)
     """
 
-    def __init__(self, num_nodes: int, *, dense_limit: int = DENSE_LIMIT) -> None:
+    def __init__(self, num_nodes: int, *, dense_limit: int = DENSE_LIMIT, pool: Pool | None = None) -> None:
         if num_nodes < 0:
             raise InputError(f"num_nodes={num_nodes} is negative")
         self._num_nodes = num_nodes
+        self._pool = pool
         self._table: _Table = _DenseTable(num_nodes) if num_nodes <= dense_limit else _HashTable(num_nodes)
         self._nodes = np.empty(0, np.int64)
         self._count = 0
@@ -82,15 +85,16 @@ class Relabeler:
         """
         array = integers(ids, "ids")
         self._reserve(self._count + len(array), keep=self._count)
-        bids = np.empty(len(array), np.int64)
-        done, known = self._table.add(array, bids, self._nodes, self._count)
+        bids = empty(self._pool, (len(array),), torch.int64)
+        done, known = self._table.add(array, bids.numpy(), self._nodes, self._count)
         self._count = int(known)
         self._check(done, array, "id")
-        return torch.from_numpy(bids)
+        return bids
 
     def nodes(self, begin: int = 0) -> Tensor:
         """The ids with the bids `begin` to ``count - 1``, as a new int64 tensor."""
-        return torch.from_numpy(self._nodes[begin : self._count].copy())
+        found = torch.from_numpy(self._nodes[begin : self._count])
+        return empty(self._pool, (len(found),), torch.int64).copy_(found)
 
     def _reserve(self, length: int, keep: int) -> None:
         if length > len(self._nodes):

@@ -11,11 +11,12 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.pool import Pool, empty
 
 _WORDS = (np.dtype(np.uint64), np.dtype(np.uint32), np.dtype(np.uint8))
 
 
-def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None) -> Tensor:
     """The rows ``source[rows]``, in an order and number of your choice.
 
     Args:
@@ -23,9 +24,10 @@ def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tens
         rows: int64 or int32 ``[n]``.
         out: where to write the result, ``[n, ...]``, contiguous, of the dtype of `source`. Writing into a buffer that was used
             before is several times faster than into a new one, whose pages the operating system has yet to find.
+        pool: where the memory of the result comes from, if there is no `out`.
 
     Returns:
-        `out`, or a new tensor.
+        `out`, or another tensor.
 
     Raises:
         IdError: a row outside `source`; part of `out` may be written then.
@@ -46,7 +48,7 @@ def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tens
         return selected if out is None else out.copy_(selected)
     row_bytes = _row_bytes(source)
     if out is None:
-        out = _empty(shape, source.dtype, len(rows) * row_bytes)
+        out = empty(pool, shape, source.dtype)
     if row_bytes == 0:
         _check_range(index, len(source))
         return out
@@ -132,10 +134,3 @@ def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:
     # Tensors of at most one element are contiguous with any stride, but view() insists on a stride of one.
     array: NDArray[Any] = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
     return array.view(word)
-
-
-def _empty(shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:
-    """As torch.empty, but through NumPy, which asks for huge pages: a new tensor costs far fewer page faults."""
-    if num_bytes == 0:
-        return torch.empty(shape, dtype=dtype)
-    return torch.from_numpy(np.empty(num_bytes, np.uint8)).view(dtype).view(shape)

@@ -7,13 +7,14 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_sample
 from halohop.ops.arguments import as_int64, integers
+from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
 
 _ALL = 2**32 - 1  # a fanout that no list exceeds
 
 
 def sample_neighbors(
-    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False
+    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False, pool: Pool | None = None
 ) -> tuple[Tensor, Tensor]:
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
 
@@ -29,6 +30,8 @@ def sample_neighbors(
         raw: the ids that the random numbers depend on, int64 or int32 ``[n]``; any value.
         fanout: how many to draw at most; -1 takes all neighbours, with `replace` too.
         key: 64-bit key of the hop, from `stream_key`.
+        replace: draw with replacement.
+        pool: where the memory of the results comes from.
 
     Returns:
         How many were drawn for each row, int64 ``[n]``, and their positions row after row, int64 ``[sum]``.
@@ -52,11 +55,11 @@ def sample_neighbors(
     bounds = integers(indptr, "indptr", only_int64=True)
     row_ids = as_int64(integers(rows, "rows"))
     raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
-    starts, degrees, counts = (np.empty(len(row_ids), np.int64) for _ in range(3))
+    starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
     done, total = cpu_sample.find_spans(bounds, row_ids, limit, replace, starts, degrees, counts)
     if done < len(row_ids):
         _refuse(indptr, int(row_ids[done]))
-    positions = np.empty(total, np.int64)
+    positions = empty(pool, (int(total),), torch.int64).numpy()
     stream = np.uint64(key & MASK_64)
     if replace:
         cpu_sample.draw_replacing(starts, degrees, raw_ids, stream, limit, positions)

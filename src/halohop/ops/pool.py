@@ -1,0 +1,98 @@
+"""Memory that batches borrow: fresh pages cost more than the work done in them, so they are used again.
+
+A tensor from a pool is an ordinary tensor. Whoever keeps it, or any view of it, keeps its memory; when the last one is gone the
+memory goes back to the pool. There is nothing to release by hand and nothing to wait for.
+"""
+
+import math
+import threading
+import weakref
+from collections import deque
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_SMALL = 1 << 16  # below this the allocator is as quick, and does not touch new pages
+_CLASSES_PER_DOUBLING = 4  # at most a fifth of a buffer stays unused
+
+Buffer = NDArray[np.uint8]
+
+
+class Pool:
+    """Buffers for tensors of any shape and dtype.
+
+    Args:
+        limit_bytes: how much may lie idle; what comes back beyond it is freed.
+
+    Example:
+        >>> pool = Pool()
+        >>> x = pool.empty((1000, 100), torch.float32)
+        >>> row = x[7]
+        >>> del x
+        >>> pool.statistics()["idle_bytes"]
+        0
+        >>> del row
+        >>> pool.statistics()["idle_bytes"] > 400_000
+        True
+    """
+
+    def __init__(self, limit_bytes: int = 4 << 30) -> None:
+        self._limit = limit_bytes
+        self._lock = threading.Lock()
+        self._idle: dict[int, list[Buffer]] = {}
+        self._idle_bytes = 0
+        self._made = self._reused = 0
+        # Finalizers may run in any thread at any moment, also in one that holds the lock: they only append here.
+        self._returned: deque[Buffer] = deque()
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A contiguous CPU tensor with arbitrary contents."""
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if num_bytes < _SMALL:
+            return torch.empty(shape, dtype=dtype)
+        buffer = self._take(_size_class(num_bytes))
+        loan = buffer[:num_bytes]
+        weakref.finalize(loan, self._returned.append, buffer).atexit = False
+        return torch.from_numpy(loan).view(dtype).view(shape)
+
+    def statistics(self) -> dict[str, float]:
+        """Buffers made and used again, and the bytes that lie idle."""
+        with self._lock:
+            self._welcome_back()
+            return {"made": self._made, "reused": self._reused, "idle_bytes": self._idle_bytes}
+
+    def _take(self, size: int) -> Buffer:
+        with self._lock:
+            self._welcome_back()
+            idle = self._idle.get(size)
+            if idle:
+                self._reused += 1
+                self._idle_bytes -= size
+                return idle.pop()
+            self._made += 1
+        return np.empty(size, np.uint8)
+
+    def _welcome_back(self) -> None:
+        while self._returned:
+            buffer = self._returned.popleft()
+            if self._idle_bytes + buffer.nbytes <= self._limit:
+                self._idle.setdefault(buffer.nbytes, []).append(buffer)
+                self._idle_bytes += buffer.nbytes
+
+
+def empty(pool: Pool | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """From the pool, or without one from new memory: through NumPy, which asks for huge pages and so for fewer page faults."""
+    if pool is not None:
+        return pool.empty(shape, dtype)
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if num_bytes < _SMALL:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(np.empty(num_bytes, np.uint8)).view(dtype).view(shape)
+
+
+def _size_class(num_bytes: int) -> int:
+    """The next of a geometric series of sizes, so that batches of nearly the same size share buffers."""
+    step = 1 << max(num_bytes.bit_length() - 1 - int(math.log2(_CLASSES_PER_DOUBLING)), 0)
+    return -(-num_bytes // step) * step

@@ -1,0 +1,90 @@
+import gc
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halohop.ops.pool import Pool, _size_class
+
+LARGE = (300, 1000)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (5,), LARGE, (1, 100_000), (100_000, 1, 2)])
+def test_tensors_are_ordinary(shape, dtype):
+    tensor = Pool().empty(shape, dtype)
+    assert tensor.shape == shape
+    assert tensor.dtype == dtype
+    assert tensor.is_contiguous()
+    assert tensor.fill_(1).sum() == tensor.numel()
+
+
+def test_what_is_kept_is_never_handed_out_again():
+    pool = Pool()
+    kept = []
+    for number in range(20):
+        tensor = pool.empty(LARGE, torch.int64).fill_(number)
+        kept.append(tensor[number : number + 2] if number % 2 else tensor.view(-1).numpy()[:5])
+    for number, view in enumerate(kept):
+        assert (view == number).all()
+    assert pool.statistics() == {"made": 20, "reused": 0, "idle_bytes": 0}
+
+
+def test_what_is_dropped_is_used_again():
+    pool = Pool()
+    addresses = {pool.empty(LARGE, torch.float32).data_ptr() for _ in range(50)}
+    assert len(addresses) == 1
+    assert pool.statistics()["reused"] == 49
+
+
+def test_autograd_keeps_what_it_needs():
+    pool = Pool()
+    weight = torch.ones(LARGE[1], requires_grad=True)
+    x = pool.empty(LARGE, torch.float32).fill_(2)
+    loss = (x * weight).sum()
+    del x
+    pool.empty(LARGE, torch.float32).fill_(7)
+    loss.backward()
+    assert weight.grad is not None
+    assert (weight.grad == 2 * LARGE[0]).all()
+
+
+def test_idle_memory_is_bounded():
+    pool = Pool(limit_bytes=3_000_000)
+    tensors = [pool.empty(LARGE, torch.float32) for _ in range(9)]
+    del tensors
+    gc.collect()
+    assert 0 < pool.statistics()["idle_bytes"] <= 3_000_000
+
+
+def test_threads_never_share_a_buffer():
+    pool = Pool()
+    failures = []
+
+    def work(number: int) -> None:
+        for _ in range(300):
+            tensor = pool.empty((20_000,), torch.int64).fill_(number)
+            if not (tensor == number).all():
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+
+
+def test_a_tensor_outlives_its_pool():
+    tensor = Pool().empty(LARGE, torch.int64).fill_(3)
+    gc.collect()
+    assert (tensor == 3).all()
+
+
+@given(st.integers(1, 2**50))
+def test_size_classes_waste_little_and_are_few(num_bytes):
+    size = _size_class(num_bytes)
+    assert num_bytes <= size <= num_bytes * 1.25
+    assert _size_class(size) == size
