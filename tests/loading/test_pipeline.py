@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 import traceback
 
@@ -76,6 +78,22 @@ def test_stopping_early_ends_the_threads():
             break
     del item
     assert threading.active_count() == before
+
+
+HOLDS_AN_ITERATOR = """
+import torch
+from halohop.loading.pipeline import Flight, in_order
+rows = torch.zeros(50_000, 64)
+held = in_order(range(10**6), lambda n: rows[torch.arange(20_000)], Flight(threads=4, prefetch=3))
+next(held)
+raise SystemExit(3)
+"""
+
+
+def test_a_script_may_end_with_an_unfinished_iterator():
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", HOLDS_AN_ITERATOR], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (3, "")  # a thread inside torch at the end is SIGABRT
 
 
 def test_waiting_and_making_are_counted():

@@ -1,12 +1,13 @@
 """Keeps several batches in flight and hands them over in order."""
 
+import atexit
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from halohop.errors import BatchError, DeadlineExceededError, HalohopError, InputError
@@ -69,13 +70,15 @@ def in_order(
         while waiting:
             yield _wait(waiting.popleft(), flight, counters)
     finally:
-        for future in waiting:
-            future.cancel()
         makers.stop(grace=1.0)
 
 
 class _Makers(Generic[Task, Item]):
-    """Daemon threads that make items. (A ThreadPoolExecutor would join a stuck thread at exit, and hang there.)"""
+    """Daemon threads that make items. (A ThreadPoolExecutor would join a stuck thread at exit, and hang there.)
+
+    A script may end while it holds an unfinished iterator. The threads are stopped then too, since one that is inside torch when
+    the interpreter goes away takes the whole process down with SIGABRT.
+    """
 
     def __init__(self, make: Callable[[Task], Item], count: int) -> None:
         self._make = make
@@ -83,6 +86,7 @@ class _Makers(Generic[Task, Item]):
         self._threads = [threading.Thread(target=self._work, name=f"halohop-loader-{n}", daemon=True) for n in range(count)]
         for thread in self._threads:
             thread.start()
+        atexit.register(self.stop, grace=2.0)
 
     def submit(self, task: Task) -> "Future[Item]":
         future: Future[Item] = Future()
@@ -90,12 +94,22 @@ class _Makers(Generic[Task, Item]):
         return future
 
     def stop(self, *, grace: float) -> None:
-        """Lets the threads end; waits for at most `grace` seconds, since a stuck one must not hold up the consumer."""
+        """Drops what is not begun and lets the threads end; waits `grace` seconds at most, so a stuck one holds up nobody."""
+        while (job := self._next_job()) is not None:
+            job[0].cancel()
         for _ in self._threads:
             self._jobs.put(None)
         until = time.monotonic() + grace
         for thread in self._threads:
             thread.join(timeout=max(0.0, until - time.monotonic()))
+        if not any(thread.is_alive() for thread in self._threads):
+            atexit.unregister(self.stop)
+
+    def _next_job(self) -> tuple[Future[Item], Task] | None:
+        try:
+            return self._jobs.get_nowait()
+        except Empty:
+            return None
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -113,8 +127,8 @@ def _wait(future: "Future[Item]", flight: Flight, counters: Counters) -> Item:
     try:
         return future.result(timeout=flight.deadline)
     except TimeoutError as error:
-        if future.done():  # the batch itself failed with a time-out
-            raise
+        if future.done():  # the batch itself failed with a time-out, or came at the last moment
+            return future.result()
         raise DeadlineExceededError(f"no batch within {flight.deadline:g} s; raise `timeout` if batches take longer") from error
     finally:
         counters.add("wait_seconds", time.perf_counter() - start)
