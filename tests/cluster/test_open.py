@@ -1,18 +1,30 @@
 """Graphs on disk, opened whole, in pieces, and by several hosts over real sockets."""
 
+import atexit
+import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch_geometric.loader import NodeLoader
 
-from halohop import NeighborLoader, World, partition
+from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.open import open_graph
-from halohop.errors import ClusterError, CorruptDatasetError, DeadlineExceededError, IdError, InputError, PeerLostError
+from halohop.errors import (
+    ClusterError,
+    CorruptDatasetError,
+    DeadlineExceededError,
+    IdError,
+    InputError,
+    PeerLostError,
+    TransportError,
+)
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.testing.worlds import TOKEN, hosts
+from halohop.testing.worlds import TOKEN, hosts, partitioned
 from halohop.transport import Limits, Token
 from halohop.typing import EDGE, NODE
 
@@ -63,12 +75,43 @@ def test_every_host_sees_the_same_batches(parts, division, threads):
 
 
 def test_all_hosts_close_together(parts):
-    from concurrent.futures import ThreadPoolExecutor
-
     with hosts(parts, [[0, 1], [2]]) as graphs, ThreadPoolExecutor(2) as pool:
         closing = [pool.submit(graph.close) for graph in graphs]
         for future in closing:
             future.result(timeout=20)
+
+
+def test_a_graph_that_nobody_closed_is_kept_and_closed_at_the_exit(parts, monkeypatch):
+    kept = []  # what the interpreter would hold, and call at its end
+    monkeypatch.setattr(atexit, "register", lambda call, **options: kept.append(call))
+    monkeypatch.setattr(atexit, "unregister", lambda call: call in kept and kept.remove(call))
+    with hosts(parts, [[0, 1], [2]]) as graphs, ThreadPoolExecutor(2) as pool:
+        closing = list(kept)
+        assert {call.__self__ for call in closing} == set(graphs)
+        list(pool.map(lambda call: call(), closing, timeout=20))  # each waits until the other one asks no more
+        assert kept == []
+        with pytest.raises(TransportError, match="closed"):
+            graphs[0].select()
+
+
+def test_forked_processes_are_told_that_they_cannot_ask(parts):
+    with hosts(parts, [[0, 1], [2]]) as graphs:
+        sampler = HalohopSampler(graphs[0], [2])
+        stores = (HalohopFeatureStore(graphs[0]), HalohopGraphStore(graphs[0]))
+        loader = NodeLoader(stores, sampler, input_nodes=graphs[0].select()[1], batch_size=50, num_workers=1, timeout=20)
+        with pytest.raises(ClusterError, match="a forked process cannot ask host 1"):
+            list(loader)
+        gc.collect()  # PyG's iterator, which the error refers to, ends its worker when it goes
+
+
+def test_rows_are_counted_on_one_partition_too(parts):
+    counted = []
+    for num_parts in (1, 3):
+        graph = partitioned(graph_tables(), num_parts)
+        epoch(graph)
+        counted.append(graph.statistics())
+    assert counted[0] == counted[1]
+    assert counted[0]["local_rows"] > 0
 
 
 def test_a_host_that_never_closes_is_named(parts):

@@ -1,9 +1,10 @@
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch.distributed as dist
 
-from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, owners
+from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
 from halohop.errors import ClusterError
 from halohop.world import World
 
@@ -53,6 +54,21 @@ def test_nobody_at_the_master_address(monkeypatch):
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     with pytest.raises(ClusterError, match="MASTER_ADDR and MASTER_PORT"):
         join_board(deadline=0.5)
+
+
+def test_own_address_is_one_that_the_transport_can_bind(monkeypatch):
+    resolve = socket.getaddrinfo
+
+    def ipv6_first(host, port, family=0, **options):
+        sixth = (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("::1", port, 0, 0))
+        return [*([sixth] if family != socket.AF_INET else []), *resolve(host, port, family=family, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ipv6_first)
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    assert own_address() == "127.0.0.1"
+    monkeypatch.setenv("MASTER_ADDR", "no such host")
+    with pytest.raises(ClusterError, match=r"MASTER_ADDR='no such host'.*give `listen`"):
+        own_address()
 
 
 def test_every_partition_has_one_server():

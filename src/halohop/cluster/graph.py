@@ -1,5 +1,7 @@
 """The graph handle: a schema, and a router that finds whoever can answer."""
 
+import atexit
+import sys
 from types import TracebackType
 
 import torch
@@ -101,7 +103,18 @@ class Graph:
         """`close`, but without waiting for the others where `wait` is false: what to do after an error."""
         if not self._closed:
             self._closed = True
+            atexit.unregister(self._close_at_exit)
             self._links.close(wait=wait)
+
+    def keep_until_exit(self) -> None:
+        """Closes the graph when the process ends, if nobody has before; until then it stays open, even if nobody refers to it.
+
+        A script that forgets to close must not take its partitions away while others still read them.
+        """
+        atexit.register(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news
 
     def __enter__(self) -> "Graph":
         return self

@@ -1,9 +1,6 @@
 """`halohop.open`: maps what lies here, finds the hosts that hold the rest."""
 
-import atexit
 import hashlib
-import sys
-import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -91,7 +88,7 @@ def open_graph(
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
         graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders), links=links)
-        _close_at_exit(graph)
+        graph.keep_until_exit()
         undo.pop_all()
         return graph
 
@@ -139,18 +136,3 @@ def _connect(
 
 def _fingerprint(path: Path) -> str:
     return hashlib.blake2b((path / "manifest.json").read_bytes(), digest_size=16).hexdigest()
-
-
-def _close_at_exit(graph: Graph) -> None:
-    """A script that forgets to close must not take its partitions away while others still read them.
-
-    After an error it must: waiting for the others would only delay the news.
-    """
-    reference = weakref.ref(graph)
-
-    def close() -> None:
-        opened = reference()
-        if opened is not None:
-            opened.shut(wait=not hasattr(sys, "last_value"))
-
-    atexit.register(close)

@@ -1,7 +1,9 @@
 """A host across the network as a shard: same requests, same replies."""
 
+import os
 from concurrent.futures import Future
 
+from halohop.errors import ClusterError
 from halohop.store.requests import (
     FetchReply,
     FetchRequest,
@@ -38,7 +40,17 @@ class RemoteShard:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self._process = os.getpid()
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
-        """Sends the request and returns at once."""
+        """Sends the request and returns at once.
+
+        Raises:
+            ClusterError: in a process forked from the one that connected; the connection's thread stayed there.
+        """
+        if os.getpid() != self._process:
+            raise ClusterError(
+                f"a forked process cannot ask {self.channel.peer} over its parent's connection; use halohop.NeighborLoader, "
+                "whose workers are threads, or PyG's loaders with num_workers=0"
+            )
         return self.channel.submit(request)

@@ -113,12 +113,21 @@ def join_board(*, deadline: float) -> Board:
 
 
 def own_address() -> str:
-    """The address under which other hosts reach this one: that of the interface towards MASTER_ADDR."""
+    """The IPv4 address under which other hosts reach this one: that of the interface towards MASTER_ADDR.
+
+    Raises:
+        ClusterError: MASTER_ADDR has no IPv4 address, or no interface leads there.
+    """
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    family, kind, _, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as probe:  # connecting a datagram socket chooses an interface and sends nothing
-        probe.connect(target)
-        return str(probe.getsockname()[0])
+    try:
+        target = socket.getaddrinfo(master, 9, family=socket.AF_INET, type=socket.SOCK_DGRAM)[0][4]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
+            probe.connect(target)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"no IPv4 interface leads to MASTER_ADDR={master!r} ({error}); give `listen`, the address for the other hosts"
+        ) from error
 
 
 def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]]:

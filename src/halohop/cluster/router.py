@@ -80,6 +80,7 @@ class Router:
             TransportError: a peer could not answer in time.
         """
         if len(self._shards) == 1 and self._complete and not self._remote[0]:
+            self.counters.add("local_rows", _num_ids(request))
             return self._shards[0].ask(request).result()  # the fast path of the general case below
         route: dict[type, Callable[[Any], Any]] = {
             SampleRequest: self._sample,
@@ -160,6 +161,16 @@ class Router:
             if len(unheld):
                 gid = int(ids[unheld[0]])
                 raise ClusterError(f"row {gid} of {table!r} lies in a partition that this host does not hold")
+
+
+def _num_ids(request: Request[Any]) -> int:
+    """How many neighbourhoods and rows a request asks for."""
+    match request:
+        case SampleRequest():
+            return sum(len(query.dst_gid) for query in request.queries)
+        case FetchRequest():
+            return sum(len(query.gid) for query in request.queries)
+    return 0
 
 
 def _held(buckets: ops.Buckets, shard: int) -> Tensor:

@@ -54,10 +54,11 @@ def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any)
 
     def join(host: int) -> Graph:
         world = World(rank=host, size=len(partitions), host=host, num_hosts=len(partitions))
-        return open_graph(path, partitions=partitions[host], world=world, token=TOKEN, board=board, **options)
+        graph = open_graph(path, partitions=partitions[host], world=world, token=TOKEN, board=board, **options)
+        stack.callback(graph.shut, wait=False)  # also if another host fails to open
+        return graph
 
-    with ThreadPoolExecutor(len(partitions)) as pool, ExitStack() as stack:
-        graphs = [future.result(timeout=60) for future in [pool.submit(join, host) for host in range(len(partitions))]]
-        for graph in graphs:
-            stack.callback(graph.shut, wait=False)
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(len(partitions)) as pool:
+            graphs = list(pool.map(join, range(len(partitions)), timeout=60))
         yield graphs
