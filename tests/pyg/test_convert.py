@@ -56,6 +56,9 @@ def test_a_template_keeps_the_class_and_graph_level_attributes_only():
         (Data(x=torch.eye(2), edge_index=torch.tensor([[0.0], [1.0]])), "int64"),
         (Data(x=torch.eye(2), adj_t=torch.eye(2).to_sparse()), "adj_t"),
         ("not a graph", "got str"),
+        (HeteroData(), "no node type"),
+        (Data(x=torch.eye(2), num_nodes=3, edge_index=torch.tensor([[0], [1]])), "'x' has 2 rows, but there are 3 nodes"),
+        (Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), edge_attr=torch.ones(3)), "'edge_attr' has 3 rows"),
     ],
 )
 def test_what_cannot_be_divided_into_rows_is_refused(data, complaint):

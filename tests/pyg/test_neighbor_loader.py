@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import CachedLoader, NodeLoader, PrefetchLoader
 from torch_geometric.nn import GraphSAGE, SAGEConv
+from torch_geometric.sampler import NumNeighbors
 from torch_geometric.utils import trim_to_layer
 
 from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World
@@ -206,6 +207,9 @@ def test_ways_to_name_seeds(data, hetero):
         (torch.tensor([0.5]), InputError, "float32"),
         (torch.zeros(7, dtype=torch.bool), InputError, "7 entries"),
         (torch.zeros(2, 2, dtype=torch.int64), InputError, "one-dimensional"),
+        (torch.zeros(2, dtype=torch.complex64), InputError, "complex64"),
+        (["a", "b", "c"], InputError, "input_nodes cannot be read"),
+        ([2**70], InputError, "input_nodes cannot be read"),
         ("test", SchemaError, "stored splits: \\['train'\\]"),
         (("author", None), SchemaError, "author"),
     ],
@@ -235,11 +239,33 @@ def test_a_heterogeneous_graph_wants_a_node_type(hetero):
         ({"num_neighbors": [1], "neighbor_sampler": object()}, "neighbor_sampler"),
         ({"num_neighbors": [1], "sampler": [1], "shuffle": True}, "leave out `shuffle`"),
         ({"num_neighbors": [1], "input_id": torch.arange(3)}, "3 entries for 60"),
+        ({"num_neighbors": [1], "input_id": torch.zeros(60, 1)}, "input_id must be one-dimensional"),
+        ({"num_neighbors": 10}, "num_neighbors=10 is no list"),
+        ({"num_neighbors": [1], "batch_size": 2.5}, "batch_size=2.5"),
+        ({"num_neighbors": [1], "seed": 0.5}, "seed=0.5"),
+        ({"num_neighbors": [1], "num_workers": 1.5}, "num_workers=1.5"),
     ],
 )
 def test_options_that_cannot_work(hetero, options, complaint):
     with pytest.raises(InputError, match=complaint):
         NeighborLoader(hetero, input_nodes="paper", **options)
+
+
+def test_numbers_from_numpy_and_pyg(data, hetero):
+    expected = NeighborLoader(data, [3, 2]).__repr__()
+    for fanouts in (np.array([3, 2]), [np.int64(3), torch.tensor(2)], NumNeighbors([3, 2])):
+        assert NeighborLoader(data, fanouts, batch_size=np.int64(1)).__repr__() == expected
+    by_relation = NumNeighbors({("paper", "cites", "paper"): [3, 2]}, default=[0, 1])
+    fanouts = NeighborLoader(hetero, by_relation, input_nodes="paper")._sampler.fanouts.per_relation
+    assert fanouts == dict.fromkeys(hetero.edge_types, (0, 1)) | {("paper", "cites", "paper"): (3, 2)}
+
+
+def test_several_masks_in_one_are_no_split(data):
+    several = copy.copy(data)
+    several.train_mask = torch.stack([data.train_mask, ~data.train_mask], dim=1)
+    with pytest.raises(SchemaError, match=r"no split 'train'; stored splits: \[\]"):
+        NeighborLoader(several, [1], input_nodes="train")
+    assert next(iter(NeighborLoader(several, [1]))).train_mask.shape[1] == 2
 
 
 def test_unequal_numbers_of_hops(hetero):

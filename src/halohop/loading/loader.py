@@ -1,6 +1,7 @@
 """The loader: seeds in, finished batches out, several in flight. What a finished batch looks like is the face's business."""
 
 import itertools
+import operator
 import os
 import sys
 import threading
@@ -81,13 +82,14 @@ class BatchLoader(DataLoader[Any]):
         persistent_workers: bool = False,
         multiprocessing_context: Any = None,
     ) -> None:
+        batch_size = None if batch_size is None else _whole(batch_size, "batch_size")
         self._flight = _flight(run, num_workers, prefetch_factor, timeout)
         if multiprocessing_context is not None:
             raise InputError("multiprocessing_context has no meaning here: batches are made by threads; leave it out")
         self._plan = _plan(
             len(seeds),
             world=world or World(),
-            seed=seed,
+            seed=_whole(seed, "seed"),
             batch_size=batch_size,
             shuffle=bool(shuffle),
             drop_last=drop_last,
@@ -155,7 +157,7 @@ def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, time
         raise NotImplementedError("run='processes' is a coming feature; use run='threads' (kernels release the GIL)")
     if run not in ("auto", "threads", "inline"):
         raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline'")
-    threads = min(os.cpu_count() or 1, 4) if num_workers is None else num_workers
+    threads = min(os.cpu_count() or 1, 4) if num_workers is None else _whole(num_workers, "num_workers")
     if run == "threads" and threads == 0:
         raise InputError("run='threads' needs num_workers of at least 1")
     return Flight(threads=0 if run == "inline" else threads, prefetch=prefetch_factor or 2, deadline=timeout or 300.0)
@@ -185,6 +187,13 @@ def _plan(
     if batch_sampler is not None:
         return SampledPlan(sampler=batch_sampler, batch_size=None)
     return SampledPlan(sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{name}={value!r} is not a whole number") from None
 
 
 def _initialised(init: Callable[[int], None] | None, make: Callable[[Share], Any]) -> Callable[[Share], Any]:

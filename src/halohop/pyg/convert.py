@@ -16,6 +16,8 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
 
 _STRUCTURE = ("edge_index", "num_nodes")
+_NODE_ROWS, _EDGE_ROWS = ("x", "pos"), ("edge_attr", "edge_weight")
+"""Attributes that mean rows. (PyG takes any tensor whose length is neither of nodes nor of edges for a graph-level one.)"""
 
 
 def is_homogeneous(schema: Schema) -> bool:
@@ -44,6 +46,8 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
         edges = {relation: data[relation] for relation in data.edge_types}
     else:
         raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
+    if not nodes:
+        raise InputError("the graph has no node type; store nodes first, such as data['paper'].x = ...")
     return GraphTables(
         nodes={name: _node_table(name, store) for name, store in nodes.items()},
         edges={relation: _edge_table(store) for relation, store in edges.items()},
@@ -102,6 +106,7 @@ def _node_table(name: str, store: NodeStorage) -> NodeTable:
     num_nodes = store.num_nodes
     if num_nodes is None:
         raise InputError(f"the number of nodes of {name!r} is unknown; set data.num_nodes")
+    _check_rows(store, _NODE_ROWS, num_nodes, f"nodes of {name!r}")
     return NodeTable(num_nodes=num_nodes, columns=_columns(store, store.is_node_attr))
 
 
@@ -114,7 +119,15 @@ def _edge_table(store: EdgeStorage) -> EdgeTable:
     edge_index = _on_cpu("edge_index", edge_index).as_subclass(Tensor)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
+    _check_rows(store, _EDGE_ROWS, edge_index.size(1), "edges")
     return EdgeTable(src=edge_index[0], dst=edge_index[1], columns=_columns(store, store.is_edge_attr))
+
+
+def _check_rows(store: BaseStorage, keys: tuple[str, ...], num_rows: int, what: str) -> None:
+    for key in keys:
+        rows = len(store[key]) if key in store else num_rows
+        if rows != num_rows:
+            raise InputError(f"{key!r} has {rows} rows, but there are {num_rows} {what}")
 
 
 def _columns(store: BaseStorage, is_level: Any) -> dict[str, Tensor]:

@@ -1,11 +1,13 @@
 """Every way in which PyG's users name seed nodes and fanouts, turned into one."""
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.sampler import NumNeighbors
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
@@ -18,15 +20,17 @@ InputNodes = Tensor | np.ndarray[Any, Any] | Sequence[int] | str | tuple[str, An
 
 
 def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], schema: Schema) -> Fanouts:
-    """PyG's `num_neighbors`: one list for all relations, or a dict with a list per relation.
+    """PyG's `num_neighbors`: one list for all relations, a dict with a list per relation, or PyG's object of either.
 
     Raises:
         SchemaError: an unknown relation.
         InputError: a relation is missing, or numbers that cannot be fanouts.
     """
+    if isinstance(num_neighbors, NumNeighbors):
+        num_neighbors = num_neighbors.get_values(list(schema.edges))
     if isinstance(num_neighbors, Mapping):
-        return Fanouts.by_relation(num_neighbors, schema)
-    return Fanouts.uniform(num_neighbors, schema)
+        return Fanouts.by_relation({relation: _numbers(fanouts) for relation, fanouts in num_neighbors.items()}, schema)
+    return Fanouts.uniform(_numbers(num_neighbors), schema)
 
 
 def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None = None) -> SeedDataset:
@@ -49,9 +53,18 @@ def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None 
         positions = torch.arange(len(gid))
     else:
         gid, positions = _listed(graph, node_type, nodes)
-    if input_id is not None and len(input_id) != len(gid):
-        raise InputError(f"input_id has {len(input_id)} entries for {len(gid)} input nodes")
-    return SeedDataset(node_type=node_type, gid=gid, input_id=positions if input_id is None else input_id)
+    if input_id is not None:
+        positions = _as_tensor(input_id, "input_id")
+        if positions.shape != gid.shape:
+            raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
+    return SeedDataset(node_type=node_type, gid=gid, input_id=positions)
+
+
+def _numbers(fanouts: Any) -> list[Any]:
+    """Fanouts as ints, where NumPy or torch gave them; `Fanouts` refuses what is none."""
+    if not isinstance(fanouts, Iterable):
+        raise InputError(f"num_neighbors={fanouts!r} is no list of numbers; give one per hop, such as [15, 10]")
+    return [operator.index(fanout) if isinstance(fanout, np.integer | Tensor) else fanout for fanout in fanouts]
 
 
 def _split_type(graph: Graph, input_nodes: InputNodes) -> tuple[NodeType, Any]:
@@ -66,15 +79,23 @@ def _split_type(graph: Graph, input_nodes: InputNodes) -> tuple[NodeType, Any]:
 
 
 def _listed(graph: Graph, node_type: NodeType, nodes: Any) -> tuple[Tensor, Tensor]:
-    nodes = torch.as_tensor(nodes)
-    if nodes.dim() != 1:
-        raise InputError(f"input_nodes must be one-dimensional, got shape {tuple(nodes.shape)}")
+    nodes = _as_tensor(nodes, "input_nodes")
     if nodes.dtype == torch.bool:
         gid, _ = graph.select(None, node_type)
         if len(nodes) != len(gid):
             raise InputError(f"the mask has {len(nodes)} entries, but {node_type!r} has {len(gid)} nodes")
         positions = nodes.nonzero().view(-1)
         return gid[positions], positions
-    if nodes.is_floating_point() and len(nodes):
+    if (nodes.is_floating_point() or nodes.is_complex()) and len(nodes):
         raise InputError(f"input_nodes must be integers or bool, got {nodes.dtype}")
-    return graph.locate(nodes.long().cpu(), node_type), torch.arange(len(nodes))
+    return graph.locate(nodes.long(), node_type), torch.arange(len(nodes))
+
+
+def _as_tensor(values: Any, name: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} cannot be read as a list of numbers: {error}") from error
+    if tensor.dim() != 1:
+        raise InputError(f"{name} must be one-dimensional, got shape {tuple(tensor.shape)}")
+    return tensor

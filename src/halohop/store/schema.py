@@ -63,9 +63,9 @@ class Schema:
         raise SchemaError(f"unknown relation {key!r}; known: {list(self.edges)}")
 
     def splits(self, node_type: NodeType) -> tuple[str, ...]:
-        """Names of the stored splits of a node type: a split "train" is the bool column "train_mask"."""
+        """Names of the stored splits of a node type: a split "train" is the bool column "train_mask" (one bool per node)."""
         return tuple(
             name.removesuffix("_mask")
             for name, spec in self.nodes[node_type].columns.items()
-            if name.endswith("_mask") and spec.dtype == "bool"
+            if name.endswith("_mask") and spec.dtype == "bool" and spec.shape == ()
         )
