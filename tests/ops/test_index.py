@@ -116,3 +116,18 @@ def test_build_csc_names_destinations_out_of_range(bad):
             ops.build_csc(torch.tensor([0, bad], dtype=dtype), 3)
     with pytest.raises(InputError, match="num_dst=-1"):
         ops.build_csc(torch.tensor([0]), -1)
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(-5, 2**40))
+def test_repeat_positions_is_the_reference(counts, begin):
+    lengths = torch.tensor(counts, dtype=torch.int64)
+    got, expected = (torch.full((sum(counts),), -9) for _ in range(2))
+    ops.repeat_positions(lengths, begin, got)
+    reference.repeat_positions(lengths, begin, expected)
+    assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("length", [2, 4])
+def test_repeat_positions_fills_out_exactly(length):
+    with pytest.raises(InputError, match=f"{length} entries, but counts sum up to 3"):
+        ops.repeat_positions(torch.tensor([1, 2]), 0, torch.empty(length, dtype=torch.int64))

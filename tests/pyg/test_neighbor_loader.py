@@ -389,3 +389,21 @@ def test_stores_only_read(data):
     with pytest.raises(InputError, match="only reads"):
         HalohopGraphStore(graph).put_edge_index(data.edge_index, ("node", "to", "node"), "coo")
     assert HalohopFeatureStore(graph).get_tensor("node", "absent", None) is None  # PyG's way of saying so
+
+
+def test_kept_batches_stay_and_dropped_ones_lend_their_memory():
+    """Every byte of a batch may come from a pool; holding one tensor of it is enough to keep that tensor."""
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 50_000)))
+    loader = NeighborLoader(data, [10], batch_size=500, num_workers=2)
+    kept = [(batch.x[3:], batch.n_id, batch.edge_index[1], batch.e_id) for batch in loader]
+    copies = [[tensor.clone() for tensor in tensors] for tensors in kept]
+    for _ in range(3):
+        for _ in loader:
+            pass
+    for tensors, expected in zip(kept, copies, strict=True):
+        assert all(torch.equal(tensor, copy) for tensor, copy in zip(tensors, expected, strict=True))
+    statistics = loader.statistics()
+    assert statistics["pool_reused"] > statistics["pool_made"] > 0
+    del kept, tensors
+    assert loader.statistics()["pool_idle_bytes"] > 0

@@ -45,7 +45,7 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
     return OracleBatch(
         nodes={name: block.columns[RAW_ID].tolist() for name, block in batch.nodes.items()},
         edges={
-            relation: list(zip(block.src_bid.tolist(), block.dst_bid.tolist(), block.columns[EDGE_ID].tolist(), strict=True))
+            relation: list(zip(*block.ends_bid.tolist(), block.columns[EDGE_ID].tolist(), strict=True))
             for relation, block in batch.edges.items()
         },
         num_sampled_nodes={name: list(block.num_sampled) for name, block in batch.nodes.items()},
@@ -102,7 +102,7 @@ def test_columns_are_those_of_the_ids(name, num_parts):
     graphs.check_batch(
         tables,
         nodes={name: block.columns[RAW_ID] for name, block in batch.nodes.items()},
-        edges={relation: torch.stack([block.src_bid, block.dst_bid]) for relation, block in batch.edges.items()},
+        edges={relation: block.ends_bid for relation, block in batch.edges.items()},
         edge_ids={relation: block.columns[EDGE_ID] for relation, block in batch.edges.items()},
         node_columns={name: without(block.columns, RAW_ID) for name, block in batch.nodes.items()},
         edge_columns={relation: without(block.columns, EDGE_ID) for relation, block in batch.edges.items()},

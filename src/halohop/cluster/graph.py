@@ -7,12 +7,14 @@ from types import TracebackType
 import torch
 from torch import Tensor
 
+from halohop import ops
 from halohop.cluster.links import Links
 from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import IdError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
+from halohop.store.part import Part
 from halohop.store.requests import FetchRequest, LocateRequest, SampleReply, SampleRequest, SelectRequest
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
@@ -28,11 +30,13 @@ class Graph:
     Attributes:
         schema: node types, relations and their columns.
         book: who owns what.
+        pool: where batches borrow their memory.
     """
 
-    def __init__(self, *, schema: Schema, book: Book, router: Router, links: Links | None = None) -> None:
+    def __init__(self, *, schema: Schema, book: Book, router: Router, pool: ops.Pool, links: Links | None = None) -> None:
         self.schema = schema
         self.book = book
+        self.pool = pool
         self._router = router
         self._links = links or Links()
         self._closed = False
@@ -79,9 +83,10 @@ class Graph:
         return reply.gid, reply.raw
 
     def statistics(self) -> dict[str, float]:
-        """Sums so far: ids answered by partitions of this host ("local_rows") and by others, and the transport's own."""
+        """Sums so far: ids answered by this host's partitions ("local_rows") and by others, the transport's and the pool's own."""
+        pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
-        return {"local_rows": 0, "remote_rows": 0, **self._router.counters.snapshot(), **transport}
+        return {"local_rows": 0, "remote_rows": 0, **self._router.counters.snapshot(), **pool, **transport}
 
     def check_peers(self, *, deadline: float = 5.0) -> None:
         """Sees whether every host that this one asks still answers.
@@ -135,5 +140,15 @@ def in_memory(tables: GraphTables) -> Graph:
     """
     assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
     build = build_parts(tables, assignment, 1)
-    shard = LocalShard(next(iter(build.parts)), book=build.book, index=0)
-    return Graph(schema=build.schema, book=build.book, router=Router(build.book, [Holder(shard=shard, parts=(0,))]))
+    return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
+
+
+def local_graph(schema: Schema, book: Book, parts: dict[int, Part]) -> Graph:
+    """A graph of partitions in this process, by their numbers."""
+    pool = ops.Pool()
+    return Graph(schema=schema, book=book, router=Router(book, local_holders(book, parts, pool), pool), pool=pool)
+
+
+def local_holders(book: Book, parts: dict[int, Part], pool: ops.Pool) -> list[Holder]:
+    """A shard for each partition in this process."""
+    return [Holder(shard=LocalShard(part, book=book, index=index, pool=pool), parts=(index,)) for index, part in parts.items()]

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from halohop.cluster.graph import Graph
+from halohop import ops
+from halohop.cluster.graph import Graph, local_graph, local_holders
 from halohop.cluster.links import Links
 from halohop.cluster.remote import RemoteShard, graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Holder, Router
-from halohop.cluster.shard import LocalShard
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.store.disk import Manifest, held_parts, map_part, read_manifest
@@ -66,28 +66,27 @@ def open_graph(
     manifest = read_manifest(path)
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
     parts = _chosen(path, manifest, partitions)
-    local = [
-        Holder(shard=LocalShard(map_part(path, manifest, part, verify=verify), book=book, index=part), parts=(part,))
-        for part in parts
-    ]
+    mapped = {part: map_part(path, manifest, part, verify=verify) for part in parts}
     if world.num_hosts == 1:
         owners([parts], book.num_parts)
-        return Graph(schema=manifest.schema, book=book, router=Router(book, local))
+        return local_graph(manifest.schema, book, mapped)
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
+    pool = ops.Pool()
+    local = local_holders(book, mapped, pool)
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         if world.local_rank == 0:
-            listener = undo.enter_context(_serve(Router(book, local), token, listen, limits))
+            listener = undo.enter_context(_serve(Router(book, local, pool), token, listen, limits))
             rendezvous.announce(HostCard(address=listener.address, dataset=_fingerprint(path), parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         channels = tuple(channel for channel, _ in remote)
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
-        graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders), links=links)
+        graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders, pool), pool=pool, links=links)
         graph.keep_until_exit()
         undo.pop_all()
         return graph

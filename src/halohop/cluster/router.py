@@ -54,12 +54,14 @@ class Router:
 
     Args:
         book: who owns what.
+        pool: where the memory of merged answers comes from.
         holders: every partition of the book that may be asked about must be in exactly one of them. Requests about others
             raise `ClusterError` naming the partition.
     """
 
-    def __init__(self, book: Book, holders: Sequence[Holder]) -> None:
+    def __init__(self, book: Book, holders: Sequence[Holder], pool: ops.Pool) -> None:
         self._book = book
+        self._pool = pool
         self._shards = tuple(holder.shard for holder in holders)
         self._remote = tuple(holder.remote for holder in holders)
         # One bucket more than there are shards: for partitions that nobody here holds.
@@ -99,7 +101,7 @@ class Router:
             lambda picks: replace(request, queries=tuple(replace(request.queries[query], dst_gid=ids) for query, ids in picks)),
             lambda reply: reply.answers,
         )
-        return SampleReply(answers=tuple(_merge_hops(buckets, answers) for buckets, answers in routed))
+        return SampleReply(answers=tuple(self._merge_hops(buckets, answers) for buckets, answers in routed))
 
     def _fetch(self, request: FetchRequest) -> FetchReply:
         routed = self._routed(
@@ -107,7 +109,7 @@ class Router:
             lambda picks: FetchRequest(queries=tuple(replace(request.queries[query], gid=ids) for query, ids in picks)),
             lambda reply: reply.rows,
         )
-        return FetchReply(rows=tuple(_merge_rows(buckets, answers) for buckets, answers in routed))
+        return FetchReply(rows=tuple(self._merge_rows(buckets, answers) for buckets, answers in routed))
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request))
@@ -131,7 +133,7 @@ class Router:
         answers_of: Callable[[Any], tuple[Answer, ...]],
     ) -> list[tuple[ops.Buckets, list[Answer]]]:
         """Per query: how its ids were divided among the shards, and the shards' answers in that order."""
-        buckets = [ops.bucket(ids, self._book.bounds(table), self._shard_of_part) for table, ids in queries]
+        buckets = [ops.bucket(ids, self._book.bounds(table), self._shard_of_part, pool=self._pool) for table, ids in queries]
         self._refuse_unheld(queries, buckets)
         picks: dict[int, list[tuple[int, Tensor]]] = {}
         for query, (bucketed, (_, ids)) in enumerate(zip(buckets, queries, strict=True)):
@@ -162,6 +164,29 @@ class Router:
                 gid = int(ids[unheld[0]])
                 raise ClusterError(f"row {gid} of {table!r} lies in a partition that this host does not hold")
 
+    def _merge_hops(self, buckets: ops.Buckets, answers: list[HopAnswer]) -> HopAnswer:
+        if len(answers) == 1:  # one shard answered it all, in order
+            return answers[0]
+        counts, source = ops.stitch(torch.cat([answer.counts for answer in answers]), buckets.order, pool=self._pool)
+        return HopAnswer(
+            counts=counts,
+            src_gid=ops.gather_rows(torch.cat([answer.src_gid for answer in answers]), source, pool=self._pool),
+            edge_gid=ops.gather_rows(torch.cat([answer.edge_gid for answer in answers]), source, pool=self._pool),
+        )
+
+    def _merge_rows(self, buckets: ops.Buckets, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        if len(answers) == 1:  # one shard answered it all, in order
+            return answers[0]
+        merged = []
+        for pieces in zip(*answers, strict=True):
+            out = self._pool.empty((len(buckets.order), *pieces[0].shape[1:]), pieces[0].dtype)
+            begin = 0
+            for piece in pieces:
+                ops.scatter_rows(piece, buckets.order[begin : begin + len(piece)], out)
+                begin += len(piece)
+            merged.append(out)
+        return tuple(merged)
+
 
 def _num_ids(request: Request[Any]) -> int:
     """How many neighbourhoods and rows a request asks for."""
@@ -176,28 +201,3 @@ def _num_ids(request: Request[Any]) -> int:
 def _held(buckets: ops.Buckets, shard: int) -> Tensor:
     """Positions of the ids that a shard holds."""
     return buckets.order[buckets.starts[shard] : buckets.starts[shard + 1]]
-
-
-def _merge_hops(buckets: ops.Buckets, answers: list[HopAnswer]) -> HopAnswer:
-    if len(answers) == 1:  # one shard answered it all, in order
-        return answers[0]
-    counts, source = ops.stitch(torch.cat([answer.counts for answer in answers]), buckets.order)
-    return HopAnswer(
-        counts=counts,
-        src_gid=ops.gather_rows(torch.cat([answer.src_gid for answer in answers]), source),
-        edge_gid=ops.gather_rows(torch.cat([answer.edge_gid for answer in answers]), source),
-    )
-
-
-def _merge_rows(buckets: ops.Buckets, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    if len(answers) == 1:  # one shard answered it all, in order
-        return answers[0]
-    merged = []
-    for pieces in zip(*answers, strict=True):
-        out = pieces[0].new_empty((len(buckets.order), *pieces[0].shape[1:]))
-        begin = 0
-        for piece in pieces:
-            ops.scatter_rows(piece, buckets.order[begin : begin + len(piece)], out)
-            begin += len(piece)
-        merged.append(out)
-    return tuple(merged)

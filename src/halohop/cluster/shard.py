@@ -37,10 +37,11 @@ class LocalShard:
         IdError: a request names a row that another partition owns.
     """
 
-    def __init__(self, part: Part, *, book: Book, index: int) -> None:
+    def __init__(self, part: Part, *, book: Book, index: int, pool: ops.Pool) -> None:
         self._part = part
         self._book = book
         self._index = index
+        self._pool = pool
         self._topologies: dict[Relation, Topology] = {
             relation: Topology(
                 relation=relation,
@@ -76,7 +77,8 @@ class LocalShard:
     def _sample(self, request: SampleRequest) -> SampleReply:
         return SampleReply(
             answers=tuple(
-                _lookup(self._topologies, query.relation, "relation").sample(query, request.draw) for query in request.queries
+                _lookup(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool)
+                for query in request.queries
             )
         )
 
@@ -89,8 +91,8 @@ class LocalShard:
         part = self._part.nodes[table] if isinstance(table, str) else self._part.edges[table]
         if name in (RAW_ID, EDGE_ID):
             ids = part.raw_id if isinstance(table, str) else self._part.edges[table].edge_id  # type: ignore[union-attr]
-            return gid if ids is None else ops.gather_rows(ids, lid).long()
-        return ops.gather_rows(_lookup(part.columns, name, f"column of {table!r}"), lid)
+            return gid if ids is None else ops.gather_rows(ids, lid, pool=self._pool).long()
+        return ops.gather_rows(_lookup(part.columns, name, f"column of {table!r}"), lid, pool=self._pool)
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         nodes = _lookup(self._part.nodes, request.node_type, "node type")

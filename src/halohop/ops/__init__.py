@@ -4,7 +4,7 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
-from halohop.ops.index import Buckets, bucket, build_csc, stitch
+from halohop.ops.index import Buckets, bucket, build_csc, repeat_positions, stitch
 from halohop.ops.pool import Pool
 from halohop.ops.random import stream_key
 from halohop.ops.relabel import Relabeler
@@ -19,6 +19,7 @@ __all__ = [
     "bucket",
     "build_csc",
     "gather_rows",
+    "repeat_positions",
     "sample_neighbors",
     "scatter_rows",
     "stitch",

@@ -153,6 +153,20 @@ def list_segments(counts: NDArray[Any], begins: NDArray[Any], source: NDArray[An
         out += u64(counts[i])
 
 
+@kernel
+def repeat_positions(counts: NDArray[Any], begin: Any, out: NDArray[Any]) -> Any:
+    """Writes begin + i, counts[i] times, for every i in turn; stops where `out` is full."""
+    at, room = _ZERO, u64(out.size)
+    for i in range(u64(counts.size)):
+        end = at + u64(counts[i])
+        if end > room:
+            return False
+        for k in range(at, end):
+            out[k] = begin + i64(i)
+        at = end
+    return at == room
+
+
 # --- relabelling ------------------------------------------------------------
 #
 # Both tables map an id to base + bid. Entries below the base were left by earlier batches and count as empty, so a table is never

@@ -95,6 +95,30 @@ def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[
     return counts_out, source
 
 
+def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
+    """Writes ``begin + i`` for each of the ``counts[i]`` neighbours that row i has drawn: the destinations of a hop's edges.
+
+    Args:
+        counts: int64 or int32 ``[n]``.
+        begin: of the first row.
+        out: int64 ``[sum(counts)]``, contiguous.
+
+    Raises:
+        InputError: `out` has another length, or is no contiguous int64 tensor.
+
+    Example:
+        >>> out = torch.empty(3, dtype=torch.int64)
+        >>> repeat_positions(torch.tensor([2, 0, 1]), 5, out)
+        >>> out.tolist()
+        [5, 5, 7]
+    """
+    places = integers(out, "out", only_int64=True)
+    if not out.is_contiguous():
+        raise InputError(f"out is not contiguous (strides {out.stride()}); make it with torch.empty")
+    if not cpu_index.repeat_positions(as_int64(integers(counts, "counts")), begin, places):
+        raise InputError(f"out has {len(out)} entries, but counts sum up to {int(counts.sum())}")
+
+
 def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     """Sorts edges by destination, for compressed sparse column form. Stable: each list keeps the order of the input.
 

@@ -39,6 +39,10 @@ def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: boo
     return chosen
 
 
+def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
+    out[:] = torch.tensor([begin + i for i, count in enumerate(counts.tolist()) for _ in range(count)], dtype=torch.int64)
+
+
 def sample_neighbors(
     indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False
 ) -> tuple[Tensor, Tensor]:

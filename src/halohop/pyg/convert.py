@@ -93,7 +93,7 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
 def _fill_edges(store: Any, block: EdgeBlock) -> None:
     columns = dict(block.columns)
     edge_id = columns.pop(EDGE_ID)
-    store.edge_index = torch.stack([block.src_bid, block.dst_bid])
+    store.edge_index = block.ends_bid
     for key, column in columns.items():
         store[key] = column
     if "e_id" not in columns:

@@ -95,8 +95,8 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     ids = {query.table: got[0] for query, got in zip(queries, rows, strict=True)}
     node = {name: ids[name] for name in batch.nodes}
     edge = {relation: ids.get(relation, block.gid) for relation, block in batch.edges.items()}
-    row = {relation: block.src_bid for relation, block in batch.edges.items()}
-    col = {relation: block.dst_bid for relation, block in batch.edges.items()}
+    row = {relation: block.ends_bid[0] for relation, block in batch.edges.items()}
+    col = {relation: block.ends_bid[1] for relation, block in batch.edges.items()}
     nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
     metadata = (batch.seeds.input_id, None)
@@ -141,9 +141,9 @@ def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | Hete
         nodes[name] = NodeBlock(gid=gid, num_sampled=_still_true(output.num_sampled_nodes, name, len(gid)))
     edges: dict[Relation, EdgeBlock] = {}
     for relation in graph.schema.edges:
-        src_bid, dst_bid, gid = (ends.get(relation, nothing) for ends in (output.row, output.col, output.edge))
+        row, col, gid = (part.get(relation, nothing) for part in (output.row, output.col, output.edge))
         num_sampled = _still_true(output.num_sampled_edges, relation, len(gid))
-        edges[relation] = EdgeBlock(src_bid=src_bid, dst_bid=dst_bid, gid=gid, num_sampled=num_sampled)
+        edges[relation] = EdgeBlock(ends_bid=torch.stack([row, col]), gid=gid, num_sampled=num_sampled)
     return Batch(seeds=seeds, nodes=nodes, edges=edges)
 
 

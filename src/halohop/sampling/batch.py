@@ -53,20 +53,19 @@ class EdgeBlock:
     """A batch's edges of one relation, hop after hop.
 
     Args:
-        src_bid, dst_bid: positions of the ends among the batch's nodes of their types, int64 ``[num_edges]``.
+        ends_bid: positions of sources and destinations among the batch's nodes of their types, int64 ``[2, num_edges]``.
         gid: int64 ``[num_edges]``.
         num_sampled: how many were drawn by each hop: ``hops`` numbers; None after a user has rearranged them.
         columns: rows of the edges, ``[num_edges, ...]`` each; empty until collected.
     """
 
-    src_bid: Tensor
-    dst_bid: Tensor
+    ends_bid: Tensor
     gid: Tensor
     num_sampled: tuple[int, ...] | None
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assert len(self.src_bid) == len(self.dst_bid) == len(self.gid)
+        assert self.ends_bid.shape == (2, len(self.gid))
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
         assert all(len(column) == len(self.gid) for column in self.columns.values())
 

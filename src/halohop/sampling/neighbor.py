@@ -67,14 +67,15 @@ class NeighborSampler:
         return Batch(
             seeds=seeds,
             nodes=discovery.blocks(),
-            edges={relation: trail.block() for relation, trail in trails.items()},
+            edges={relation: trail.block(self.graph.pool) for relation, trail in trails.items()},
         )
 
     def _relabelers(self) -> dict[NodeType, ops.Relabeler]:
         """This thread's tables: made once, reused for every batch."""
         tables: dict[NodeType, ops.Relabeler] | None = getattr(self._per_thread, "tables", None)
         if tables is None:
-            tables = {name: ops.Relabeler(spec.count) for name, spec in self.graph.schema.nodes.items()}
+            pool = self.graph.pool
+            tables = {name: ops.Relabeler(spec.count, pool=pool) for name, spec in self.graph.schema.nodes.items()}
             self._per_thread.tables = tables
         return tables
 
@@ -119,20 +120,29 @@ class _Trail:
     """The edges of one relation, hop after hop."""
 
     def __init__(self) -> None:
-        nothing = torch.empty(0, dtype=torch.int64)
-        self._pieces: list[tuple[Tensor, Tensor, Tensor]] = [(nothing, nothing, nothing)]
+        self._hops: list[tuple[Tensor, int, HopAnswer]] = []
         self._num_sampled: list[int] = []
         self._in_hop = 0
 
     def extend(self, src_bid: Tensor, begin: int, answer: HopAnswer) -> None:
-        dst_bid = torch.arange(begin, begin + len(answer.counts)).repeat_interleave(answer.counts)
-        self._pieces.append((src_bid, dst_bid, answer.edge_gid))
+        """A hop's edges: the sources' bids, and the answer about the destinations from bid `begin` on."""
+        self._hops.append((src_bid, begin, answer))
         self._in_hop += len(src_bid)
 
     def end_hop(self) -> None:
         self._num_sampled.append(self._in_hop)
         self._in_hop = 0
 
-    def block(self) -> EdgeBlock:
-        src_bid, dst_bid, gid = (torch.cat(column) for column in zip(*self._pieces, strict=True))
-        return EdgeBlock(src_bid=src_bid, dst_bid=dst_bid, gid=gid, num_sampled=tuple(self._num_sampled))
+    def block(self, pool: ops.Pool) -> EdgeBlock:
+        """All edges end to end, written once, where they stay."""
+        num_edges = sum(self._num_sampled)
+        ends_bid = pool.empty((2, num_edges), torch.int64)
+        gid = pool.empty((num_edges,), torch.int64)
+        done = 0
+        for src_bid, begin, answer in self._hops:
+            here = slice(done, done + len(src_bid))
+            ends_bid[0, here] = src_bid
+            ops.repeat_positions(answer.counts, begin, ends_bid[1, here])
+            gid[here] = answer.edge_gid
+            done = here.stop
+        return EdgeBlock(ends_bid=ends_bid, gid=gid, num_sampled=tuple(self._num_sampled))

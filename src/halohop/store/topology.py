@@ -27,18 +27,16 @@ class Topology:
     dst_offset: int
     edge_offset: int
 
-    def sample(self, query: HopQuery, draw: Draw) -> HopAnswer:
+    def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> HopAnswer:
         """Draws neighbours; the same for every partitioning, since a draw is keyed by raw id and made by list position.
 
         Raises:
             IdError: a queried node is not owned by this partition.
         """
         rows = query.dst_gid - self.dst_offset if self.dst_offset else query.dst_gid
-        raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, rows)
+        raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, rows, pool=pool)
         key = ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=self.relation)
-        counts, positions = ops.sample_neighbors(self.edges.indptr, rows, raw, query.fanout, key, replace=draw.replace)
-        return HopAnswer(
-            counts=counts,
-            src_gid=ops.gather_rows(self.edges.indices, positions),
-            edge_gid=positions + self.edge_offset if self.edge_offset else positions,
-        )
+        counts, positions = ops.sample_neighbors(self.edges.indptr, rows, raw, query.fanout, key, replace=draw.replace, pool=pool)
+        src_gid = ops.gather_rows(self.edges.indices, positions, pool=pool)
+        edge_gid = positions.add_(self.edge_offset) if self.edge_offset else positions
+        return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)

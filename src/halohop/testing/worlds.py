@@ -9,10 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.open import open_graph
-from halohop.cluster.router import Holder, Router
-from halohop.cluster.shard import LocalShard
 from halohop.partitioning.build import build_parts
 from halohop.store.tables import GraphTables
 from halohop.transport import Token
@@ -35,10 +33,7 @@ def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Graph:
         for name, table in tables.nodes.items()
     }
     build = build_parts(tables, assignment, num_parts)
-    holders = [
-        Holder(shard=LocalShard(part, book=build.book, index=index), parts=(index,)) for index, part in enumerate(build.parts)
-    ]
-    return Graph(schema=build.schema, book=build.book, router=Router(build.book, holders))
+    return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
 
 
 @contextmanager
