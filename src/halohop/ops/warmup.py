@@ -6,7 +6,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from halohop.ops import cpu_index, cpu_jit
-from halohop.ops.index import bucket, build_csc, stitch
+from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
 from halohop.ops.sample import sample_neighbors
@@ -57,6 +57,7 @@ def _call_every_kernel() -> None:
     for fanout, replace in ((1, False), (100, False), (1, True)):
         sample_neighbors(indptr, ids, ids, fanout, 0, replace=replace)
     stitch(torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
+    repeat_positions(ids, 0, torch.empty(2, dtype=torch.int64))
     for dtype in (torch.int64, torch.int32):
         typed = ids.to(dtype)
         for word in (torch.int64, torch.int32, torch.uint8):
