@@ -59,9 +59,11 @@ class Trainer:
             self.lines[name].append(line)
             if name == "out":
                 self.events.put(msgspec.json.decode(line))
+        if name == "out":
+            self.events.put({"event": "nothing more"})
 
-    def wait(self) -> int:
-        code = self.process.wait(DEADLINE)
+    def wait(self, deadline: float = DEADLINE) -> int:
+        code = self.process.wait(deadline)
         for reader in self.readers:
             reader.join(10)
         return code
@@ -75,6 +77,7 @@ class Trainer:
             event = self.events.get(timeout=DEADLINE)
             if event["event"] == kind:
                 return event
+            assert event["event"] != "nothing more", f"it ended without {kind!r}: {self.error}"
 
 
 StartTrainers = Callable[..., Any]
@@ -126,12 +129,12 @@ def start_trainers(tmp_path: Path) -> StartTrainers:
 
 
 @pytest.fixture
-def run_trainers(start_trainers: StartTrainers) -> Callable[[Sequence[TrainConfig], int], list[dict[str, Any]]]:
+def run_trainers(start_trainers: StartTrainers) -> Callable[..., list[dict[str, Any]]]:
     """Runs trainers to a good end; returns rank 0's events."""
 
-    def run(configs: Sequence[TrainConfig], per_host: int) -> list[dict[str, Any]]:
+    def run(configs: Sequence[TrainConfig], per_host: int, deadline: float = DEADLINE) -> list[dict[str, Any]]:
         with start_trainers(configs, per_host) as trainers:
-            codes = [trainer.wait() for trainer in trainers]
+            codes = [trainer.wait(deadline) for trainer in trainers]
             assert codes == [0] * len(trainers), "\n".join(trainer.error for trainer in trainers)
             assert all(not trainer.lines["out"] for trainer in trainers[1:])
             return [msgspec.json.decode(line) for line in trainers[0].lines["out"]]

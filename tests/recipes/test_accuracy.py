@@ -32,19 +32,22 @@ def test_photo_alone_and_on_two_hosts(
     own_folders: Callable[[str], list[str]],
 ) -> None:
     parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_photo.npz", tmp_path / "parts")
-    alone = accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), epochs=8))
+    alone = accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), fanout=(10, 10), epochs=15))
     assert alone >= 0.92
-    configs = [TrainConfig(parts=own, out=str(tmp_path / "two"), epochs=8, batch_size=128) for own in own_folders(parts)]
-    assert run_trainers(configs, 1)[-1]["test_accuracy"] == pytest.approx(alone, abs=0.01)
+    configs = [
+        TrainConfig(parts=own, out=str(tmp_path / "two"), fanout=(10, 10), epochs=15, batch_size=128)
+        for own in own_folders(parts)
+    ]
+    assert run_trainers(configs, 1, deadline=200.0)[-1]["test_accuracy"] == pytest.approx(alone, abs=0.01)
 
 
 @pytest.mark.soak
 def test_computers(shared_data: Path, tmp_path: Path) -> None:
     parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_computers.npz", tmp_path / "parts")
-    assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), epochs=15)) >= 0.87
+    assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), fanout=(10, 10), epochs=15)) >= 0.87
 
 
 def test_aifb(shared_data: Path, tmp_path: Path) -> None:
     parts = parts_of(shared_data / "aifb", tmp_path / "parts")
-    config = TrainConfig(parts=parts, out=str(tmp_path / "run"), hidden=32, batch_size=32, epochs=15)
+    config = TrainConfig(parts=parts, out=str(tmp_path / "run"), hidden=32, batch_size=32, fanout=(10, 10), epochs=15)
     assert accuracy_alone(config) >= 0.85

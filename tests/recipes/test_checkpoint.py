@@ -10,7 +10,8 @@ from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, SchemaError, VersionMismatchError
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, load_checkpoint, save_checkpoint
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import ModelSpec, build_model
+from halohop.recipes.models import build_model
+from halohop.recipes.spec import ModelSpec
 from halohop.store.schema import Schema
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, VersionMismatchError
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import ModelSpec, NodeClassifier, build_model, check_fits
+from halohop.recipes.models import NodeClassifier, build_model
+from halohop.recipes.spec import ModelSpec, check_fits
 from halohop.store.schema import Schema
 
 FORMAT = 1

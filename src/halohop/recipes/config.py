@@ -50,7 +50,7 @@ class TrainConfig:
     out: str
     model: ModelName = "auto"
     target: str | None = None
-    fanout: tuple[int, ...] = (10, 10)
+    fanout: tuple[int, ...] = (15, 10)
     hidden: int = 64
     heads: int = 4
     bases: int = 30

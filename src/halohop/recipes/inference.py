@@ -20,8 +20,9 @@ from halohop.errors import ClusterError, InputError
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, read_config
 from halohop.recipes.evaluate import evaluation_fanout
-from halohop.recipes.models import NodeClassifier, check_raw_ids
+from halohop.recipes.models import NodeClassifier
 from halohop.recipes.ranks import choose_device, share_of, shared_graph
+from halohop.recipes.spec import check_raw_ids
 from halohop.world import World
 
 RAW_IDS, PREDICTIONS, CONFIDENCE, EMBEDDINGS = "raw_ids", "predictions", "confidence", "embeddings"

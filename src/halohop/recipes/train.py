@@ -23,8 +23,9 @@ from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import TrainConfig, to_dict
 from halohop.recipes.evaluate import Score, evaluate, evaluation_fanout
 from halohop.recipes.labels import count_classes, find_target, seed_labels
-from halohop.recipes.models import ModelSpec, build_model, check_raw_ids
+from halohop.recipes.models import build_model
 from halohop.recipes.ranks import choose_device, max_over_ranks, share_of, shared_graph, sum_over_ranks
+from halohop.recipes.spec import ModelSpec, check_raw_ids
 from halohop.world import World
 
 Event = dict[str, Any]

@@ -1,0 +1,131 @@
+"""What a model's weights depend on: which model, on which node types, relations and features. Kept beside the weights."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError, SchemaError
+from halohop.pyg.convert import is_homogeneous
+from halohop.recipes.config import TrainConfig
+from halohop.store.schema import Schema
+from halohop.typing import NodeType, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInput:
+    """What a node type brings: features of this width, or (None) a learned vector for each of its `count` nodes."""
+
+    node_type: NodeType
+    width: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """Everything that a model's weights depend on; it is stored beside them.
+
+    Args:
+        kind: which model.
+        target: the node type whose nodes are classified.
+        num_classes: length of the logits.
+        inputs: of every node type, in the schema's order.
+        relations: in the schema's order.
+        layers, hidden, heads, bases, dropout: as in `TrainConfig`.
+    """
+
+    kind: Literal["sage", "gcn", "gat", "rgcn"]
+    target: NodeType
+    num_classes: int
+    inputs: tuple[NodeInput, ...]
+    relations: tuple[Relation, ...]
+    layers: int
+    hidden: int
+    heads: int
+    bases: int
+    dropout: float
+
+    @classmethod
+    def of(cls, config: TrainConfig, schema: Schema, target: NodeType, num_classes: int) -> "ModelSpec":
+        """The model that `config` asks for on a graph of this schema.
+
+        Raises:
+            InputError: the model does not fit the graph, or its features have no rows.
+        """
+        plain = is_homogeneous(schema)
+        kind = ("sage" if plain else "rgcn") if config.model == "auto" else config.model
+        if plain and kind == "rgcn":
+            raise InputError("model='rgcn' is for graphs of several relations, this one has one; use 'sage', 'gcn' or 'gat'")
+        if not plain and kind != "rgcn":
+            raise InputError(
+                f"model={kind!r} is for graphs of one node type and one relation, this one has {len(schema.nodes)} and "
+                f"{len(schema.edges)}; use model='rgcn'"
+            )
+        return cls(
+            kind=kind,
+            target=target,
+            num_classes=num_classes,
+            inputs=node_inputs(schema),
+            relations=tuple(schema.edges),
+            layers=config.layers,
+            hidden=config.hidden,
+            heads=config.heads,
+            bases=config.bases,
+            dropout=config.dropout,
+        )
+
+
+def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:
+    """What the models are given of each node type: its features ``x``, or nothing.
+
+    Raises:
+        InputError: features that are not one row of numbers per node.
+    """
+    inputs = []
+    for name, spec in schema.nodes.items():
+        x = spec.columns.get("x")
+        if x is not None and len(x.shape) != 1:
+            raise InputError(f"features `x` of {name!r} have shape {x.shape} per node; store one row of numbers per node")
+        if x is None and "n_id" in spec.columns:
+            raise InputError(f"{name!r} has no features and a column `n_id`, which hides the node ids; rename that column")
+        inputs.append(NodeInput(node_type=name, width=None if x is None else x.shape[0], count=spec.count))
+    return tuple(inputs)
+
+
+def check_raw_ids(graph: Graph, spec: ModelSpec) -> None:
+    """Learned vectors are found by raw id, so these must be 0, 1, 2, ...
+
+    Raises:
+        InputError: they are not.
+    """
+    for node_input in spec.inputs:
+        if node_input.width is None and node_input.count:
+            _, raw = graph.select(None, node_input.node_type)
+            if int(raw[0]) != 0 or int(raw[-1]) != node_input.count - 1:
+                raise InputError(
+                    f"nodes of {node_input.node_type!r} have no features `x`, so each learns a vector, found by its id; "
+                    f"for that ids must be 0 to {node_input.count - 1}, but they go from {int(raw[0])} to {int(raw[-1])}: "
+                    "give the nodes features, or number them from 0"
+                )
+
+
+def check_fits(spec: ModelSpec, schema: Schema) -> None:
+    """Whether a model's weights mean something on this graph.
+
+    Raises:
+        SchemaError: names what differs.
+    """
+    here = {node_input.node_type: node_input for node_input in node_inputs(schema)}
+    there = {node_input.node_type: node_input for node_input in spec.inputs}
+    if list(here) != list(there):
+        raise SchemaError(f"the model knows the node types {list(there)}, the graph has {list(here)}")
+    if spec.relations != tuple(schema.edges):
+        raise SchemaError(f"the model knows the relations {list(spec.relations)}, the graph has {list(schema.edges)}")
+    for name, known in there.items():
+        if known.width != here[name].width:
+            raise SchemaError(f"the model knows {_width(known)} of {name!r}, the graph has {_width(here[name])}")
+        if known.width is None and known.count != here[name].count:
+            raise SchemaError(f"the model has learned {known.count} nodes of {name!r}, the graph has {here[name].count}")
+
+
+def _width(node_input: NodeInput) -> str:
+    return "no features" if node_input.width is None else f"{node_input.width} features"

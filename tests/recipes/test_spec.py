@@ -1,0 +1,70 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from halohop.cluster.graph import Graph, in_memory
+from halohop.datasets import synthetic, synthetic_hetero
+from halohop.errors import InputError, SchemaError
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.spec import ModelSpec, check_fits, check_raw_ids
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+
+
+def graph_for(kind: str) -> Graph:
+    if kind == "rgcn":
+        return in_memory(synthetic_hetero(80))
+    tables = synthetic(None, num_nodes=90, avg_degree=4, num_classes=3, num_features=7)
+    if kind.endswith("without features"):
+        columns = {name: column for name, column in tables.nodes["node"].columns.items() if name != "x"}
+        tables = replace(tables, nodes={"node": NodeTable(num_nodes=90, columns=columns)})
+    return in_memory(tables)
+
+
+def test_auto_chooses_by_the_schema_and_misfits_are_refused() -> None:
+    plain, typed = graph_for("sage").schema, graph_for("rgcn").schema
+    config = TrainConfig(parts="p", out="o")
+    assert ModelSpec.of(config, plain, "node", 2).kind == "sage"
+    assert ModelSpec.of(config, typed, "paper", 2).kind == "rgcn"
+    with pytest.raises(InputError, match="several relations"):
+        ModelSpec.of(replace(config, model="rgcn"), plain, "node", 2)
+    with pytest.raises(InputError, match="use model='rgcn'"):
+        ModelSpec.of(replace(config, model="gcn"), typed, "paper", 2)
+
+
+def test_learned_vectors_need_ids_from_zero() -> None:
+    edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
+    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, raw_id=torch.tensor([4, 9]))}, edges=edges))
+    spec = ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
+    with pytest.raises(InputError, match="ids must be 0 to 1, but they go from 4 to 9"):
+        check_raw_ids(graph, spec)
+    hidden = {"n_id": torch.zeros(2)}
+    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns=hidden)}, edges=edges))
+    with pytest.raises(InputError, match="n_id"):
+        ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
+
+
+@pytest.mark.parametrize("x", [torch.zeros(2), torch.zeros(2, 3, 4)])
+def test_features_that_are_no_rows_are_refused(x: torch.Tensor) -> None:
+    edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
+    schema = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns={"x": x})}, edges=edges)).schema
+    with pytest.raises(InputError, match="one row of numbers"):
+        ModelSpec.of(TrainConfig(parts="p", out="o"), schema, "node", 2)
+
+
+def test_a_model_knows_which_graphs_it_fits() -> None:
+    plain, without, typed = (graph_for(kind).schema for kind in ("sage", "sage without features", "rgcn"))
+    config = TrainConfig(parts="p", out="o")
+    spec = ModelSpec.of(config, plain, "node", 2)
+    check_fits(spec, plain)
+    with pytest.raises(SchemaError, match="7 features of 'node', the graph has no features"):
+        check_fits(spec, without)
+    with pytest.raises(SchemaError, match="node types"):
+        check_fits(spec, typed)
+    learned = ModelSpec.of(config, without, "node", 2)
+    grown = replace(without, nodes={"node": replace(without.nodes["node"], count=91)})
+    with pytest.raises(SchemaError, match="90 nodes of 'node', the graph has 91"):
+        check_fits(learned, grown)
+    other = replace(typed, edges=dict(list(typed.edges.items())[1:]))
+    with pytest.raises(SchemaError, match="relations"):
+        check_fits(ModelSpec.of(config, typed, "paper", 2), other)
