@@ -1,7 +1,7 @@
 """PyG's training loop over a partitioned graph, alone or on many ranks.
 
-    python examples/node_classification.py
-    torchrun --nproc-per-node 2 examples/node_classification.py
+python examples/node_classification.py
+torchrun --nproc-per-node 2 examples/node_classification.py
 """
 
 import sys

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from halohop import ops
 from halohop.errors import IdError, InputError
 from halohop.ops import reference
-from halohop.ops.rows import _word
+from halohop.ops.pieces import widest_word
 
 DTYPES = [
     torch.bool,
@@ -121,7 +121,7 @@ def test_sources_that_are_not_plain_memory(source):
 @pytest.mark.parametrize(("offset", "row_bytes", "size"), [(0, 16, 8), (0, 12, 4), (4, 16, 4), (1, 16, 1), (0, 6, 1), (8, 8, 8)])
 def test_words_divide_rows_and_addresses(offset, row_bytes, size):
     """x86 forgives a load across a word's boundary; not every processor does."""
-    assert _word(row_bytes, torch.zeros(64, dtype=torch.uint8)[offset:]).itemsize == size
+    assert widest_word(row_bytes, [torch.zeros(64, dtype=torch.uint8)[offset:]]).itemsize == size
 
 
 def test_read_only_files(tmp_path):

@@ -53,6 +53,7 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
     )
 
 
+@pytest.mark.parametrize("shard_each", [False, True])
 @pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(
@@ -67,9 +68,9 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
         ([], {}),
     ],
 )
-def test_batches_are_the_oracles(name, num_parts, fanout, options):
+def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
     tables = GRAPHS[name]
-    graph = partitioned(tables, num_parts, seed=num_parts)
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, **options)

@@ -13,10 +13,18 @@ WORKER = Path(__file__).parent / "worker.py"
 def start_all(network, folders, epochs: int, threads: int) -> list[subprocess.Popen[str]]:
     return [
         host.start(
-            WORKER, folder, epochs, threads,
+            WORKER,
+            folder,
+            epochs,
+            threads,
             env={
-                "RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-                "MASTER_ADDR": network[0].address, "MASTER_PORT": "29555", "HALOHOP_TOKEN": "a secret of these tests only",
+                "RANK": str(rank),
+                "WORLD_SIZE": "3",
+                "LOCAL_RANK": "0",
+                "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": network[0].address,
+                "MASTER_PORT": "29555",
+                "HALOHOP_TOKEN": "a secret of these tests only",
             },
         )
         for rank, (host, folder) in enumerate(zip(network, folders, strict=True))

@@ -1,6 +1,6 @@
 """One trainer without a model: goes through epochs of a partitioned graph and prints a digest of every batch.
 
-    python worker.py FOLDER EPOCHS THREADS
+python worker.py FOLDER EPOCHS THREADS
 """
 
 import hashlib

@@ -83,7 +83,7 @@ class Graph:
         return reply.gid, reply.raw
 
     def statistics(self) -> dict[str, float]:
-        """Sums so far: ids answered by this host's partitions ("local_rows") and by others, the transport's and the pool's own."""
+        """Sums so far: ids answered by this host's partitions ("local_rows") and by others; the transport's, the pool's."""
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
         return {"local_rows": 0, "remote_rows": 0, **self._router.counters.snapshot(), **pool, **transport}
@@ -146,9 +146,5 @@ def in_memory(tables: GraphTables) -> Graph:
 def local_graph(schema: Schema, book: Book, parts: dict[int, Part]) -> Graph:
     """A graph of partitions in this process, by their numbers."""
     pool = ops.Pool()
-    return Graph(schema=schema, book=book, router=Router(book, local_holders(book, parts, pool), pool), pool=pool)
-
-
-def local_holders(book: Book, parts: dict[int, Part], pool: ops.Pool) -> list[Holder]:
-    """A shard for each partition in this process."""
-    return [Holder(shard=LocalShard(part, book=book, index=index, pool=pool), parts=(index,)) for index, part in parts.items()]
+    holder = Holder(shard=LocalShard(parts, book=book, pool=pool), parts=tuple(parts))
+    return Graph(schema=schema, book=book, router=Router(book, [holder], pool), pool=pool)

@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from halohop import ops
-from halohop.cluster.graph import Graph, local_graph, local_holders
+from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.links import Links
 from halohop.cluster.remote import RemoteShard, graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Holder, Router
+from halohop.cluster.shard import LocalShard
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.store.disk import Manifest, held_parts, map_part, read_manifest
@@ -75,7 +76,7 @@ def open_graph(
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
     pool = ops.Pool()
-    local = local_holders(book, mapped, pool)
+    local = [Holder(shard=LocalShard(mapped, book=book, pool=pool), parts=parts)] if parts else []
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None

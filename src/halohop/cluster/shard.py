@@ -1,6 +1,7 @@
-"""One partition in this process: answers every request about the rows and edges that it owns."""
+"""The partitions in this process: answer every request about the rows and edges that they own."""
 
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
@@ -24,34 +25,64 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.topology import Topology
-from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, TableKey
+from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
 
 Value = TypeVar("Value")
 
 
 class LocalShard:
-    """Partition `index` of the graph, in memory or memory-mapped.
+    """Some partitions of the graph, in memory or memory-mapped, as if they were one.
+
+    Args:
+        parts: the partitions by number, at least one.
+        book: who owns what.
+        pool: where the memory of answers comes from.
 
     Raises (from `ask`):
         SchemaError: a request names a type, relation or column that does not exist.
         IdError: a request names a row that another partition owns.
     """
 
-    def __init__(self, part: Part, *, book: Book, index: int, pool: ops.Pool) -> None:
-        self._part = part
+    def __init__(self, parts: dict[int, Part], *, book: Book, pool: ops.Pool) -> None:
+        self._parts = parts
         self._book = book
-        self._index = index
         self._pool = pool
-        self._topologies: dict[Relation, Topology] = {
-            relation: Topology(
-                relation=relation,
-                edges=edges,
-                dst_raw=part.nodes[relation[2]].raw_id,
-                dst_offset=book.offset(relation[2], index),
-                edge_offset=book.offset(relation, index),
+        first = next(iter(parts.values()))
+        self._tables: dict[TableKey, _Table] = {}
+        for name in first.nodes:
+            nodes = {index: part.nodes[name] for index, part in parts.items()}
+            self._tables[name] = _Table(
+                ids=self._ids(name, {index: held.raw_id for index, held in nodes.items()}),
+                columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
             )
-            for relation, edges in part.edges.items()
-        }
+        self._topologies: dict[Relation, Topology] = {}
+        for relation in first.edges:
+            edges = {index: part.edges[relation] for index, part in parts.items()}
+            self._tables[relation] = _Table(
+                ids=self._ids(relation, {index: held.edge_id for index, held in edges.items()}),
+                columns=self._columns(relation, {index: held.columns for index, held in edges.items()}),
+            )
+            self._topologies[relation] = Topology(
+                relation=relation,
+                indptr=self._pieces(relation[2], {index: held.indptr for index, held in edges.items()}, extra=1),
+                indices=self._pieces(relation, {index: held.indices for index, held in edges.items()}),
+                edge_bounds=book.bounds(relation),
+                dst_raw=self._tables[relation[2]].ids,
+            )
+
+    def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:
+        tensors = [held[part].contiguous() if part in held else None for part in range(self._book.num_parts)]
+        return ops.Pieces(tensors, self._book.bounds(table), extra=extra)
+
+    def _ids(self, table: TableKey, held: dict[int, Tensor | None]) -> ops.Pieces | None:
+        """Ids that a row has besides its gid; a graph has them in all partitions, or in none."""
+        ids = {index: tensor for index, tensor in held.items() if tensor is not None}
+        assert len(ids) in (0, len(held))
+        return self._pieces(table, ids) if ids else None
+
+    def _columns(self, table: TableKey, held: dict[int, dict[str, Tensor]]) -> dict[str, ops.Pieces]:
+        names = next(iter(held.values()))
+        return {name: self._pieces(table, {index: columns[name] for index, columns in held.items()}) for name in names}
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Answers at once: the future that comes back is done."""
@@ -83,43 +114,53 @@ class LocalShard:
         )
 
     def _rows(self, query: RowQuery) -> tuple[Tensor, ...]:
-        offset = self._offset(query.table)
-        lid = query.gid - offset if offset else query.gid
-        return tuple(self._column(query.table, name, query.gid, lid) for name in query.columns)
+        table = _lookup(self._tables, query.table, "table")
+        return tuple(self._column(table, name, query) for name in query.columns)
 
-    def _column(self, table: TableKey, name: str, gid: Tensor, lid: Tensor) -> Tensor:
-        part = self._part.nodes[table] if isinstance(table, str) else self._part.edges[table]
-        if name in (RAW_ID, EDGE_ID):
-            ids = part.raw_id if isinstance(table, str) else self._part.edges[table].edge_id  # type: ignore[union-attr]
-            return gid if ids is None else ops.gather_rows(ids, lid, pool=self._pool).long()
-        return ops.gather_rows(_lookup(part.columns, name, f"column of {table!r}"), lid, pool=self._pool)
+    def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor:
+        if name not in (RAW_ID, EDGE_ID):
+            return ops.gather_rows(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
+        if table.ids is None:
+            return query.gid
+        ids = ops.gather_rows(table.ids, query.gid, pool=self._pool)
+        return ids if ids.dtype == torch.int64 else self._pool.empty((len(ids),), torch.int64).copy_(ids)
 
     def _locate(self, request: LocateRequest) -> LocateReply:
-        nodes = _lookup(self._part.nodes, request.node_type, "node type")
-        offset = self._offset(request.node_type)
-        if nodes.raw_id is None:
-            gid, found = request.raw, (request.raw >= offset) & (request.raw < offset + nodes.num_nodes)
-        elif nodes.num_nodes == 0:
-            gid, found = request.raw, torch.zeros_like(request.raw, dtype=torch.bool)
-        else:
-            lid = torch.searchsorted(nodes.raw_id, request.raw).clamp_(max=nodes.num_nodes - 1)
-            gid, found = lid + offset, nodes.raw_id[lid] == request.raw
-        return LocateReply(gid=torch.where(found, gid, -1))
+        gid = torch.full_like(request.raw, -1)
+        for index, part in self._parts.items():
+            nodes = _lookup(part.nodes, request.node_type, "node type")
+            offset = self._book.offset(request.node_type, index)
+            if nodes.raw_id is None:
+                found = (request.raw >= offset) & (request.raw < offset + nodes.num_nodes)
+                gid[found] = request.raw[found]
+            elif nodes.num_nodes:
+                lid = torch.searchsorted(nodes.raw_id, request.raw).clamp_(max=nodes.num_nodes - 1)
+                found = nodes.raw_id[lid] == request.raw
+                gid[found] = lid[found] + offset
+        return LocateReply(gid=gid)
 
     def _select(self, request: SelectRequest) -> SelectReply:
-        nodes = _lookup(self._part.nodes, request.node_type, "node type")
+        chosen = [self._selected(request, part) for part in request.parts]
+        gid, raw = (torch.cat(column) for column in zip(*chosen, strict=True))
+        order = torch.argsort(raw)
+        return SelectReply(gid=gid[order], raw=raw[order])
+
+    def _selected(self, request: SelectRequest, part: int) -> tuple[Tensor, Tensor]:
+        nodes = _lookup(_lookup(self._parts, part, "partition").nodes, request.node_type, "node type")
         if request.mask is None:
             lid = torch.arange(nodes.num_nodes)
         else:
-            mask = _lookup(nodes.columns, request.mask, f"column of {request.node_type!r}")
-            lid = mask.nonzero().view(-1)
-        gid = lid + self._offset(request.node_type)
-        return SelectReply(gid=gid, raw=gid if nodes.raw_id is None else nodes.raw_id[lid])
+            lid = _lookup(nodes.columns, request.mask, f"column of {request.node_type!r}").nonzero().view(-1)
+        gid = lid + self._book.offset(request.node_type, part)
+        return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
 
-    def _offset(self, table: NodeType | Relation) -> int:
-        known: dict[Any, Any] = self._part.nodes if isinstance(table, str) else self._part.edges
-        _lookup(known, table, "table")
-        return self._book.offset(table, self._index)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The rows of a node type or relation: the user's ids (None where they are the gids), and the columns."""
+
+    ids: ops.Pieces | None
+    columns: dict[str, ops.Pieces]
 
 
 def _lookup(known: dict[Any, Value], key: object, what: str) -> Value:

@@ -5,6 +5,7 @@ same names again, slow and obvious: it is the specification, and the tests compa
 """
 
 from halohop.ops.index import Buckets, bucket, build_csc, repeat_positions, stitch
+from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import stream_key
 from halohop.ops.relabel import Relabeler
@@ -14,6 +15,7 @@ from halohop.ops.warmup import warm_up
 
 __all__ = [
     "Buckets",
+    "Pieces",
     "Pool",
     "Relabeler",
     "bucket",

@@ -13,19 +13,21 @@ from halohop.ops.cpu_jit import kernel, prefetch
 
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 
-_AHEAD = u64(64)  # steps between asking for a word and reading it
+_AHEAD = u64(63)  # steps between asking for a word and reading it
+_RING, _RING_MASK = 64, u64(63)  # how many can be on their way
 _LINE = u64(64)  # bytes of a cache line
 
 _ZERO, _ONE = u64(0), u64(1)
 _GOLDEN = u64(0x9E3779B97F4A7C15)
+_ABSENT = u64(2**63)
+_DEGREE_LIMIT = u64(2**32)
 
 
 # --- rows ------------------------------------------------------------
 
 
 @kernel
-def _prefetch_row(words: NDArray[Any], row: Any, width: Any) -> None:
-    begin = row * width
+def _prefetch_words(words: NDArray[Any], begin: Any, width: Any) -> None:
     for c in range(_ZERO, width, _LINE // u64(words.itemsize)):
         prefetch(words, begin + c)
     prefetch(words, begin + width - _ONE)
@@ -38,27 +40,91 @@ def _rows_ahead(words: NDArray[Any], width: Any) -> Any:
 
 
 @kernel
-def gather(source: NDArray[Any], num_rows: Any, width: Any, rows: NDArray[Any], out: NDArray[Any]) -> Any:
-    """Row i of `out` = row rows[i] of `source`; both flat, `width` words a row."""
+def _piece_of(bounds: NDArray[Any], row: Any) -> Any:
+    """The piece p with bounds[p] <= row < bounds[p + 1], which must exist."""
+    low, high = 0, bounds.size - 1
+    while high - low > 1:  # bounds[low] <= row < bounds[high]; ends at the one piece that is not empty there
+        middle = (low + high) >> 1
+        if bounds[middle] <= row:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _word_of(origins: NDArray[Any], bounds: NDArray[Any], width: Any, row: Any) -> Any:
+    """The first word of a row of an array in pieces (see `halohop.ops.pieces`), or ABSENT."""
+    if row < bounds[0] or row >= bounds[origins.size]:
+        return _ABSENT
+    origin = origins[_piece_of(bounds, row)]
+    return _ABSENT if origin == _ABSENT else origin + u64(row) * width
+
+
+@kernel
+def gather(
+    source: NDArray[Any], origins: NDArray[Any], bounds: NDArray[Any], width: Any, rows: NDArray[Any], out: NDArray[Any]
+) -> Any:
+    """Row i of `out` = row rows[i] of `source`, an array in pieces; `out` is flat, `width` words a row."""
     n = u64(rows.size)
-    if width == _ONE:
-        for i in range(n):
-            prefetch(source, u64(rows[min(i + _AHEAD, n - _ONE)]))
-            row = u64(rows[i])
-            if row >= num_rows:
+    ahead = _AHEAD if width == _ONE else min(_rows_ahead(source, width), _AHEAD)
+    on_their_way = np.empty(_RING, np.uint64)  # where the rows begin that have been asked for
+    for i in range(n + ahead):
+        if i < n:
+            begin = _word_of(origins, bounds, width, i64(rows[i]))
+            if begin == _ABSENT:
                 return i
-            out[i] = source[row]
-        return n
-    ahead = _rows_ahead(source, width)
-    for i in range(n):
-        _prefetch_row(source, u64(rows[min(i + ahead, n - _ONE)]), width)
-        row = u64(rows[i])
-        if row >= num_rows:
-            return i
-        begin, into = row * width, i * width
-        for c in range(width):
-            out[into + c] = source[begin + c]
+            on_their_way[i & _RING_MASK] = begin
+            _prefetch_words(source, begin, width)
+        if i >= ahead:
+            begin, into = on_their_way[(i - ahead) & _RING_MASK], (i - ahead) * width
+            if width == _ONE:
+                out[into] = source[begin]
+            else:
+                for c in range(width):
+                    out[into + c] = source[begin + c]
     return n
+
+
+@kernel
+def find_spans(
+    indptr: NDArray[Any],
+    origins: NDArray[Any],
+    row_bounds: NDArray[Any],
+    edge_bounds: NDArray[Any],
+    rows: NDArray[Any],
+    fanout: Any,
+    replace: Any,
+    starts: NDArray[Any],
+    degrees: NDArray[Any],
+    counts: NDArray[Any],
+) -> Any:
+    """Writes where each row's list starts, how long it is and how many will be drawn; returns (rows done, sum of counts).
+
+    `indptr` is in pieces; the lists of piece p begin at edge_bounds[p]. Fewer rows done than given: the next one is in no piece,
+    or its list has a length outside 0..2**32-1.
+    """
+    n, total = u64(rows.size), _ZERO
+    on_their_way = np.empty(_RING, np.uint64)
+    for i in range(n + _AHEAD):
+        if i < n:
+            place = _word_of(origins, row_bounds, _ONE, i64(rows[i]))
+            if place == _ABSENT:
+                return i, total
+            on_their_way[i & _RING_MASK] = place
+            prefetch(indptr, place)
+        if i >= _AHEAD:
+            j = i - _AHEAD
+            place = on_their_way[j & _RING_MASK]
+            start = u64(indptr[place])
+            degree = u64(indptr[place + _ONE]) - start  # a negative length wraps to a huge one
+            if degree >= _DEGREE_LIMIT:
+                return j, total
+            count = fanout if degree > fanout or (replace and degree > _ZERO) else degree
+            start += u64(edge_bounds[_piece_of(row_bounds, i64(rows[j]))])
+            starts[j], degrees[j], counts[j] = i64(start), i64(degree), i64(count)
+            total += count
+    return n, total
 
 
 @kernel
@@ -67,7 +133,7 @@ def scatter(values: NDArray[Any], num_rows: Any, width: Any, positions: NDArray[
     n = u64(positions.size)
     ahead = _AHEAD if width == _ONE else _rows_ahead(out, width)
     for i in range(n):
-        _prefetch_row(out, u64(positions[min(i + ahead, n - _ONE)]), width)
+        _prefetch_words(out, u64(positions[min(i + ahead, n - _ONE)]) * width, width)
         row = u64(positions[i])
         if row >= num_rows:
             return i
@@ -90,14 +156,7 @@ def find_buckets(
         v = i64(ids[i])
         if v < bounds[0] or v >= bounds[parts]:
             return i
-        low, high = 0, parts
-        while high - low > 1:  # bounds[low] <= v < bounds[high]; ends at the one part that is not empty there
-            middle = (low + high) >> 1
-            if bounds[middle] <= v:
-                low = middle
-            else:
-                high = middle
-        buckets[i] = bucket_of_part[low]
+        buckets[i] = bucket_of_part[_piece_of(bounds, v)]
         sizes[buckets[i]] += 1
     return ids.size
 

@@ -1,7 +1,7 @@
 """CPU kernels that draw neighbours. `halohop.ops.reference.sample_neighbors` says in plain Python what they compute.
 
-A hop is two passes over its rows. `find_spans` does all random memory access: it looks up each row's list of neighbours. The draw
-kernels then only calculate. They differ in how they notice that a neighbour was drawn before, and agree in every number:
+A hop is two passes over its rows. `cpu_index.find_spans` does all random memory access: it looks up the lists of neighbours.
+The draw kernels here only calculate. They differ in how they notice that a neighbour was drawn before, and agree in every number:
 
     draw_few         fanout up to FEW: Floyd's algorithm on 64 rows at once, comparing every pair of picks
     draw_many        any fanout: Floyd's algorithm row by row, with a hash set
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halohop.ops.cpu_jit import kernel, prefetch
+from halohop.ops.cpu_jit import kernel
 
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 
@@ -21,11 +21,9 @@ FEW = 64
 """Largest fanout for which comparing all pairs of picks costs no more than hashing."""
 
 _BLOCK = 64  # rows that draw_few works on at once: picks of a block stay in the first-level cache
-_AHEAD = u64(16)  # rows between asking for a list's bounds and reading them
 
 _ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
 _LOW = u64(0xFFFFFFFF)
-_DEGREE_LIMIT = u64(2**32)
 _GOLDEN = u64(0x9E3779B97F4A7C15)
 _RAW_STEP = u64(0xD1342543DE82EF95)
 
@@ -44,37 +42,6 @@ def _mix(x: Any) -> Any:
 def _stream(key: Any, raw: Any) -> Any:
     """The stream of a node: words mix(stream + GOLDEN), mix(stream + 2 GOLDEN), ...; each makes two draws, low half first."""
     return _mix(key + _RAW_STEP * u64(raw))
-
-
-@kernel
-def find_spans(
-    indptr: NDArray[Any],
-    rows: NDArray[Any],
-    fanout: Any,
-    replace: Any,
-    starts: NDArray[Any],
-    degrees: NDArray[Any],
-    counts: NDArray[Any],
-) -> Any:
-    """Writes where each row's list starts, how long it is and how many will be drawn; returns (rows done, sum of counts).
-
-    Fewer rows done than given: the next one is outside indptr, or its list has a length outside 0..2**32-1.
-    """
-    num_rows, n = u64(indptr.size - 1), u64(rows.size)
-    total = _ZERO
-    for i in range(n):
-        prefetch(indptr, u64(rows[min(i + _AHEAD, n - _ONE)]))
-        row = u64(rows[i])
-        if row >= num_rows:
-            return i, total
-        start = u64(indptr[row])
-        degree = u64(indptr[row + _ONE]) - start  # a negative length wraps to a huge one
-        if degree >= _DEGREE_LIMIT:
-            return i, total
-        count = fanout if degree > fanout or (replace and degree > _ZERO) else degree
-        starts[i], degrees[i], counts[i] = i64(start), i64(degree), i64(count)
-        total += count
-    return n, total
 
 
 @kernel

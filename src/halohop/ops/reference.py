@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from halohop.ops.index import Buckets
+from halohop.ops.pieces import Pieces
 from halohop.ops.random import GOLDEN, MASK_64, mix
 from halohop.ops.random import stream_key as stream_key
 
@@ -55,10 +56,13 @@ def sample_neighbors(
     return torch.tensor(counts, dtype=torch.int64), torch.tensor(positions, dtype=torch.int64)
 
 
-def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
-    result = torch.empty((len(rows), *source.shape[1:]), dtype=source.dtype) if out is None else out
+def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    pieces = source if isinstance(source, Pieces) else Pieces([source.contiguous()], [0, len(source)])
+    result = torch.empty((len(rows), *pieces.row_shape), dtype=pieces.dtype) if out is None else out
     for i, row in enumerate(rows.tolist()):
-        result[i] = source[row]
+        tensor, local = pieces.find(row)
+        assert tensor is not None
+        result[i] = tensor[local]
     return result
 
 

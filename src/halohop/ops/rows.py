@@ -11,16 +11,16 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.pieces import Pieces, widest_word
 from halohop.ops.pool import Pool, empty
 
-_WORDS = (np.dtype(np.uint64), np.dtype(np.uint32), np.dtype(np.uint8))
 
-
-def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None) -> Tensor:
+def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None) -> Tensor:
     """The rows ``source[rows]``, in an order and number of your choice.
 
     Args:
-        source: ``[num_rows, ...]``, any dtype; a row may be a scalar, or have no element. May be mapped from a file.
+        source: ``[num_rows, ...]``, any dtype; a row may be a scalar, or have no element. May be mapped from a file, and may
+            lie in pieces.
         rows: int64 or int32 ``[n]``.
         out: where to write the result, ``[n, ...]``, contiguous, of the dtype of `source`. Writing into a buffer that was used
             before is several times faster than into a new one, whose pages the operating system has yet to find.
@@ -37,25 +37,24 @@ def gather_rows(source: Tensor, rows: Tensor, out: Tensor | None = None, *, pool
         >>> gather_rows(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0, 1])).tolist()
         [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
     """
-    _require_rows(source, "source")
     index = integers(rows, "rows")
-    shape = (len(rows), *source.shape[1:])
-    if out is not None:
-        _check_out(out, shape, source.dtype)
-    if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
-        _check_range(index, len(source))
-        selected = source.detach().index_select(0, rows)
-        return selected if out is None else out.copy_(selected)
-    row_bytes = _row_bytes(source)
+    if not isinstance(source, Pieces):
+        _require_rows(source, "source")
+        if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
+            return _select(source, rows, index, out)
+        source = Pieces([source.detach()], [0, len(source)])
+    shape = (len(rows), *source.row_shape)
     if out is None:
         out = empty(pool, shape, source.dtype)
-    if row_bytes == 0:
+    _check_out(out, shape, source.dtype)
+    if source.row_bytes == 0:
         _check_range(index, len(source))
         return out
-    word = _word(row_bytes, source, out)
-    width = np.uint64(row_bytes // word.itemsize)
-    done = cpu_index.gather(_as_words(source, word), np.uint64(len(source)), width, index, _as_words(out, word))
-    _check_done(done, index, len(source))
+    if out.data_ptr() % source.word.itemsize:  # a user's own memory may begin anywhere
+        return out.copy_(gather_rows(source, rows))
+    done = cpu_index.gather(source.words, source.origins, source.bounds, source.width, index, _as_words(out, source.word))
+    if done < len(index):
+        raise IdError(f"row {int(index[done])} at position {int(done)} is {source.explain(int(index[done]))}")
     return out
 
 
@@ -86,10 +85,19 @@ def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
         _check_range(index, len(out))
         return
     values = values.resolve_conj().resolve_neg().contiguous()
-    word = _word(row_bytes, values, out)
+    word = widest_word(row_bytes, [values, out])
     width = np.uint64(row_bytes // word.itemsize)
     done = cpu_index.scatter(_as_words(values, word), np.uint64(len(out)), width, index, _as_words(out, word))
     _check_done(done, index, len(out))
+
+
+def _select(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | None) -> Tensor:
+    _check_range(index, len(source))
+    selected = source.detach().index_select(0, rows)
+    if out is None:
+        return selected
+    _check_out(out, tuple(selected.shape), source.dtype)
+    return out.copy_(selected)
 
 
 def _require_rows(tensor: Tensor, name: str) -> None:
@@ -123,11 +131,6 @@ def _check_done(done: int, index: NDArray[Any], num_rows: int) -> None:
 
 def _row_bytes(tensor: Tensor) -> int:
     return tensor.element_size() * math.prod(tensor.shape[1:])
-
-
-def _word(row_bytes: int, *tensors: Tensor) -> np.dtype[Any]:
-    """The widest word that rows are made of, and that the tensors' addresses are multiples of."""
-    return next(word for word in _WORDS if all(n % word.itemsize == 0 for n in (row_bytes, *(t.data_ptr() for t in tensors))))
 
 
 def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:

@@ -1,12 +1,15 @@
 """Drawing neighbours."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
-from halohop.ops import cpu_sample
+from halohop.ops import cpu_index, cpu_sample
 from halohop.ops.arguments import as_int64, integers
+from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
 
@@ -14,7 +17,15 @@ _ALL = 2**32 - 1  # a fanout that no list exceeds
 
 
 def sample_neighbors(
-    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False, pool: Pool | None = None
+    indptr: Tensor | Pieces,
+    rows: Tensor,
+    raw: Tensor,
+    fanout: int,
+    key: int,
+    *,
+    replace: bool = False,
+    edge_bounds: Sequence[int] = (0,),
+    pool: Pool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
 
@@ -25,12 +36,14 @@ def sample_neighbors(
     takes a uniformly random subset. With replacement every row that has a neighbour gets `fanout` independent draws.
 
     Args:
-        indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``, fewer than 2**32.
+        indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``, fewer than 2**32. Or
+            such an array in pieces (with ``extra=1``), each of which counts from 0.
         rows: rows to draw for (lids), int64 or int32 ``[n]``; a row may occur twice.
         raw: the ids that the random numbers depend on, int64 or int32 ``[n]``; any value.
         fanout: how many to draw at most; -1 takes all neighbours, with `replace` too.
         key: 64-bit key of the hop, from `stream_key`.
         replace: draw with replacement.
+        edge_bounds: what to add to the positions of each piece.
         pool: where the memory of the results comes from.
 
     Returns:
@@ -48,17 +61,18 @@ def sample_neighbors(
     """
     if fanout < -1:
         raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
-    if len(indptr) == 0:
-        raise InputError("indptr is empty; it needs one entry more than there are rows")
     replace = replace and fanout >= 0
     limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
-    bounds = integers(indptr, "indptr", only_int64=True)
+    lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     row_ids = as_int64(integers(rows, "rows"))
     raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
     starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
-    done, total = cpu_sample.find_spans(bounds, row_ids, limit, replace, starts, degrees, counts)
+    offsets = np.array(edge_bounds, np.int64)
+    done, total = cpu_index.find_spans(
+        lists.words, lists.origins, lists.bounds, offsets, row_ids, limit, replace, starts, degrees, counts
+    )
     if done < len(row_ids):
-        _refuse(indptr, int(row_ids[done]))
+        _refuse(lists, int(row_ids[done]))
     positions = empty(pool, (int(total),), torch.int64).numpy()
     stream = np.uint64(key & MASK_64)
     if replace:
@@ -72,10 +86,17 @@ def sample_neighbors(
     return torch.from_numpy(counts), torch.from_numpy(positions)
 
 
-def _refuse(indptr: Tensor, row: int) -> None:
+def _one_piece(indptr: Tensor) -> Pieces:
+    array = integers(indptr, "indptr", only_int64=True)
+    if len(array) == 0:
+        raise InputError("indptr is empty; it needs one entry more than there are rows")
+    return Pieces([torch.from_numpy(array)], [0, len(array) - 1], extra=1)
+
+
+def _refuse(lists: Pieces, row: int) -> None:
     """Says what is wrong with the row that a kernel stopped at."""
-    num_rows = len(indptr) - 1
-    if not 0 <= row < num_rows:
-        raise IdError(f"rows holds {row}, but rows go from 0 to {num_rows - 1}")
-    begin, end = int(indptr[row]), int(indptr[row + 1])
+    tensor, local = lists.find(row)
+    if tensor is None:
+        raise IdError(f"rows holds {row}, which is {lists.explain(row)}")
+    begin, end = int(tensor[local]), int(tensor[local + 1])
     raise InputError(f"row {row} has {end - begin} neighbours (indptr goes from {begin} to {end}); 0 to 2**32 - 1 are possible")

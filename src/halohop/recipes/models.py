@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GAT, SimpleConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import msgspec
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

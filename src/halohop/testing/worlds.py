@@ -9,8 +9,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.open import open_graph
+from halohop.cluster.router import Holder, Router
+from halohop.cluster.shard import LocalShard
 from halohop.partitioning.build import build_parts
 from halohop.store.tables import GraphTables
 from halohop.transport import Token
@@ -19,8 +22,10 @@ from halohop.world import World
 TOKEN = Token("for tests only, no secret")
 
 
-def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Graph:
+def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0, shard_each: bool = False) -> Graph:
     """The graph in `num_parts` partitions in memory, every node in a random one (some may be empty).
+
+    With `shard_each` every partition is a shard of its own behind the router, as if each lay on another host.
 
     Example:
         >>> from halohop.testing.graphs import ring
@@ -33,7 +38,14 @@ def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Graph:
         for name, table in tables.nodes.items()
     }
     build = build_parts(tables, assignment, num_parts)
-    return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
+    parts = dict(enumerate(build.parts))
+    if not shard_each:
+        return local_graph(build.schema, build.book, parts)
+    pool = ops.Pool()
+    holders = [
+        Holder(shard=LocalShard({index: part}, book=build.book, pool=pool), parts=(index,)) for index, part in parts.items()
+    ]
+    return Graph(schema=build.schema, book=build.book, router=Router(build.book, holders, pool), pool=pool)
 
 
 @contextmanager

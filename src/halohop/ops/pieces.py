@@ -1,0 +1,104 @@
+"""One long array that lies in several places, such as the partitions that a host maps."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from halohop.errors import InputError
+
+ABSENT = np.uint64(2**63)
+"""Origin of a piece that is not here; no address is as far from another."""
+
+
+class Pieces:
+    """Rows bounds[p] to bounds[p + 1] - 1 are those of tensors[p]. Nothing is copied; kernels jump between the pieces.
+
+    To a kernel it looks like one array of machine words, from the lowest address of any piece on. Most of that range is not ours
+    and never touched: word c of row r is number ``origins[p] + r * width + c``, p being the piece that r lies in.
+
+    Args:
+        tensors: ``[bounds[p + 1] - bounds[p], ...]`` each, contiguous, of one dtype and row shape; None for a piece that is not
+            here. `extra` more rows than that are allowed at the end of each.
+        bounds: one more than tensors, never falling.
+        extra: rows that every tensor has beyond its bounds (1 for the indptr of CSC).
+
+    Raises:
+        InputError: the tensors do not fit together, or none is here.
+
+    Example:
+        >>> pieces = Pieces([torch.tensor([1, 2]), None, torch.tensor([9])], [0, 2, 5, 6])
+        >>> len(pieces), pieces.row_shape
+        (6, ())
+    """
+
+    def __init__(self, tensors: Sequence[Tensor | None], bounds: Sequence[int], *, extra: int = 0) -> None:
+        here = [tensor for tensor in tensors if tensor is not None]
+        if not here or len(bounds) != len(tensors) + 1 or any(low > high for low, high in pairwise(bounds)):
+            raise InputError(f"{len(tensors)} pieces, {len(here)} of them here, do not fit the bounds {list(bounds)}")
+        self.dtype, self.row_shape = here[0].dtype, tuple(here[0].shape[1:])
+        for tensor, (low, high) in zip(tensors, pairwise(bounds), strict=True):
+            if tensor is not None and (
+                tensor.dtype != self.dtype
+                or tuple(tensor.shape) != (high - low + extra, *self.row_shape)
+                or not tensor.is_contiguous()
+                or tensor.device.type != "cpu"
+            ):
+                raise InputError(f"a piece for the rows {low} to {high - 1} is {tensor.dtype} of shape {tuple(tensor.shape)}")
+        self.row_bytes = here[0][:0].element_size() * int(np.prod(self.row_shape, dtype=np.int64))
+        self.bounds = np.array(bounds, np.int64)
+        self._tensors = tuple(tensors)  # keeps their memory
+        self.word = widest_word(self.row_bytes, here)
+        self.words, self.origins = self._words(bounds)
+
+    def __len__(self) -> int:
+        return int(self.bounds[-1])
+
+    @property
+    def width(self) -> np.uint64:
+        """Words of a row."""
+        return np.uint64(self.row_bytes // self.word.itemsize)
+
+    def find(self, row: int) -> tuple[Tensor | None, int]:
+        """The piece that holds a row, and the row's number there; None where there is no such piece."""
+        p = int(np.searchsorted(self.bounds, row, side="right")) - 1
+        if not 0 <= p < len(self._tensors):
+            return None, 0
+        return self._tensors[p], row - int(self.bounds[p])
+
+    def explain(self, row: int) -> str:
+        """Why a row cannot be read."""
+        if self.bounds[0] <= row < self.bounds[-1]:
+            return "in a piece that is not here"
+        return f"out of range: there are {len(self)} rows"
+
+    def _words(self, bounds: Sequence[int]) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        filled = [tensor for tensor in self._tensors if tensor is not None and tensor.numel()]
+        first = min((tensor.data_ptr() for tensor in filled), default=0)
+        last = max((tensor.data_ptr() + tensor.numel() * tensor.element_size() for tensor in filled), default=0)
+        origins = np.zeros(len(self._tensors), np.uint64)
+        for p, tensor in enumerate(self._tensors):
+            if tensor is None:
+                origins[p] = ABSENT
+            elif tensor.numel():
+                begin = (tensor.data_ptr() - first) // self.word.itemsize - bounds[p] * int(self.width)
+                origins[p] = np.uint64(begin % 2**64)
+        if not filled:
+            return np.empty(0, self.word), origins
+        return np.asarray(_Memory(first, (last - first) // self.word.itemsize, self.word)), origins
+
+
+class _Memory:
+    """Lets NumPy look at a range of addresses."""
+
+    def __init__(self, address: int, length: int, word: np.dtype[Any]) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": (length,), "typestr": word.str, "version": 3}
+
+
+def widest_word(row_bytes: int, tensors: list[Tensor]) -> np.dtype[Any]:
+    """The widest word that rows are made of, and that all addresses are multiples of."""
+    sizes = (row_bytes, *(tensor.data_ptr() for tensor in tensors if tensor.numel()))
+    return next(np.dtype(f"u{width}") for width in (8, 4, 1) if all(size % width == 0 for size in sizes))
