@@ -93,3 +93,8 @@ def test_rank_outside_its_world(env: dict[str, str], named: str) -> None:
 def test_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         World().rank = 1  # type: ignore[misc]
+
+
+def test_a_rank_of_several_must_know_which_it_is():
+    with pytest.raises(InputError, match="WORLD_SIZE=2, but RANK is not set"):
+        World.from_env({"WORLD_SIZE": "2"})

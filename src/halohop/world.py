@@ -44,7 +44,8 @@ class World:
         """The world that torchrun (or `halohop train`) describes in the environment; alone without it.
 
         Raises:
-            InputError: a variable is not a whole number, or a rank lies outside its world.
+            InputError: a variable is not a whole number, a rank lies outside its world, or there are several ranks and this one
+                does not know which it is.
         """
         env = os.environ if env is None else env
 
@@ -57,6 +58,8 @@ class World:
 
         size = number("WORLD_SIZE", 1)
         local_size = number("LOCAL_WORLD_SIZE", size)
+        if size > 1 and "RANK" not in env:
+            raise InputError(f"WORLD_SIZE={size}, but RANK is not set; set it, or give the World(rank=..., size=...) yourself")
         rank = number("RANK", 0)
         return cls(
             rank=rank,

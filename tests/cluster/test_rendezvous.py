@@ -76,3 +76,12 @@ def test_every_partition_has_one_server():
     assert owners([(1,), (0, 1), ()], 2) == [(1,), (0,), ()]
     with pytest.raises(ClusterError, match=r"partitions \[2\] of 3 are held by no host"):
         owners([(0,), (1,)], 3)
+
+
+def test_an_address_that_others_cannot_reach_is_refused(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(None, None, None, None, ("127.0.1.1", 9))])
+    monkeypatch.setenv("MASTER_ADDR", "trainer-0")
+    with pytest.raises(ClusterError, match="listen"):
+        own_address()
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    assert own_address().startswith("127.")

@@ -51,6 +51,7 @@ def open_graph(
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
         ClusterError: a partition is held by nobody, or a host did not come in time.
+        PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
         InputError: partitions that are not here, or no token where several hosts meet.
 
     Example:
@@ -88,6 +89,7 @@ def open_graph(
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
         graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders, pool), pool=pool, links=links)
+        links.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()
         return graph

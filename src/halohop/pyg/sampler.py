@@ -134,6 +134,8 @@ def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | Hete
         )
     elif not isinstance(output, HeteroSamplerOutput):
         raise InputError(f"transform_sampler_output returned {type(output).__name__}, expected PyG's SamplerOutput")
+    if output.edge is None or None in output.edge.values():
+        raise InputError("transform_sampler_output dropped `edge`; keep it, so that edge features and ids can be found")
     nothing = torch.empty(0, dtype=torch.int64)
     nodes: dict[NodeType, NodeBlock] = {}
     for name in graph.schema.nodes:

@@ -42,7 +42,11 @@ class HalohopFeatureStore(FeatureStore):  # type: ignore[misc]
         if index is None or isinstance(index, slice):
             gid, _ = self._graph.select(None, name)
             return gid if index is None else gid[index]
-        return self._graph.locate(torch.as_tensor(index).view(-1), name)
+        index = torch.as_tensor(index).view(-1)
+        if index.dtype == torch.bool:
+            gid, _ = self._graph.select(None, name)
+            return gid[index]
+        return self._graph.locate(index, name)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         table = self._graph.schema.nodes[self._graph.schema.node_type(attr.group_name)]
