@@ -9,7 +9,7 @@ import torch
 from filelock import FileLock
 
 from halohop import ops
-from halohop.ops import cpu_index, cpu_jit, cpu_sample, warmup
+from halohop.ops import cpu_index, cpu_jit, cpu_relabel, cpu_sample, warmup
 
 SCRIPT = """
 import sys, time
@@ -23,7 +23,10 @@ print(len(lines), time.perf_counter() - begin, *lines)
 
 def kernels():
     return {
-        name: value for module in (cpu_index, cpu_sample) for name, value in vars(module).items() if hasattr(value, "signatures")
+        name: value
+        for module in (cpu_index, cpu_relabel, cpu_sample)
+        for name, value in vars(module).items()
+        if hasattr(value, "signatures")
     }
 
 

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_KERNEL_MODULES = ("cpu_jit.py", "cpu_sample.py", "cpu_index.py")
+_KERNEL_MODULES = ("cpu_jit.py", "cpu_sample.py", "cpu_index.py", "cpu_relabel.py")
 
 
 def kernel(function: Function) -> Function:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
-from halohop.ops import cpu_index
+from halohop.ops import cpu_relabel
 from halohop.ops.arguments import integers
 from halohop.ops.pool import Pool, empty
 
@@ -136,11 +136,11 @@ class _DenseTable:
             assert most < 2**32 - 1, "dense_limit is too high for this many seeds"
 
     def start(self, seeds: NDArray[Any], nodes: NDArray[np.int64]) -> int:
-        done: int = cpu_index.dense_start(self._table, np.uint64(self._base), seeds, nodes)
+        done: int = cpu_relabel.dense_start(self._table, np.uint64(self._base), seeds, nodes)
         return done
 
     def add(self, ids: NDArray[Any], bids: NDArray[np.int64], nodes: NDArray[np.int64], known: int) -> tuple[int, int]:
-        done, known = cpu_index.dense_add(self._table, np.uint64(self._base), ids, bids, nodes, np.uint64(known))
+        done, known = cpu_relabel.dense_add(self._table, np.uint64(self._base), ids, bids, nodes, np.uint64(known))
         return done, known
 
 
@@ -158,13 +158,13 @@ class _HashTable:
             self._grow(num_seeds)
 
     def start(self, seeds: NDArray[Any], nodes: NDArray[np.int64]) -> int:
-        done: int = cpu_index.hash_start(self._table, self._shift, np.uint64(self._base), self._num_nodes, seeds, nodes)
+        done: int = cpu_relabel.hash_start(self._table, self._shift, np.uint64(self._base), self._num_nodes, seeds, nodes)
         return done
 
     def add(self, ids: NDArray[Any], bids: NDArray[np.int64], nodes: NDArray[np.int64], known: int) -> tuple[int, int]:
         base, begin = np.uint64(self._base), 0
         while True:
-            begin, known = cpu_index.hash_add(
+            begin, known = cpu_relabel.hash_add(
                 self._table, self._shift, base, self._num_nodes, ids, np.uint64(begin), bids, nodes, np.uint64(known)
             )
             if begin == len(ids) or 2 * known < self._num_slots:
