@@ -1,0 +1,36 @@
+"""DGL's DataLoader feeding the model: `workers` processes, or none. Features are picked by the trainer, as in DGL's examples."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dgl
+import torch
+
+from benchmarks.contestants.dgl_sampling import build
+from benchmarks.model import Ready, Trainer
+from benchmarks.protocol import Info, serve
+from benchmarks.work import SeedBatches, column
+
+
+def start(folder: str, fanout: list[int], threads: int, workers: int) -> tuple[Info, Any]:
+    torch.set_num_threads(threads)
+    graph = build(folder, "int64")
+    features, labels = torch.from_numpy(column(folder, "x")), torch.from_numpy(column(folder, "y"))
+    sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
+    seeds = SeedBatches(folder)
+
+    def epoch(batches: int) -> Iterator[Any]:
+        nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
+        return iter(dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=seeds.batch_size, num_workers=workers))
+
+    def ready(batch: Any) -> Ready:
+        inputs, outputs, blocks = batch
+        hops = [(*block.edges(), block.num_dst_nodes()) for block in blocks]
+        return features[inputs], labels[outputs], hops
+
+    trainer = Trainer(features.shape[1], len(fanout), epoch, ready)
+    return Info(versions={"dgl": dgl.__version__, "torch": torch.__version__}, widths={"all ids": "int64"}), trainer.run
+
+
+if __name__ == "__main__":
+    serve(start)

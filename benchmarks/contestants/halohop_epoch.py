@@ -1,0 +1,42 @@
+"""halohop's loader feeding the model: `workers` threads, or each batch when it is asked for."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+import halohop
+from benchmarks.model import Hop, Ready, Trainer
+from benchmarks.protocol import Info, serve
+from benchmarks.work import SeedBatches
+
+
+def start(folder: str, fanout: list[int], threads: int, workers: int, expand: Any = "all") -> tuple[Info, Any]:
+    torch.set_num_threads(threads)
+    graph = halohop.open(f"{folder}/parts-1")
+    seeds = SeedBatches(folder)
+
+    def epoch(batches: int) -> Iterator[Any]:
+        nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
+        how = {"run": "threads", "num_workers": workers} if workers else {"run": "inline"}
+        return iter(halohop.NeighborLoader(graph, fanout, nodes, batch_size=seeds.batch_size, expand=expand, **how))
+
+    trainer = Trainer(graph.schema.nodes["node"].columns["x"].shape[0], len(fanout), epoch, partial(ready, expand=expand))
+    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), trainer.run
+
+
+def ready(batch: Any, expand: str) -> Ready:
+    """A layer's edges: of one hop, if it began at all nodes so far; of all hops so far, if each began at new nodes."""
+    hops: list[Hop] = []
+    num_dst = end = 0
+    for nodes, edges in zip(batch.num_sampled_nodes[:-1], batch.num_sampled_edges, strict=True):
+        num_dst += nodes
+        begin, end = end if expand == "all" else 0, end + edges
+        src, dst = batch.edge_index[:, begin:end]
+        hops.insert(0, (src, dst, num_dst))
+    return batch.x, batch.y[: batch.batch_size], hops
+
+
+if __name__ == "__main__":
+    serve(start)

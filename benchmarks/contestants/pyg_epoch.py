@@ -1,0 +1,45 @@
+"""PyG's own NeighborLoader feeding the model, where pyg-lib or torch-sparse is installed. It expands new nodes only."""
+
+import importlib.metadata
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from benchmarks.contestants.halohop_epoch import ready
+from benchmarks.model import Trainer
+from benchmarks.protocol import Info, serve
+from benchmarks.work import SeedBatches, column, relations
+
+
+def start(folder: str, fanout: list[int], threads: int, workers: int) -> tuple[Info, Any]:
+    torch.set_num_threads(threads)
+    ((indptr, indices),) = relations(folder).values()
+    dst = torch.arange(len(indptr) - 1).repeat_interleave(torch.from_numpy(indptr).diff())
+    data = Data(
+        x=torch.from_numpy(column(folder, "x")),
+        y=torch.from_numpy(column(folder, "y")),
+        edge_index=torch.stack([torch.from_numpy(indices).long(), dst]),
+    )
+    seeds = SeedBatches(folder)
+    # One loader for all units: making one sorts the edges. Its seeds are those of one unit.
+    loaders: dict[int, NeighborLoader] = {}
+
+    def epoch(batches: int) -> Iterator[Any]:
+        if batches not in loaders:
+            nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
+            loaders[batches] = NeighborLoader(
+                data, fanout, nodes, batch_size=seeds.batch_size, num_workers=workers, is_sorted=True
+            )
+        return iter(loaders[batches])
+
+    trainer = Trainer(data.num_features, len(fanout), epoch, partial(ready, expand="new"))
+    versions = {name: importlib.metadata.version(name) for name in ("torch-geometric", "torch")}
+    return Info(versions=versions, widths={"all ids": "int64"}), trainer.run
+
+
+if __name__ == "__main__":
+    serve(start)

@@ -1,0 +1,82 @@
+"""The graphs: made once, kept as data sets of halohop, whose arrays are plain .npy files that any peer can read.
+
+    .bench/graphs/products/parts-1/part-0000/edges/node__to__node/{indptr,indices}.npy     what peers load
+    .bench/graphs/products/parts-4/                                                        the same graph in four partitions
+    .bench/graphs/products/seeds.npy                                                       the seeds, the same for everybody
+
+Edges are ordered by destination before anything else, so that an edge's id is its position in CSC for every contestant and none
+has to look it up.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import halohop
+from benchmarks.paths import GRAPHS
+from halohop import ops
+from halohop.datasets.synthetic import SIZES, synthetic, synthetic_hetero
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+
+MAG_PAPERS = 736_389
+MAX_SEEDS = 1024 * 256
+SEEDED = {"products": "node", "mag": "paper"}
+"""The graphs that there are, and which of their nodes the seeds are."""
+
+
+def folder_of(graph: str, scale: float) -> Path:
+    return GRAPHS / (graph if scale == 1 else f"{graph}-{scale:g}")
+
+
+def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Path:
+    """Makes whatever is missing of a graph, and returns its folder.
+
+    Args:
+        graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag.
+        scale: share of its nodes, at the same average degree.
+        parts: the numbers of partitions to have it in.
+    """
+    folder = folder_of(graph, scale)
+    if not (folder / "parts-1").exists():
+        print(f"making {folder.name}, once", flush=True)
+        tables = _by_destination(_generate(graph, scale))
+        halohop.partition(tables, folder / "parts-1", num_parts=1, method="random", overwrite=True)
+    if not (folder / "seeds.npy").exists():
+        count = halohop.open(folder / "parts-1").schema.nodes[SEEDED[graph]].count
+        np.save(folder / "seeds.npy", np.random.default_rng(1).permutation(count)[:MAX_SEEDS])
+    for number in parts:
+        if not (folder / f"parts-{number}").exists():
+            print(f"dividing {folder.name} into {number}, once", flush=True)
+            # At random: no division cuts more edges, so no hop is spread wider. A good division can only be faster.
+            halohop.partition(_load(folder / "parts-1"), folder / f"parts-{number}", num_parts=number, method="random")
+    return folder
+
+
+def _generate(graph: str, scale: float) -> GraphTables:
+    if graph == "products":
+        return synthetic("products", num_nodes=round(SIZES["products"].num_nodes * scale))
+    return synthetic_hetero(round(MAG_PAPERS * scale), num_features=128)
+
+
+def _by_destination(tables: GraphTables) -> GraphTables:
+    edges = {}
+    for relation, table in tables.edges.items():
+        indptr, row = ops.build_csc(table.dst, tables.nodes[relation[2]].num_nodes)
+        edges[relation] = EdgeTable(src=ops.gather_rows(table.src, row), dst=_destinations(indptr))
+    return GraphTables(nodes=tables.nodes, edges=edges)
+
+
+def _destinations(indptr: torch.Tensor) -> torch.Tensor:
+    return torch.arange(len(indptr) - 1, dtype=torch.int32).repeat_interleave(indptr.diff())
+
+
+def _load(folder: Path) -> GraphTables:
+    """The tables of a graph in one partition; columns stay mapped."""
+    from halohop.store.disk import map_part, read_manifest
+
+    part = map_part(folder, read_manifest(folder), 0)
+    return GraphTables(
+        nodes={name: NodeTable(num_nodes=nodes.num_nodes, columns=nodes.columns) for name, nodes in part.nodes.items()},
+        edges={relation: EdgeTable(src=edges.indices, dst=_destinations(edges.indptr)) for relation, edges in part.edges.items()},
+    )

@@ -1,0 +1,68 @@
+"""The GraphSAGE of the epoch benchmark, in plain torch: the same code in every environment, whatever loader feeds it."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.protocol import Unit
+
+HIDDEN = 64
+CLASSES = 47
+LEARNING_RATE = 0.003
+
+Hop = tuple[Tensor, Tensor, int]
+"""Edges of a hop: sources and destinations among the batch's nodes, and how many nodes are destinations (the first ones)."""
+
+Ready = tuple[Tensor, Tensor, list[Hop]]
+"""A batch ready for the model: features, labels of the seeds, and hops, the outermost first."""
+
+
+class Sage(nn.Module):
+    """GraphSAGE with mean aggregation (Hamilton et al. 2017)."""
+
+    def __init__(self, num_features: int, num_layers: int) -> None:
+        super().__init__()
+        widths = [num_features, *[HIDDEN] * (num_layers - 1), CLASSES]
+        self.layers = nn.ModuleList(nn.Linear(2 * wide, narrow) for wide, narrow in pairwise(widths))
+
+    def forward(self, x: Tensor, hops: list[Hop]) -> Tensor:
+        for number, (layer, (src, dst, num_dst)) in enumerate(zip(self.layers, hops)):  # noqa: B905
+            total = x.new_zeros(num_dst, x.shape[1]).index_add(0, dst, x[src])
+            degree = torch.bincount(dst, minlength=num_dst).clamp(min=1).to(x.dtype)
+            x = layer(torch.cat([x[:num_dst], total / degree[:, None]], dim=1))
+            x = x if number == len(self.layers) - 1 else x.relu()
+        return x
+
+
+class Trainer:
+    """Trains on short epochs, and tells the seconds that go into data from those that go into the model."""
+
+    def __init__(self, num_features: int, num_layers: int, epoch: Callable[[int], Iterator[Any]], ready: Callable[[Any], Ready]):
+        torch.manual_seed(0)
+        self._model = Sage(num_features, num_layers)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
+        self._epoch, self._ready = epoch, ready
+
+    def run(self, batches: int) -> Unit:
+        data = model = edges = nodes = 0.0
+        begin = last = time.perf_counter()
+        for batch in self._epoch(batches):
+            x, y, hops = self._ready(batch)
+            loaded = time.perf_counter()
+            self._step(x, y, hops)
+            edges, nodes = edges + sum(len(src) for src, _, _ in hops), nodes + len(x)
+            del batch, x, y, hops
+            data, model = data + loaded - last, model + time.perf_counter() - loaded
+            last = time.perf_counter()
+        total = time.perf_counter() - begin
+        counts = {"batches": batches, "edges": edges, "nodes": nodes, "data_seconds": total - model, "model_seconds": model}
+        return Unit(seconds=total, counts=counts)
+
+    def _step(self, x: Tensor, y: Tensor, hops: list[Hop]) -> None:
+        self._optimizer.zero_grad()
+        nn.functional.cross_entropy(self._model(x, hops), y).backward()
+        self._optimizer.step()

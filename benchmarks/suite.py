@@ -1,0 +1,248 @@
+"""The benchmarks: who takes part in each, and which comparisons are its point.
+
+`expand` says which nodes a hop expands: "all" of them so far (DGL) or the "new" ones only (PyG). A comparison has the same on
+both sides. Every contestant has `threads` threads to itself, and uses them as its library does: halohop makes that many batches
+at once, DGL and torch share one batch among them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+FANOUT = [15, 10, 5]
+HETERO_FANOUT = [10, 5]
+PARTS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A contestant: a module of benchmarks/contestants, its options, and the environment it runs in."""
+
+    name: str
+    module: str
+    options: dict[str, Any]
+    threads: int = 1
+    environment: str = "ours"
+    """"ours", "dgl" (the one of benchmarks/peers.py), or "pyg" (ours, where PyG can sample)."""
+    is_limit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How many times as much `entry` does in a second as `versus`, and how many times it should."""
+
+    entry: str
+    versus: str
+    bar: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """What one run measures; `measure` is the count whose rate is compared."""
+
+    title: str
+    graph: str
+    measure: str
+    unit: int
+    entries: list[Entry]
+    comparisons: list[Comparison]
+    parts: tuple[int, ...] = (1,)
+    remarks: list[str] = field(default_factory=list)
+
+
+KEPT = "Results are tensors that the caller may keep; each batch is dropped before the next one is begun."
+
+
+def sampling(threads: list[int]) -> Benchmark:
+    """Subgraphs, relabelled, with edge ids, without rows."""
+    return _sampling(threads, rows=False)
+
+
+def batch(threads: list[int]) -> Benchmark:
+    """Subgraphs and the features of their nodes: what a loader does."""
+    return _sampling(threads, rows=True)
+
+
+def _sampling(threads: list[int], *, rows: bool) -> Benchmark:
+    def entry(name: str, module: str, count: int, environment: str = "ours", **options: Any) -> Entry:
+        options |= {"fanout": FANOUT, "threads": count} | ({"rows": True} if rows else {})
+        return Entry(name=f"{name}, {_t(count)}", module=module, options=options, threads=count, environment=environment)
+
+    entries: list[Entry] = []
+    comparisons: list[Comparison] = []
+    for t in threads:
+        for expand in ("all", "new"):
+            entries.append(entry(f"halohop, expand={expand}", "halohop_sampling", t, expand=expand))
+        for ids in ("int64", "int32"):
+            entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", ids=ids))
+            bar = None if rows else {1: 8.0, 2: 6.0}.get(t)
+            comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", f"DGL, {ids}, {_t(t)}", bar))
+        if not rows:
+            entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl"))
+            comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", f"graphbolt, {_t(t)}"))
+        entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg"))
+        comparisons.append(_versus(f"halohop, expand=new, {_t(t)}", f"PyG, expand=new, {_t(t)}", 8.0 if rows else 15.0))
+    return Benchmark(
+        title="Sampling and features" if rows else "Sampling",
+        graph="products",
+        measure="edges",
+        unit=8,
+        entries=[*entries, *_limits(threads, "moves" if rows else "lines")],
+        comparisons=comparisons,
+        remarks=[f"1024 seeds, fanout {FANOUT}, without replacement. DGL and graphbolt expand all nodes so far.", KEPT],
+    )
+
+
+def gather(threads: list[int]) -> Benchmark:
+    """400-byte rows of a batch's unique nodes."""
+    entries, comparisons = [], []
+    for t in threads:
+        for how in ("halohop fresh", "halohop out", "halohop pool", "torch fresh", "torch out"):
+            options = {"fanout": FANOUT, "how": how, "threads": t}
+            entries.append(Entry(name=f"{how}, {_t(t)}", module="gather", options=options, threads=t))
+        comparisons += [
+            _versus(f"halohop pool, {_t(t)}", f"torch fresh, {_t(t)}", 4.0),
+            _versus(f"halohop fresh, {_t(t)}", f"torch fresh, {_t(t)}"),
+            _versus(f"halohop out, {_t(t)}", f"torch out, {_t(t)}", 1.4),
+        ]
+        comparisons += [
+            Comparison(entry=f"halohop {how}, {_t(t)}", versus=f"limit: {limit}, {_t(t)}", bar=0.8 if limit == "moves" else None)
+            for how in ("out", "pool")
+            for limit in ("moves", "rows")
+        ]
+    return Benchmark(
+        title="Gather",
+        graph="products",
+        measure="rows",
+        unit=8,
+        entries=[*entries, *_limits(threads, "rows", "moves", "copy")],
+        comparisons=comparisons,
+        remarks=[
+            "Rows of 100 float32, those of the unique nodes of sampled batches; the source is the mapped file for all.",
+            '"fresh": into a new tensor. "out": into one that is used again. "pool": into one that a pool lends, the way of the '
+            "loader: the caller may keep it.",
+            KEPT,
+        ],
+    )
+
+
+def hetero(threads: list[int]) -> Benchmark:
+    """Four node types, four relations and their reverses."""
+    entries, comparisons = [], []
+    for t in threads:
+        options = {"fanout": HETERO_FANOUT, "threads": t, "seed_type": "paper"}
+        for expand in ("all", "new"):
+            name = f"halohop, expand={expand}, {_t(t)}"
+            entries.append(Entry(name=name, module="halohop_sampling", options=options | {"expand": expand}, threads=t))
+        name = f"DGL, int64, {_t(t)}"
+        entries.append(Entry(name=name, module="dgl_sampling", options=options, threads=t, environment="dgl"))
+        comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", name))
+    return Benchmark(
+        title="Heterogeneous sampling",
+        graph="mag",
+        measure="edges",
+        unit=8,
+        entries=[*entries, *_limits(threads, "lines")],
+        comparisons=comparisons,
+        remarks=[f"1024 papers, fanout {HETERO_FANOUT} of each of 8 relations, without replacement.", KEPT],
+    )
+
+
+def partitioned(threads: list[int]) -> Benchmark:
+    """The same batches from one partition and from several, all mapped by one process."""
+    entries, comparisons = [], []
+    for rows in (False, True):
+        kind = "batches" if rows else "samples"
+        for t in threads:
+            for parts in PARTS:
+                options = {"fanout": FANOUT, "threads": t, "expand": "new", "rows": rows, "parts": parts}
+                name = f"{kind} of {parts}, {_t(t)}"
+                entries.append(Entry(name=name, module="halohop_sampling", options=options, threads=t))
+                if parts > 1:
+                    comparisons.append(_versus(name, f"{kind} of 1, {_t(t)}", 1 / 1.3))
+    return Benchmark(
+        title="Partitions on one host",
+        graph="products",
+        measure="batches",
+        unit=4,
+        entries=entries,
+        comparisons=comparisons,
+        parts=PARTS,
+        remarks=[
+            "Nodes were divided at random, which cuts the most edges: every hop asks every partition. "
+            '"samples" are subgraphs alone, "batches" have features, labels and the user\'s ids. '
+            "A bar of 0.77 is an overhead of 1.3.",
+            KEPT,
+        ],
+    )
+
+
+def epoch(threads: list[int]) -> Benchmark:
+    """GraphSAGE of two and three layers, training on the processor."""
+    t = max(threads)
+    entries, comparisons = [], []
+    for fanout in ([15, 10], FANOUT):
+        layers = f"{len(fanout)} layers"
+        ways = (
+            ("halohop, inline", "halohop_epoch", "ours", {"workers": 0}),
+            ("halohop, threads", "halohop_epoch", "ours", {"workers": t}),
+            ("halohop, threads, expand=new", "halohop_epoch", "ours", {"workers": t, "expand": "new"}),
+            ("DGL, inline", "dgl_epoch", "dgl", {"workers": 0}),
+            (f"DGL, {t} workers", "dgl_epoch", "dgl", {"workers": t}),
+            ("PyG, inline", "pyg_epoch", "pyg", {"workers": 0}),
+            (f"PyG, {t} workers", "pyg_epoch", "pyg", {"workers": t}),
+        )
+        for name, module, environment, how in ways:
+            options = {"fanout": fanout, "threads": t} | how
+            entries.append(Entry(name=f"{name}, {layers}", module=module, options=options, threads=t, environment=environment))
+        comparisons += [
+            _versus(f"halohop, {ours}, {layers}", f"{theirs}, {layers}")
+            for ours, theirs in (
+                ("inline", "DGL, inline"),
+                ("threads", "DGL, inline"),
+                ("threads", f"DGL, {t} workers"),
+                ("threads", "halohop, inline"),
+                ("threads, expand=new", "PyG, inline"),
+                ("threads, expand=new", f"PyG, {t} workers"),
+            )
+        ]
+    return Benchmark(
+        title="Training epochs",
+        graph="products",
+        measure="batches",
+        unit=16,
+        entries=entries,
+        comparisons=comparisons,
+        remarks=[
+            f'One GraphSAGE written in plain torch for all, {t} intra-op threads. "data": waiting for the next batch with its '
+            'features; "model": forward, backward and step. DGL brings its own, older torch, so compare data with data.',
+            "A unit is a short epoch of its own, its start and end included. halohop and DGL expand all nodes so far, PyG new "
+            "ones; halohop does the latter where it says so.",
+        ],
+    )
+
+
+BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
+    "sampling": sampling,
+    "gather": gather,
+    "batch": batch,
+    "hetero": hetero,
+    "partitioned": partitioned,
+    "epoch": epoch,
+}
+
+
+def _versus(entry: str, versus: str, bar: float | None = None) -> Comparison:
+    return Comparison(entry=entry, versus=versus, bar=bar)
+
+
+def _limits(threads: list[int], *kinds: str) -> Iterator[Entry]:
+    for kind in kinds:
+        for t in threads:
+            yield Entry(
+                name=f"limit: {kind}, {_t(t)}", module="limits", options={"kind": kind, "threads": t}, threads=t, is_limit=True
+            )
+
+
+def _t(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads > 1)}"

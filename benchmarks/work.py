@@ -1,0 +1,42 @@
+"""What contestants of every environment need: the seeds of the next batches, and arrays from the common files. NumPy only."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BATCH_SIZE = 1024
+
+
+class SeedBatches:
+    """Seeds of the next batches; every contestant gets the same ones in the same order."""
+
+    def __init__(self, folder: str, batch_size: int = BATCH_SIZE) -> None:
+        self.seeds = np.load(Path(folder) / "seeds.npy")
+        self.batch_size = min(batch_size, len(self.seeds))
+        self._next = itertools.cycle(range(len(self.seeds) // self.batch_size))
+
+    def take(self, count: int) -> Iterator[np.ndarray[Any, Any]]:
+        for number in itertools.islice(self._next, count):
+            yield self.seeds[number * self.batch_size : (number + 1) * self.batch_size]
+
+
+def relations(folder: str) -> dict[tuple[str, str, str], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """(indptr int64, indices int32 or int64) of every relation, read into memory."""
+    tables = sorted((_part(folder) / "edges").iterdir())
+    return {
+        tuple(table.name.split("__")): (np.load(table / "indptr.npy"), np.load(table / "indices.npy"))  # type: ignore[misc]
+        for table in tables
+    }
+
+
+def column(folder: str, name: str, node_type: str = "node") -> np.ndarray[Any, Any]:
+    """A column of the nodes, read into memory."""
+    array: np.ndarray[Any, Any] = np.load(_part(folder) / "nodes" / node_type / f"{name}.npy")
+    return array
+
+
+def _part(folder: str) -> Path:
+    return Path(folder) / "parts-1" / "part-0000"
