@@ -112,12 +112,16 @@ def _quantity(value: float) -> str:
 
 
 def plot(record: Record, path: Path) -> bool:
-    """Bars of what was done in a second, whiskers from quartile to quartile; False where matplotlib is not installed."""
+    """Bars of what was done in a second, whiskers from quartile to quartile; False if there are none, or matplotlib is not installed."""
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
     except ImportError:
         return False
     shown = {name: c for name, c in record["contestants"].items() if not c["entry"]["is_limit"]}
+    if not shown:
+        return False
     spreads = [Spread.of(rates(contestant, record["measure"])) for contestant in shown.values()]
     figure = Figure(figsize=(8, 0.9 + 0.32 * len(shown)), layout="constrained")
     axes = figure.subplots()
@@ -125,11 +129,15 @@ def plot(record: Record, path: Path) -> bool:
     whiskers = [[s.median - s.q1 for s in spreads], [s.q3 - s.median for s in spreads]]
     colours = ["#d95f02" if name.startswith(("halohop", "samples", "batches")) else "#7a8899" for name in shown]
     axes.barh(list(shown), middle, xerr=whiskers, color=colours, error_kw={"capsize": 2, "elinewidth": 1})
-    for place, value in enumerate(middle):
-        axes.annotate(f" {_quantity(value)}", (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+    for place, spread in enumerate(spreads):
+        axes.annotate(
+            _quantity(spread.median), (spread.q3, place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8
+        )
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * max(spread.q3 for spread in spreads))
     axes.set_xlabel(f"{record['measure']} a second (median, quartiles); {record['graph']}, {record['date'][:10]}")
+    axes.xaxis.set_major_formatter(EngFormatter())
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Date": None})
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "halohop"}):  # text as text: a tenth of the size
+        figure.savefig(path, metadata={"Date": None})
     return True
