@@ -112,7 +112,7 @@ def _quantity(value: float) -> str:
 
 
 def plot(record: Record, path: Path) -> bool:
-    """Bars of what was done in a second, whiskers from quartile to quartile; False if there are none, or matplotlib is not installed."""
+    """Bars of what was done in a second, whiskers from quartile to quartile; False if nothing was, or matplotlib is missing."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
