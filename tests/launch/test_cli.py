@@ -155,3 +155,10 @@ def test_torchrun_and_the_options_must_agree(tiny_parts: Path, monkeypatch: pyte
     result = invoke("train", "synthetic:tiny", "--out", tmp_path)
     assert result.exit_code == 1
     assert "halohop partition synthetic:tiny PARTS" in result.output
+
+
+def test_bench_prints_what_it_measured():
+    result = CliRunner().invoke(cli.app, ["bench", "partitioned", "--size", "tiny", "--rounds", "1", "--fanout", "3,2"])
+    assert result.exit_code == 0, result.output
+    assert "edges" in result.output
+    assert CliRunner().invoke(cli.app, ["bench", "nothing", "--size", "tiny"]).exit_code == 1

@@ -244,6 +244,25 @@ def infer(
 
 
 @app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="What to measure: sampling, gather or partitioned.")] = "sampling",
+    size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
+    fanout: Annotated[str, typer.Option(metavar="N,N,...", help="Neighbours per hop.")] = "15,10,5",
+    threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 20,
+) -> None:
+    """Measure how fast this machine samples and gathers.
+
+    [dim]$[/] halohop bench sampling --size medium
+    """
+    from halohop.launch.bench import bench as measure
+    from halohop.launch.bench import render
+
+    rows = measure(name, size, fanout=options.numbers(fanout) or (), threads=threads, rounds=rounds)
+    Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
     size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
