@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import re
+import signal
 import tempfile
 import threading
 import time
@@ -30,6 +31,12 @@ HARMLESS_CHILDREN = re.compile(r"multiprocessing\.(resource_tracker|forkserver)|
 
 SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
 """Descriptors that libraries may open once and keep (an event loop, a random source); a leak per test soon exceeds them."""
+
+
+def pytest_configure() -> None:
+    """Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ class Pieces:
         InputError: the tensors do not fit together, or none is here.
 
     Example:
+        >>> import torch
         >>> pieces = Pieces([torch.tensor([1, 2]), None, torch.tensor([9])], [0, 2, 5, 6])
         >>> len(pieces), pieces.row_shape
         (6, ())
