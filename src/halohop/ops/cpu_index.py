@@ -61,12 +61,33 @@ def _word_of(origins: NDArray[Any], bounds: NDArray[Any], width: Any, row: Any) 
 
 
 @kernel
+def _gather_words(
+    source: NDArray[Any], origins: NDArray[Any], bounds: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]
+) -> Any:
+    """`gather` for rows of one word."""
+    n = u64(rows.size)
+    on_their_way = np.empty(_RING, np.uint64)
+    for i in range(n):
+        place = _word_of(origins, bounds, _ONE, i64(rows[i]))
+        if place == _ABSENT:
+            return i
+        prefetch(source, place)
+        if i >= _AHEAD:
+            out[i - _AHEAD] = source[on_their_way[(i - _AHEAD) & _RING_MASK]]
+        on_their_way[i & _RING_MASK] = place
+    for i in range(n - min(n, _AHEAD), n):
+        out[i] = source[on_their_way[i & _RING_MASK]]
+    return n
+
+
+@kernel
 def gather(
     source: NDArray[Any], origins: NDArray[Any], bounds: NDArray[Any], width: Any, rows: NDArray[Any], out: NDArray[Any]
 ) -> Any:
     """Row i of `out` = row rows[i] of `source`, an array in pieces; `out` is flat, `width` words a row."""
-    n = u64(rows.size)
-    ahead = _AHEAD if width == _ONE else min(_rows_ahead(source, width), _AHEAD)
+    if width == _ONE:
+        return _gather_words(source, origins, bounds, rows, out)
+    n, ahead = u64(rows.size), min(_rows_ahead(source, width), _AHEAD)
     on_their_way = np.empty(_RING, np.uint64)  # where the rows begin that have been asked for
     for i in range(n + ahead):
         if i < n:
@@ -77,11 +98,8 @@ def gather(
             _prefetch_words(source, begin, width)
         if i >= ahead:
             begin, into = on_their_way[(i - ahead) & _RING_MASK], (i - ahead) * width
-            if width == _ONE:
-                out[into] = source[begin]
-            else:
-                for c in range(width):
-                    out[into + c] = source[begin + c]
+            for c in range(width):
+                out[into + c] = source[begin + c]
     return n
 
 
