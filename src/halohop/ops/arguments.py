@@ -28,5 +28,13 @@ def integers(tensor: Tensor, name: str, length: int | None = None, *, only_int64
     return array
 
 
+def target(out: Tensor, name: str, length: int) -> NDArray[np.int64]:
+    """A contiguous int64 tensor that a kernel writes to."""
+    array = integers(out, name, length, only_int64=True)
+    if not out.is_contiguous():
+        raise InputError(f"{name} is not contiguous (strides {out.stride()}); make it with torch.empty")
+    return array
+
+
 def as_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)

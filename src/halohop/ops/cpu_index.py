@@ -121,6 +121,41 @@ def gather(
 
 
 @kernel
+def _find_spans_of_one(
+    indptr: NDArray[Any],
+    origin: Any,
+    row_bounds: NDArray[Any],
+    edge_begin: Any,
+    rows: NDArray[Any],
+    fanout: Any,
+    replace: Any,
+    starts: NDArray[Any],
+    degrees: NDArray[Any],
+    counts: NDArray[Any],
+) -> Any:
+    """`find_spans` where all lists are in one piece: nothing to search, so nothing to remember."""
+    n, total = u64(rows.size), _ZERO
+    first, num_rows = u64(row_bounds[0]), u64(row_bounds[1] - row_bounds[0])
+    if origin == _ABSENT:
+        return _ZERO, total
+    for i in range(n):
+        ahead = origin + u64(rows[min(i + _AHEAD, n - _ONE)])
+        prefetch(indptr, ahead)
+        prefetch(indptr, ahead + _ONE)  # one in eight lies in the next cache line
+        row = u64(rows[i])
+        if row - first >= num_rows:
+            return i, total
+        start = u64(indptr[origin + row])
+        degree = u64(indptr[origin + row + _ONE]) - start  # a negative length wraps to a huge one
+        if degree >= _DEGREE_LIMIT:
+            return i, total
+        count = fanout if degree > fanout or (replace and degree > _ZERO) else degree
+        starts[i], degrees[i], counts[i] = i64(start + u64(edge_begin)), i64(degree), i64(count)
+        total += count
+    return n, total
+
+
+@kernel
 def find_spans(
     indptr: NDArray[Any],
     origins: NDArray[Any],
@@ -139,6 +174,8 @@ def find_spans(
     or its list has a length outside 0..2**32-1.
     """
     n, total = u64(rows.size), _ZERO
+    if origins.size == 1:
+        return _find_spans_of_one(indptr, origins[0], row_bounds, edge_bounds[0], rows, fanout, replace, starts, degrees, counts)
     on_their_way = np.empty(_RING, np.uint64)
     for i in range(n + _AHEAD):
         if i < n:
@@ -147,6 +184,7 @@ def find_spans(
                 return i, total
             on_their_way[i & _RING_MASK] = place
             prefetch(indptr, place)
+            prefetch(indptr, place + _ONE)  # one in eight lies in the next cache line
         if i >= _AHEAD:
             j = i - _AHEAD
             place = on_their_way[j & _RING_MASK]

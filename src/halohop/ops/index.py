@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
-from halohop.ops.arguments import as_int64, integers
+from halohop.ops.arguments import as_int64, integers, target
 from halohop.ops.pool import Pool, empty
 
 
@@ -112,9 +112,7 @@ def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
         >>> out.tolist()
         [5, 5, 7]
     """
-    places = integers(out, "out", only_int64=True)
-    if not out.is_contiguous():
-        raise InputError(f"out is not contiguous (strides {out.stride()}); make it with torch.empty")
+    places = target(out, "out", len(out))
     if not cpu_index.repeat_positions(as_int64(integers(counts, "counts")), begin, places):
         raise InputError(f"out has {len(out)} entries, but counts sum up to {int(counts.sum())}")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_relabel
-from halohop.ops.arguments import integers
+from halohop.ops.arguments import integers, target
 from halohop.ops.pool import Pool, empty
 
 DENSE_LIMIT = 2**24
@@ -70,23 +70,25 @@ class Relabeler:
         self._count = int(done)
         self._check(done, array, "seed")
 
-    def add(self, ids: Tensor) -> Tensor:
+    def add(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
         """The bids of `ids`; ids not seen in this batch get the next ones, in order.
 
         Args:
             ids: int64 or int32 ``[n]``; an id may occur many times.
+            out: where to write the result, int64 ``[n]``, contiguous.
 
         Returns:
-            int64 ``[n]``.
+            `out`, or another int64 tensor ``[n]``.
 
         Raises:
             IdError: an id is no node; the batch is then unusable, start another.
             InputError: wrong dtype or shape.
         """
         array = integers(ids, "ids")
+        bids = empty(self._pool, (len(array),), torch.int64) if out is None else out
+        writable = target(bids, "out", len(array))
         self._reserve(self._count + len(array), keep=self._count)
-        bids = empty(self._pool, (len(array),), torch.int64)
-        done, known = self._table.add(array, bids.numpy(), self._nodes, self._count)
+        done, known = self._table.add(array, writable, self._nodes, self._count)
         self._count = int(known)
         self._check(done, array, "id")
         return bids

@@ -11,7 +11,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
 from halohop.sampling.fanouts import Fanouts
-from halohop.store.requests import Draw, HopAnswer, HopQuery, SampleRequest
+from halohop.store.requests import Draw, HopQuery, SampleRequest
 from halohop.typing import NodeType
 
 Expand = Literal["new", "all"]
@@ -47,7 +47,7 @@ class NeighborSampler:
     def sample(self, seeds: Seeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         discovery = _Discovery(self._relabelers(), seeds)
-        trails = {relation: _Trail() for relation in self.fanouts.per_relation}
+        trails = {relation: _Trail(self.graph.pool) for relation in self.fanouts.per_relation}
         for hop in range(self.fanouts.num_hops):
             frontier = discovery.frontier(expand_all=self._expand == "all")
             queries = tuple(
@@ -59,15 +59,16 @@ class NeighborSampler:
                 draw = Draw(seed=self._seed, epoch=seeds.epoch, batch=seeds.index, hop=hop, replace=self._replace)
                 answers = self.graph.sample(SampleRequest(draw=draw, queries=queries)).answers
                 for query, answer in zip(queries, answers, strict=True):
-                    src_bid = discovery.add(query.relation[0], answer.src_gid)
-                    trails[query.relation].extend(src_bid, discovery.begin(query.relation[2]), answer)
+                    src_bid, dst_bid = trails[query.relation].extend(answer.edge_gid)
+                    discovery.add(query.relation[0], answer.src_gid, src_bid)
+                    ops.repeat_positions(answer.counts, discovery.begin(query.relation[2]), dst_bid)
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()
         return Batch(
             seeds=seeds,
             nodes=discovery.blocks(),
-            edges={relation: trail.block(self.graph.pool) for relation, trail in trails.items()},
+            edges={relation: trail.block() for relation, trail in trails.items()},
         )
 
     def _relabelers(self) -> dict[NodeType, ops.Relabeler]:
@@ -101,9 +102,9 @@ class _Discovery:
         """The bid of the frontier's first node."""
         return self._begin[node_type]
 
-    def add(self, node_type: NodeType, gids: Tensor) -> Tensor:
-        """Bids of nodes, old and new."""
-        return self._relabelers[node_type].add(gids)
+    def add(self, node_type: NodeType, gids: Tensor, bids: Tensor) -> None:
+        """Writes the bids of nodes, old and new."""
+        self._relabelers[node_type].add(gids, out=bids)
 
     def end_hop(self) -> None:
         for name, counts in self._num_sampled.items():
@@ -117,32 +118,27 @@ class _Discovery:
 
 
 class _Trail:
-    """The edges of one relation, hop after hop."""
+    """The edges of one relation, hop after hop.
 
-    def __init__(self) -> None:
-        self._hops: list[tuple[Tensor, int, HopAnswer]] = []
+    It grows to the exact size in every hop, so the last one, which has most of the edges, is written once, where it stays.
+    """
+
+    def __init__(self, pool: ops.Pool) -> None:
+        self._pool = pool
+        self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
+        self._gid = torch.empty(0, dtype=torch.int64)
         self._num_sampled: list[int] = []
-        self._in_hop = 0
 
-    def extend(self, src_bid: Tensor, begin: int, answer: HopAnswer) -> None:
-        """A hop's edges: the sources' bids, and the answer about the destinations from bid `begin` on."""
-        self._hops.append((src_bid, begin, answer))
-        self._in_hop += len(src_bid)
+    def extend(self, edge_gid: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes in a hop's edges; returns the room for the bids of their sources and destinations."""
+        known, total = len(self._gid), len(self._gid) + len(edge_gid)
+        ends_bid, gid = self._pool.empty((2, total), torch.int64), self._pool.empty((total,), torch.int64)
+        ends_bid[:, :known], gid[:known], gid[known:] = self._ends_bid, self._gid, edge_gid
+        self._ends_bid, self._gid = ends_bid, gid
+        return ends_bid[0, known:], ends_bid[1, known:]
 
     def end_hop(self) -> None:
-        self._num_sampled.append(self._in_hop)
-        self._in_hop = 0
+        self._num_sampled.append(len(self._gid) - sum(self._num_sampled))
 
-    def block(self, pool: ops.Pool) -> EdgeBlock:
-        """All edges end to end, written once, where they stay."""
-        num_edges = sum(self._num_sampled)
-        ends_bid = pool.empty((2, num_edges), torch.int64)
-        gid = pool.empty((num_edges,), torch.int64)
-        done = 0
-        for src_bid, begin, answer in self._hops:
-            here = slice(done, done + len(src_bid))
-            ends_bid[0, here] = src_bid
-            ops.repeat_positions(answer.counts, begin, ends_bid[1, here])
-            gid[here] = answer.edge_gid
-            done = here.stop
-        return EdgeBlock(ends_bid=ends_bid, gid=gid, num_sampled=tuple(self._num_sampled))
+    def block(self) -> EdgeBlock:
+        return EdgeBlock(ends_bid=self._ends_bid, gid=self._gid, num_sampled=tuple(self._num_sampled))
