@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import torch
 from filelock import FileLock
 
 from halohop import ops
-from halohop.ops import cpu_index, cpu_jit, cpu_relabel, cpu_sample, warmup
+from halohop.ops import cpu_eligible, cpu_index, cpu_jit, cpu_relabel, cpu_sample, cpu_weighted, warmup
+from halohop.ops.eligible import Eligible
 
 SCRIPT = """
 import sys, time
@@ -21,10 +23,13 @@ print(len(lines), time.perf_counter() - begin, *lines)
 """
 
 
+TIMES = (torch.int32, torch.int64, torch.float32, torch.float64)
+
+
 def kernels():
     return {
         name: value
-        for module in (cpu_index, cpu_relabel, cpu_sample)
+        for module in (cpu_eligible, cpu_index, cpu_relabel, cpu_sample, cpu_weighted)
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
     }
@@ -67,6 +72,14 @@ def test_nothing_is_compiled_after_warming_up():
         ops.build_csc(typed, 4)
         for fanout in (0, 5, 64, 65, -1):
             ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 2**64 - 1, replace=fanout == 5)
+            for weights in (torch.ones(200), torch.ones(200, dtype=torch.float64)):
+                ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 0, replace=fanout == 5, weights=weights)
+        for dtype, via, promise in itertools.product(TIMES, (None, torch.zeros(200, dtype=typed.dtype)), (False, True)):
+            times = torch.zeros(200, dtype=dtype)
+            for last, excluded in itertools.product((False, True), (None, torch.tensor([3]))):
+                past = {"times": times, "via": via, "latest": times[:3], "times_sorted": promise}
+                eligible = Eligible(**past, last=last, excluded=excluded)
+                ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, 5, 0, eligible=eligible)
         for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.float64, torch.complex128):
             for width in (1, 3, 4):
                 source = torch.zeros(4, width, dtype=dtype)

@@ -4,10 +4,13 @@ Arguments are taken to be right; what happens when they are not is the door's bu
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
+from math import log
 
 import torch
 from torch import Tensor
 
+from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets
 from halohop.ops.pieces import Pieces
 from halohop.ops.random import GOLDEN, MASK_64, mix
@@ -16,15 +19,25 @@ from halohop.ops.random import stream_key as stream_key
 _RAW_STEP = 0xD1342543DE82EF95
 
 
+def word(key: int, raw: int, number: int) -> int:
+    """Word `number` of the stream of 64-bit words that the node `raw` has."""
+    stream = mix((key + _RAW_STEP * (raw & MASK_64)) & MASK_64)
+    return mix((stream + GOLDEN * (number + 1)) & MASK_64)
+
+
 def draw(key: int, raw: int, number: int, choices: int) -> int:
     """Draw `number` of the node `raw`: one of 0..choices-1, all equally likely (up to choices / 2**32).
 
-    Every node has a stream of 64-bit words; a word makes two draws of 32 bits, low half first; draw x picks x * choices / 2**32.
+    A word makes two draws of 32 bits, low half first; draw x picks x * choices / 2**32.
     """
-    stream = mix((key + _RAW_STEP * (raw & MASK_64)) & MASK_64)
-    word = mix((stream + GOLDEN * (number // 2 + 1)) & MASK_64)
-    half = word & 0xFFFFFFFF if number % 2 == 0 else word >> 32
+    both = word(key, raw, number // 2)
+    half = both & 0xFFFFFFFF if number % 2 == 0 else both >> 32
     return (half * choices) >> 32
+
+
+def fraction(key: int, raw: int, number: int) -> float:
+    """A number between 0 and 1, never 0 or 1: the top 53 bits of a word, the last of them set."""
+    return (word(key, raw, number) >> 11 | 1) * 2.0**-53
 
 
 def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: bool) -> list[int]:
@@ -40,19 +53,79 @@ def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: boo
     return chosen
 
 
+def draw_weighted(weights: list[float], raw: int, fanout: int, key: int, *, replace: bool) -> list[int]:
+    """The drawn positions in a list of neighbours with these weights, all above zero.
+
+    Weights are divided by the greatest, so that they may be as large or small as float64 can be.
+    """
+    if fanout == -1 or (len(weights) <= fanout and not replace):
+        return list(range(len(weights)))
+    if replace:
+        sums = list(accumulate(weight / max(weights) for weight in weights))
+        targets = [fraction(key, raw, number) * sums[-1] for number in range(fanout if weights else 0)]
+        return [next(j for j, total in enumerate(sums) if total > target) for target in targets]
+    keys = [log(fraction(key, raw, j)) * (max(weights) / weight) for j, weight in enumerate(weights)]
+    return sorted(range(len(weights)), key=lambda j: (-keys[j], j))[:fanout]  # Efraimidis & Spirakis 2006
+
+
+def most_recent(times: list[float], fanout: int) -> list[int]:
+    """The positions of the greatest times in a list; of equal ones, of the last."""
+    if fanout == -1 or len(times) <= fanout:
+        return list(range(len(times)))
+    return sorted(range(len(times)), key=lambda j: (times[j], j))[len(times) - fanout :]
+
+
+def time_of(position: int, eligible: Eligible) -> float:
+    assert isinstance(eligible.times, Tensor)
+    if eligible.via is not None:
+        assert isinstance(eligible.via, Tensor)
+        position = int(eligible.via[position])
+    time: float = eligible.times[position].item()
+    return time
+
+
+def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: Eligible | None) -> bool:
+    """Whether an entry of the list of row `number` may be drawn."""
+    if weights is not None and not weights[position] > 0:
+        return False
+    if eligible is None:
+        return True
+    if eligible.excluded is not None and position in eligible.excluded.tolist():
+        return False
+    if eligible.latest is not None:
+        return time_of(position, eligible) <= eligible.latest[number].item()
+    return not eligible.last or time_of(position, eligible) <= float("inf")  # not so if it is no number
+
+
 def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
     out[:] = torch.tensor([begin + i for i, count in enumerate(counts.tolist()) for _ in range(count)], dtype=torch.int64)
 
 
 def sample_neighbors(
-    indptr: Tensor, rows: Tensor, raw: Tensor, fanout: int, key: int, *, replace: bool = False
+    indptr: Tensor,
+    rows: Tensor,
+    raw: Tensor,
+    fanout: int,
+    key: int,
+    *,
+    replace: bool = False,
+    weights: Tensor | None = None,
+    eligible: Eligible | None = None,
 ) -> tuple[Tensor, Tensor]:
     counts, positions = [], []
-    for row, raw_id in zip(rows.tolist(), raw.tolist(), strict=True):
+    for number, (row, raw_id) in enumerate(zip(rows.tolist(), raw.tolist(), strict=True)):
         start, end = indptr[row : row + 2].tolist()
-        drawn = draw_positions(end - start, raw_id, fanout, key, replace=replace)
+        possible: Sequence[int] = range(start, end)
+        if weights is not None or eligible is not None:
+            possible = [position for position in possible if may_be_drawn(position, number, weights, eligible)]
+        if eligible is not None and eligible.last:
+            drawn = most_recent([time_of(position, eligible) for position in possible], fanout)
+        elif weights is not None:
+            drawn = draw_weighted([weights[position].item() for position in possible], raw_id, fanout, key, replace=replace)
+        else:
+            drawn = draw_positions(len(possible), raw_id, fanout, key, replace=replace)
         counts.append(len(drawn))
-        positions += [start + position for position in drawn]
+        positions += [possible[j] for j in drawn]
     return torch.tensor(counts, dtype=torch.int64), torch.tensor(positions, dtype=torch.int64)
 
 

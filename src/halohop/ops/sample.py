@@ -1,17 +1,20 @@
 """Drawing neighbours."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
-from halohop.ops import cpu_index, cpu_sample
+from halohop.ops import cpu_eligible, cpu_index, cpu_sample
 from halohop.ops.arguments import as_int64, integers
+from halohop.ops.eligible import Eligible, Int64s, Spans, find_eligible
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
+from halohop.ops.weighted import Weights
 
 _ALL = 2**32 - 1  # a fanout that no list exceeds
 
@@ -25,15 +28,18 @@ def sample_neighbors(
     *,
     replace: bool = False,
     edge_bounds: Sequence[int] = (0,),
+    weights: Tensor | Pieces | None = None,
+    eligible: Eligible | None = None,
     pool: Pool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
 
-    What is drawn for a row is a function of (key, raw id, fanout, length of the list, replace) and of nothing else, so a graph
-    gives the same draws however it is divided and whoever asks.
+    What is drawn for a row is a function of (key, raw id, fanout, length of the list, replace) and, where they are given, of the
+    weights and times in the list, and of nothing else. So a graph gives the same draws however it is divided and whoever asks.
 
     Without replacement a list no longer than the fanout is taken whole, in stored order; from a longer one Floyd's algorithm
-    takes a uniformly random subset. With replacement every row that has a neighbour gets `fanout` independent draws.
+    takes a uniformly random subset. With replacement every row that has a neighbour gets `fanout` independent draws. Where some
+    entries may not be drawn, the list is what remains of it.
 
     Args:
         indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``, fewer than 2**32. Or
@@ -44,14 +50,19 @@ def sample_neighbors(
         key: 64-bit key of the hop, from `stream_key`.
         replace: draw with replacement.
         edge_bounds: what to add to the positions of each piece.
+        weights: draw by weight instead: float32 or float64, one per position; finite, at least 0, and 0 is never drawn. Without
+            replacement the next neighbour is always drawn in proportion to the weights of those that remain (Efraimidis &
+            Spirakis 2006), and they come in the order drawn.
+        eligible: which entries may be drawn.
         pool: where the memory of the results comes from.
 
     Returns:
         How many were drawn for each row, int64 ``[n]``, and their positions row after row, int64 ``[sum]``.
 
     Raises:
-        IdError: a row is outside indptr.
-        InputError: wrong dtypes, shapes or fanout; indptr falls; a list of 2**32 entries or more; a tensor not on the CPU.
+        IdError: a row is outside indptr; weights or times lack an entry of a list.
+        InputError: wrong dtypes, shapes or fanout; indptr falls; a list of 2**32 entries or more; a tensor not on the CPU; a
+            weight that is negative or not finite; weights together with ``eligible.last``.
 
     Example:
         >>> indptr = torch.tensor([0, 2, 5])
@@ -61,7 +72,10 @@ def sample_neighbors(
     """
     if fanout < -1:
         raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
-    replace = replace and fanout >= 0
+    last = eligible is not None and eligible.last
+    if last and weights is not None:
+        raise InputError("weights and eligible.last are both given: the most recent entries are no matter of chance")
+    replace = replace and fanout >= 0 and not last
     limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     row_ids = as_int64(integers(rows, "rows"))
@@ -74,16 +88,48 @@ def sample_neighbors(
     if done < len(row_ids):
         _refuse(lists, int(row_ids[done]))
     positions = empty(pool, (int(total),), torch.int64).numpy()
-    stream = np.uint64(key & MASK_64)
-    if replace:
-        cpu_sample.draw_replacing(starts, degrees, raw_ids, stream, limit, positions)
-    elif limit <= cpu_sample.FEW:
-        cpu_sample.draw_few(starts, degrees, raw_ids, stream, limit, positions)
-    else:
-        longest = int(degrees.max(initial=0))
-        num_slots = 1 << (2 * int(limit) - 1).bit_length() if longest > limit else 1
-        cpu_sample.draw_many(starts, degrees, raw_ids, stream, limit, positions, np.zeros(num_slots, np.uint64))
+    draw = _Draw(stream=np.uint64(key & MASK_64), limit=limit, replace=replace)
+    if weights is None and eligible is None:
+        draw.uniform(starts, degrees, raw_ids, positions)
+    elif total > 0:
+        weigh = None if weights is None else Weights(weights, starts, degrees, pool)
+        used = 0
+        for spans in find_eligible(eligible or Eligible(), starts, degrees, int(limit), list_all=weights is not None, pool=pool):
+            counts[spans.rows], drawn = draw.some(spans, raw_ids[spans.rows], weigh)
+            positions[used : used + len(drawn)] = drawn
+            used += len(drawn)
+        positions = positions[:used]
     return torch.from_numpy(counts), torch.from_numpy(positions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draw:
+    """How is drawn from a list, whatever its entries."""
+
+    stream: np.uint64
+    limit: np.uint64
+    replace: bool
+
+    def uniform(self, starts: Int64s, degrees: Int64s, raw: Int64s, positions: Int64s) -> None:
+        if self.replace:
+            cpu_sample.draw_replacing(starts, degrees, raw, self.stream, self.limit, positions)
+        elif self.limit <= cpu_sample.FEW:
+            cpu_sample.draw_few(starts, degrees, raw, self.stream, self.limit, positions)
+        else:
+            longest = int(degrees.max(initial=0))
+            num_slots = 1 << (2 * int(self.limit) - 1).bit_length() if longest > self.limit else 1
+            cpu_sample.draw_many(starts, degrees, raw, self.stream, self.limit, positions, np.zeros(num_slots, np.uint64))
+
+    def some(self, spans: Spans, raw: Int64s, weights: Weights | None) -> tuple[Int64s, Int64s]:
+        """How many are drawn from each of the spans, and their positions."""
+        if weights is not None:
+            return weights.draw(spans, raw, self.stream, self.limit, replace=self.replace)
+        most = np.int64(self.limit)
+        counts = np.where(spans.lengths > 0, most, 0) if self.replace else np.minimum(spans.lengths, most)
+        positions = np.empty(int(counts.sum()), np.int64)
+        self.uniform(spans.starts, spans.lengths, raw, positions)
+        cpu_eligible.look_up_listed(spans.listing, positions)
+        return counts, positions
 
 
 def _one_piece(indptr: Tensor) -> Pieces:

@@ -6,6 +6,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from halohop.ops import cpu_index, cpu_jit
+from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
@@ -56,6 +57,12 @@ def _call_every_kernel() -> None:
     ids = torch.tensor([0, 1, 1])
     for fanout, replace in ((1, False), (100, False), (1, True)):
         sample_neighbors(indptr, ids, ids, fanout, 0, replace=replace)
+    for replace in (False, True):
+        sample_neighbors(indptr, ids, ids, 1, 0, replace=replace, weights=torch.ones(3))
+    for dtype in (torch.int64, torch.float64):
+        times = torch.zeros(3, dtype=dtype)
+        eligible = Eligible(times=times, latest=times, last=True, excluded=ids)
+        sample_neighbors(indptr, ids, ids, 1, 0, eligible=eligible)
     stitch(torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     repeat_positions(ids, 0, torch.empty(2, dtype=torch.int64))
     for dtype in (torch.int64, torch.int32):

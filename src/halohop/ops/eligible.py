@@ -1,0 +1,193 @@
+"""Which neighbours may be drawn: those of the past, and no edge that a batch is asked to predict."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from halohop.errors import IdError, InputError
+from halohop.ops import cpu_eligible, cpu_index
+from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.pieces import Pieces
+from halohop.ops.pool import Pool, empty
+from halohop.ops.rows import gather_rows
+
+_BLOCK = 1 << 16  # entries listed at a time: a few arrays of that length stay in the second-level cache
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eligible:
+    """Which entries of a list of neighbours may be drawn; entries are addressed by the positions that `sample_neighbors` returns.
+
+    Args:
+        times: of every entry, or of every node if there is `via`: int32, int64, float32 or float64. NaN is never drawn.
+        via: entry e has the time ``times[via[e]]``; int32 or int64. So times of nodes are used through CSC's indices.
+        latest: one time per row, ``[n]``, integers if `times` are, else floats: later entries are never drawn, equal ones are.
+        last: take the most recent entries instead of random ones. The later stored of two equally old ones counts as more recent.
+            They come in the order of time if there are more than the fanout, else in stored order. `replace` is ignored.
+        times_sorted: a promise that times never fall within a list. It makes drawing faster and changes no result.
+        excluded: positions that are never drawn, int64, ascending. Others are drawn in their place.
+
+    Raises:
+        InputError: wrong dtypes or shapes, `excluded` falls, or no times where they are needed.
+
+    Example:
+        >>> from halohop.ops import sample_neighbors
+        >>> past = Eligible(times=torch.tensor([3, 1, 2, 5]), latest=torch.tensor([3]), last=True)
+        >>> one, indptr = torch.tensor([0]), torch.tensor([0, 4])
+        >>> sample_neighbors(indptr, one, one, fanout=2, key=7, eligible=past)[1].tolist()
+        [2, 0]
+    """
+
+    times: Tensor | Pieces | None = None
+    via: Tensor | Pieces | None = None
+    latest: Tensor | None = None
+    last: bool = False
+    times_sorted: bool = False
+    excluded: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.times is None:
+            for name, given in (("via", self.via is not None), ("latest", self.latest is not None), ("last", self.last)):
+                if given:
+                    raise InputError(f"{name} is given, but no times")
+        else:
+            check_values(self.times, "times", (torch.int32, torch.int64, torch.float32, torch.float64))
+        if self.via is not None:
+            check_values(self.via, "via", (torch.int32, torch.int64))
+        if self.latest is not None:
+            assert self.times is not None
+            whole = not self.times.dtype.is_floating_point
+            check_values(self.latest, "latest", (torch.int32, torch.int64) if whole else (torch.float32, torch.float64))
+        if self.excluded is not None:
+            fallen = np.flatnonzero(np.diff(integers(self.excluded, "excluded", only_int64=True)) < 0)
+            if len(fallen):
+                raise InputError(f"excluded falls after entry {fallen[0]} ({int(self.excluded[fallen[0]])}); give it sorted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """The eligible entries of some rows: those from starts[i] on, lengths[i] of them; below zero, they are counted from the end
+    of the listing, which holds the positions meant."""
+
+    rows: slice
+    starts: Int64s
+    lengths: Int64s
+    listing: Int64s
+
+
+def check_values(values: Tensor | Pieces, name: str, dtypes: tuple[torch.dtype, ...]) -> None:
+    shape = values.row_shape if isinstance(values, Pieces) else tuple(values.shape[1:])
+    if isinstance(values, Tensor):
+        require_cpu(values, name)
+    if values.dtype not in dtypes or shape != () or (isinstance(values, Tensor) and values.dim() == 0):
+        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise InputError(f"{name} must be one-dimensional, one of {kinds}; got {values.dtype} with rows of shape {shape}")
+
+
+class Values:
+    """One number per entry, looked up by position."""
+
+    def __init__(self, name: str, values: Tensor | Pieces, pool: Pool | None) -> None:
+        self._name, self._pool = name, pool
+        self._pieces = values if isinstance(values, Pieces) else Pieces([values.detach().contiguous()], [0, len(values)])
+
+    def at(self, positions: NDArray[Any]) -> NDArray[Any]:
+        try:
+            return gather_rows(self._pieces, torch.from_numpy(positions), pool=self._pool).numpy()
+        except IdError as error:
+            raise IdError(f"{self._name}: {error}") from error
+
+    def check_spans(self, starts: Int64s, degrees: Int64s) -> None:
+        """Before anything of the length of a list is allocated."""
+        outside = np.flatnonzero((degrees > 0) & ((starts < 0) | (starts > len(self._pieces) - degrees)))
+        if len(outside):
+            start, degree = int(starts[outside[0]]), int(degrees[outside[0]])
+            what = f"the list of row number {outside[0]} lies at the positions {start} to {start + degree - 1}"
+            raise IdError(f"{what}, but {self._name} has {len(self._pieces)} entries")
+
+
+class _Times:
+    """When the entries happened, and until when they may have for each row."""
+
+    def __init__(self, eligible: Eligible, starts: Int64s, degrees: Int64s, pool: Pool | None) -> None:
+        assert eligible.times is not None
+        self._times = Values("times", eligible.times, pool)
+        self._via = None if eligible.via is None else Values("via", eligible.via, pool)
+        (self._via or self._times).check_spans(starts, degrees)
+        whole = not eligible.times.dtype.is_floating_point
+        self._dtype: type[np.int64] | type[np.float64] = np.int64 if whole else np.float64
+        if eligible.latest is None:
+            self.latest = np.full(len(starts), np.iinfo(np.int64).max if whole else np.inf, self._dtype)
+        else:
+            self.latest = eligible.latest.detach().contiguous().numpy().astype(self._dtype, copy=False)
+        if len(self.latest) != len(starts):
+            raise InputError(f"latest has {len(self.latest)} entries, expected {len(starts)}, one per row")
+
+    def at(self, positions: Int64s) -> NDArray[Any]:
+        entries = positions if self._via is None else self._via.at(positions)
+        return self._times.at(entries).astype(self._dtype, copy=False)
+
+    def past(self, starts: Int64s, degrees: Int64s) -> Int64s:
+        """How many entries of each list are of the past, if times never fall: a binary search in all lists at once."""
+        low, high = starts.copy(), starts + degrees
+        while len(still := np.flatnonzero(low < high)):
+            middle = (low[still] + high[still]) >> 1
+            past = self.at(middle) <= self.latest[still]
+            low[still] = np.where(past, middle + 1, low[still])
+            high[still] = np.where(past, high[still], middle)
+        return low - starts
+
+
+def find_eligible(
+    eligible: Eligible, starts: Int64s, degrees: Int64s, fanout: int, *, list_all: bool, pool: Pool | None
+) -> Iterator[Spans]:
+    """The eligible entries of lists, some rows at a time. With `last`, only the `fanout` most recent of them.
+
+    Rows are listed only where entries are missing in the middle, or all of them with `list_all`.
+    """
+    times = None
+    if eligible.latest is not None or eligible.last:
+        times = _Times(eligible, starts, degrees, pool)
+        if eligible.times_sorted:
+            degrees, times = times.past(starts, degrees), None
+    listed = np.full(len(starts), list_all or times is not None)
+    excluded, firsts = np.empty(0, np.int64), np.zeros(len(starts), np.int64)
+    if eligible.excluded is not None and len(eligible.excluded):
+        excluded = integers(eligible.excluded, "excluded")
+        firsts = np.searchsorted(excluded, starts)
+        listed |= (firsts < len(excluded)) & (excluded[np.minimum(firsts, len(excluded) - 1)] < starts + degrees)
+    for rows in _blocks(np.where(listed, degrees, 0)):
+        begins, lengths, which = starts[rows].copy(), degrees[rows].copy(), np.flatnonzero(listed[rows])
+        kept = lengths[which]
+        listing = empty(pool, (int(kept.sum()),), torch.int64).numpy()
+        cpu_index.list_segments(kept, begins[which], listing)
+        if len(excluded):
+            listing = listing[: cpu_eligible.drop_excluded(excluded, firsts[rows][which], kept, listing)]
+        if times is not None:
+            when = times.at(listing)
+            listing = listing[: cpu_eligible.drop_future(when, times.latest[rows], kept, listing)]
+            if eligible.last:
+                listing = listing[: cpu_eligible.keep_greatest(when, np.uint64(fanout), True, kept, listing)]
+        lengths[which] = kept
+        begins[which] = np.cumsum(kept) - kept - len(listing)
+        if eligible.last:
+            surplus = np.maximum(lengths - fanout, 0)
+            begins, lengths = begins + surplus, lengths - surplus
+        yield Spans(rows=rows, starts=begins, lengths=lengths, listing=listing)
+
+
+def _blocks(work: Int64s) -> Iterator[slice]:
+    """Consecutive rows that add up to at most _BLOCK, or one row."""
+    ends, begin = np.cumsum(work), 0
+    while begin < len(work):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(ends, done + _BLOCK, side="right")), begin + 1)
+        yield slice(begin, end)
+        begin = end
