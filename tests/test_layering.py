@@ -43,6 +43,9 @@ NEVER = {
     "time.sleep": "wait for the event, with a deadline",
 }
 
+# Between a process and its own forked child, over a socket pair that nobody else has.
+EXCEPT = {"loading/channel.py": "pickle"}
+
 REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
 
 MAX_LINES = 330
@@ -107,7 +110,8 @@ def _name_offences(name: str, path: str) -> Iterator[str]:
     door = _longest(name, DOORS)
     if door and not any(fnmatch(path, pattern) for pattern in DOORS[door]):
         yield f"{door} outside its door, {' '.join(DOORS[door])}"
-    if never := _longest(name, NEVER):
+    never = _longest(name, NEVER)
+    if never and never != EXCEPT.get(path):
         yield f"{never}: {NEVER[never]}"
 
 
@@ -180,6 +184,8 @@ BAD = [
     ("loading/x.py", "import pandas", "no door"),
     ("transport/x.py", "import pickle", "pickle"),
     ("transport/x.py", "from pickle import dumps", "pickle"),
+    ("loading/worker.py", "import pickle", "pickle"),
+    ("loading/channel.py", "import marshal", "marshal"),
     ("transport/x.py", "__import__('pickle')", "pickle"),
     ("transport/x.py", "import time\ntime.sleep(1)", "time.sleep"),
     ("transport/x.py", "import time as t\nt.sleep(1)", "time.sleep"),

@@ -2,12 +2,20 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
-from halohop.loading.pipeline import Flight, in_order
+from halohop.loading.pipeline import Flight, Inline, Made, Threads, in_order
 from halohop.telemetry import Counters
+
+
+def run(tasks: Iterable[Any], make: Callable[[Any], Any], flight: Flight, counters: Counters | None = None) -> Iterator[Any]:
+    """What `make` returns for each task, by the flight's number of threads."""
+    makers = Threads(lambda task: Made(item=make(task)), flight.workers, counters) if flight.workers else None
+    return in_order(tasks, makers or Inline(lambda task: Made(item=make(task)), counters), flight, counters=counters)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
@@ -21,7 +29,7 @@ def test_items_come_in_order_whatever_finishes_first(threads):
             gates[n].set()
         return n * n
 
-    assert list(in_order(range(20), make, Flight(threads=threads))) == [n * n for n in range(20)]
+    assert list(run(range(20), make, Flight(workers=threads))) == [n * n for n in range(20)]
 
 
 def test_a_failure_arrives_in_its_place_with_its_traceback():
@@ -31,7 +39,7 @@ def test_a_failure_arrives_in_its_place_with_its_traceback():
         return n
 
     for threads in (0, 3):
-        items = in_order(range(9), make, Flight(threads=threads))
+        items = run(range(9), make, Flight(workers=threads))
         assert [next(items), next(items)] == [0, 1]
         with pytest.raises(BatchError, match="batch 2 could not be made: ZeroDivisionError: in the user's transform") as caught:
             next(items)
@@ -44,14 +52,14 @@ def test_our_own_errors_are_not_wrapped():
         raise IdError("id 7")
 
     with pytest.raises(IdError, match="id 7"):
-        list(in_order([0], make, Flight(threads=1)))
+        list(run([0], make, Flight(workers=1)))
 
 
 def test_an_item_that_never_comes_is_an_error_at_the_deadline():
     stuck = threading.Event()
     try:
         with pytest.raises(DeadlineExceededError, match=r"0\.2 s"):
-            list(in_order(range(3), lambda n: stuck.wait(30), Flight(threads=1, deadline=0.2)))
+            list(run(range(3), lambda n: stuck.wait(30), Flight(workers=1, deadline=0.2)))
     finally:
         stuck.set()
 
@@ -65,7 +73,7 @@ def test_work_ahead_is_bounded():
             started.append(n)
         return n
 
-    items = in_order(range(1000), make, Flight(threads=2, prefetch=3))
+    items = run(range(1000), make, Flight(workers=2, prefetch=3))
     assert next(items) == 0
     items.close()
     assert len(started) <= 2 * 3 + 1
@@ -73,7 +81,7 @@ def test_work_ahead_is_bounded():
 
 def test_stopping_early_ends_the_threads():
     before = threading.active_count()
-    for item in in_order(range(1000), lambda n: n, Flight(threads=4)):
+    for item in run(range(1000), lambda n: n, Flight(workers=4)):
         if item == 3:
             break
     del item
@@ -82,9 +90,10 @@ def test_stopping_early_ends_the_threads():
 
 HOLDS_AN_ITERATOR = """
 import torch
-from halohop.loading.pipeline import Flight, in_order
+from halohop.loading.pipeline import Flight, Made, Threads, in_order
 rows = torch.zeros(50_000, 64)
-held = in_order(range(10**6), lambda n: rows[torch.arange(20_000)], Flight(threads=4, prefetch=3))
+threads = Threads(lambda n: Made(item=rows[torch.arange(20_000)]), 4)
+held = in_order(range(10**6), threads, Flight(workers=4, prefetch=3))
 next(held)
 raise SystemExit(3)
 """
@@ -98,13 +107,13 @@ def test_a_script_may_end_with_an_unfinished_iterator():
 
 def test_waiting_and_making_are_counted():
     counters = Counters()
-    list(in_order(range(5), lambda n: n, Flight(threads=2), counters))
+    list(run(range(5), lambda n: n, Flight(workers=2), counters))
     snapshot = counters.snapshot()
     assert snapshot["make_calls"] == 5
     assert snapshot["wait_seconds"] >= 0
 
 
-@pytest.mark.parametrize("bad", [{"threads": -1}, {"prefetch": 0}, {"deadline": 0.0}])
+@pytest.mark.parametrize("bad", [{"workers": -1}, {"prefetch": 0}, {"deadline": 0.0}, {"backlog_bytes": -1}])
 def test_impossible_flights(bad):
-    with pytest.raises(InputError, match="need threads"):
+    with pytest.raises(InputError, match="need workers"):
         Flight(**bad)

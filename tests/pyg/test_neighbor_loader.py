@@ -142,9 +142,17 @@ def test_trimming_to_layers_changes_nothing(data, hetero):
     assert len(x["paper"]) == sum(batch["paper"].num_sampled_nodes[:-1])
 
 
-@pytest.mark.parametrize("workers", [0, 1, 4])
-def test_epochs_visit_every_seed_once_in_another_order(data, workers):
-    loader = NeighborLoader(data, [2], batch_size=32, shuffle=True, num_workers=workers, seed=5)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 0},
+        {"num_workers": 1},
+        {"num_workers": 4},
+        {"num_workers": 2, "run": "processes"},
+    ],
+)
+def test_epochs_visit_every_seed_once_in_another_order(data, options):
+    loader = NeighborLoader(data, [2], batch_size=32, shuffle=True, seed=5, **options)
     orders = [torch.cat([batch.n_id[: batch.batch_size] for batch in loader]).tolist() for _ in range(2)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(200))
     assert orders[0] != orders[1]
@@ -152,12 +160,13 @@ def test_epochs_visit_every_seed_once_in_another_order(data, workers):
     assert torch.cat([batch.n_id[: batch.batch_size] for batch in loader]).tolist() == orders[0]
 
 
-def test_threads_and_calls_make_the_same_batches(data):
+def test_workers_and_calls_make_the_same_batches(data):
     def epoch(**options):
         return [batch.to_dict() for batch in NeighborLoader(data, [4, 4], batch_size=32, shuffle=True, seed=1, **options)]
 
     reference = epoch(run="inline")
-    for options in ({"num_workers": 1}, {"num_workers": 4, "prefetch_factor": 5}, {"run": "threads"}):
+    processes = {"run": "processes", "num_workers": 2}
+    for options in ({"num_workers": 1}, {"num_workers": 4, "prefetch_factor": 5}, {"run": "threads"}, processes):
         for got, expected in zip(epoch(**options), reference, strict=True):
             assert got.keys() == expected.keys()
             for key, value in expected.items():
@@ -244,6 +253,9 @@ def test_a_heterogeneous_graph_wants_a_node_type(hetero):
         ({"num_neighbors": [1], "batch_size": 2.5}, "batch_size=2.5"),
         ({"num_neighbors": [1], "seed": 0.5}, "seed=0.5"),
         ({"num_neighbors": [1], "num_workers": 1.5}, "num_workers=1.5"),
+        ({"num_neighbors": [1], "run": "processes", "num_workers": 0}, "run='processes' needs num_workers"),
+        ({"num_neighbors": [1], "backlog_bytes": 1.5}, "backlog_bytes=1.5"),
+        ({"num_neighbors": [1], "multiprocessing_context": "spawn"}, "leave it out"),
     ],
 )
 def test_options_that_cannot_work(hetero, options, complaint):
@@ -285,7 +297,6 @@ def test_unequal_numbers_of_hops(hetero):
         {"time_attr": "time"},
         {"weight_attr": "w"},
         {"input_time": torch.zeros(200)},
-        {"run": "processes"},
     ],
 )
 def test_coming_features_say_so(data, options):

@@ -18,6 +18,7 @@ from halohop.store.part import Part
 from halohop.store.requests import FetchRequest, LocateRequest, SampleReply, SampleRequest, SelectRequest
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
+from halohop.telemetry import Counters
 from halohop.typing import NodeType
 
 
@@ -81,6 +82,15 @@ class Graph:
         mask = None if split is None else f"{split}_mask"
         reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every partition is in this process, so that a forked one can read them, too."""
+        return not self._links.channels
+
+    def count_in(self, counters: Counters) -> None:
+        """From now on rows are counted there. (For a forked process, whose parent's threads may hold the old one's lock.)"""
+        self._router.counters = counters
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: ids answered by this host's partitions ("local_rows") and by others; the transport's, the pool's."""

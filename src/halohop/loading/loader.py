@@ -3,18 +3,24 @@
 import itertools
 import operator
 import os
+import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from halohop import ops
 from halohop.errors import InputError
-from halohop.loading.pipeline import Flight, in_order
+from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
+from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.seeds import Plan, SampledPlan, Share, ShuffledPlan
+from halohop.loading.worker import Bench
+from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.neighbor import NeighborSampler
@@ -23,6 +29,8 @@ from halohop.typing import NodeType
 from halohop.world import World
 
 Run = Literal["auto", "threads", "inline", "processes"]
+Task = tuple[int, Share]
+"""The epoch, and its batch."""
 
 
 class SeedDataset(IterableDataset[int]):
@@ -41,19 +49,29 @@ class SeedDataset(IterableDataset[int]):
 
 
 class BatchLoader(DataLoader[Any]):
-    """A `torch.utils.data.DataLoader` whose workers are threads: the kernels release the GIL, nothing is forked or copied.
+    """A `torch.utils.data.DataLoader` that works ahead in threads, since the kernels release the GIL, or in forked processes.
+
+    Batches are bit for bit the same in both; what a process makes lies in memory that the trainer maps, too, and is not copied.
 
     Args:
         sampler: draws the subgraphs; its graph is asked for the rows.
         seeds: the input nodes.
         revise: changes a sampled batch before its rows are collected.
-        finish: turns a collected batch into what the user sees; runs in the worker threads.
+        finish: turns a collected batch into what the user sees; runs in the workers.
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
         seed: of the shuffle.
-        run: "threads", "inline" (each batch when it is asked for), or "auto": threads unless num_workers is 0.
-        num_workers: threads; None takes one per core, at most four. prefetch_factor: batches in flight per thread.
+        run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
+            batch when it is asked for), or "auto": threads unless num_workers is 0.
+        num_workers: threads or processes; None takes one per core, at most four.
+        prefetch_factor: batches in flight per worker.
+        backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
+            One may always be in flight.
         timeout: seconds to wait for a batch before an error (0: 300 s).
-        batch_size, shuffle, drop_last, sampler_of_seeds, batch_sampler, worker_init_fn, pin_memory: as in torch's DataLoader.
+        persistent_workers: processes stay for the next epoch; otherwise each epoch forks its own.
+        worker_init_fn: called in each worker with its number. In processes Python's, NumPy's and torch's random numbers are
+            seeded for each batch besides, so random transforms repeat for any number of workers.
+        pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it.
+        batch_size, shuffle, drop_last, sampler_of_seeds, batch_sampler: as in torch's DataLoader.
 
     Raises:
         InputError: options that exclude each other, or that cannot work.
@@ -76,6 +94,7 @@ class BatchLoader(DataLoader[Any]):
         batch_sampler: Any = None,
         num_workers: int | None = None,
         prefetch_factor: int | None = None,
+        backlog_bytes: int = 4 << 30,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
         pin_memory: bool = False,
@@ -83,9 +102,12 @@ class BatchLoader(DataLoader[Any]):
         multiprocessing_context: Any = None,
     ) -> None:
         batch_size = None if batch_size is None else _whole(batch_size, "batch_size")
-        self._flight = _flight(run, num_workers, prefetch_factor, timeout)
+        self._flight = _flight(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         if multiprocessing_context is not None:
-            raise InputError("multiprocessing_context has no meaning here: batches are made by threads; leave it out")
+            raise InputError("multiprocessing_context has no meaning here: workers are threads or forked; leave it out")
+        self._in_processes = run == "processes"
+        if self._in_processes:
+            _require_forkable(sampler)
         self._plan = _plan(
             len(seeds),
             world=world or World(),
@@ -99,11 +121,17 @@ class BatchLoader(DataLoader[Any]):
         super().__init__(seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
         self._sampler = sampler
         self._seeds = seeds
+        self._seed = _whole(seed, "seed")
         self._finish = finish
         self._revise = revise
         self._pin = pin_memory and torch.cuda.is_available()
+        if self._pin and not self._in_processes:
+            sampler.graph.pool.delegate(page_locked)
         self._worker_init_fn = worker_init_fn
+        self._keep = persistent_workers
+        self._kept: Processes[Task, Any] | None = None
         self._next_epoch = 0
+        self._backlog = Backlog(self._flight)
         self.counters = Counters()
         ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
 
@@ -115,22 +143,70 @@ class BatchLoader(DataLoader[Any]):
         """The next epoch's batches. Each call is a new epoch, with another shuffle and other draws."""
         epoch = self._next_epoch
         self._next_epoch += 1
-        make = _initialised(self._worker_init_fn, lambda share: self._make(epoch, share))
-        return in_order(self._plan.epoch(epoch), make, self._flight, self.counters)
+        return self._epoch(epoch)
 
     def __call__(self, index: Any) -> Any:
         """One batch for given positions into the input nodes, outside any epoch (as PyG's loaders offer it)."""
-        return self._make(self._next_epoch, Share(index=0, positions=torch.as_tensor(index, dtype=torch.int64).view(-1)))
+        return self._make((self._next_epoch, Share(index=0, positions=torch.as_tensor(index, dtype=torch.int64).view(-1)))).item
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does."""
         self._next_epoch = epoch
 
     def statistics(self) -> dict[str, float]:
-        """Sums since the loader was made: batches, edges, seconds making and waiting, rows asked near and far."""
-        return {**self._sampler.graph.statistics(), **self.counters.snapshot()}
+        """Sums since the loader was made, those of worker processes included.
 
-    def _make(self, epoch: int, share: Share) -> Any:
+        Batches, edges, seconds making and waiting, rows asked near and far; and bytes of the batches in flight, now and at most
+        (`backlog_bytes`, `backlog_peak_bytes`).
+        """
+        sums = self._sampler.graph.statistics()
+        for name, amount in (self.counters.snapshot() | self._backlog.statistics()).items():
+            sums[name] = sums.get(name, 0) + amount
+        return sums
+
+    def _epoch(self, epoch: int) -> Iterator[Any]:
+        tasks = ((epoch, share) for share in self._plan.epoch(epoch))
+        yield from in_order(tasks, self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
+
+    def _makers(self) -> Makers[Task, Any]:
+        if self._in_processes:
+            return self._processes()
+        make = _initialised(self._worker_init_fn, self._make)
+        workers = self._flight.workers
+        return Threads(make, workers, self.counters) if workers else Inline(make, self.counters)
+
+    def _processes(self) -> Makers[Task, Any]:
+        if self._kept is not None and self._kept.complete:
+            return Kept(processes=self._kept)
+        bench = Bench(pool=self._sampler.graph.pool, settle=self._settle, make=self._make_in_process)
+        land = _pinned if self._pin else None
+        processes = Processes(bench, self._flight.workers, self.counters, land)
+        if not self._keep:
+            return processes
+        self._kept = processes
+        weakref.finalize(self, processes.stop)
+        return Kept(processes=processes)
+
+    def _settle(self, worker: int) -> Counters:
+        """In a forked worker: counters of its own, and what the user has to prepare."""
+        self.counters = Counters()
+        self._sampler.graph.count_in(self.counters)
+        self._pin = False
+        if self._worker_init_fn is not None:
+            self._worker_init_fn(worker)
+        return self.counters
+
+    def _make_in_process(self, task: Task) -> Made[Any]:
+        """Forked processes inherit one state of all generators, so each batch begins with its own, whoever makes it."""
+        epoch, share = task
+        key = ops.stream_key(seed=self._seed, epoch=epoch, batch=share.index, hop=0, relation=("", "transform", ""))
+        random.seed(key)
+        np.random.seed(key & 0xFFFFFFFF)
+        torch.default_generator.manual_seed(key)
+        return self._make(task)
+
+    def _make(self, task: Task) -> Made[Any]:
+        epoch, share = task
         seeds = Seeds(
             node_type=self._seeds.node_type,
             gid=self._seeds.gid[share.positions],
@@ -147,20 +223,35 @@ class BatchLoader(DataLoader[Any]):
         with self.counters.span("finish"):
             finished = self._finish(batch)
             if self._pin:
-                finished = finished.pin_memory()
+                finished = _pinned(finished)
         self.counters.add_all({"batches": 1, "seeds": len(share.positions), "sampled_edges": batch.num_edges})
-        return finished
+        return Made(item=finished, num_bytes=batch.num_bytes)
 
 
-def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, timeout: float) -> Flight:
-    if run == "processes":
-        raise NotImplementedError("run='processes' is a coming feature; use run='threads' (kernels release the GIL)")
-    if run not in ("auto", "threads", "inline"):
-        raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline'")
-    threads = min(os.cpu_count() or 1, 4) if num_workers is None else _whole(num_workers, "num_workers")
-    if run == "threads" and threads == 0:
-        raise InputError("run='threads' needs num_workers of at least 1")
-    return Flight(threads=0 if run == "inline" else threads, prefetch=prefetch_factor or 2, deadline=timeout or 300.0)
+def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog_bytes: int, timeout: float) -> Flight:
+    if run not in ("auto", "threads", "inline", "processes"):
+        raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
+    workers = min(os.cpu_count() or 1, 4) if num_workers is None else _whole(num_workers, "num_workers")
+    if run in ("threads", "processes") and workers == 0:
+        raise InputError(f"run={run!r} needs num_workers of at least 1")
+    return Flight(
+        workers=0 if run == "inline" else workers,
+        prefetch=prefetch_factor or 2,
+        backlog_bytes=_whole(backlog_bytes, "backlog_bytes"),
+        deadline=timeout or 300.0,
+    )
+
+
+def _require_forkable(sampler: NeighborSampler) -> None:
+    require_processes()
+    if not sampler.graph.is_local:
+        raise InputError(
+            "run='processes' needs all partitions on this host: connections do not survive a fork; use run='threads'"
+        )
+
+
+def _pinned(finished: Any) -> Any:
+    return finished.pin_memory()
 
 
 def _plan(
@@ -196,19 +287,19 @@ def _whole(value: Any, name: str) -> int:
         raise InputError(f"{name}={value!r} is not a whole number") from None
 
 
-def _initialised(init: Callable[[int], None] | None, make: Callable[[Share], Any]) -> Callable[[Share], Any]:
+def _initialised(init: Callable[[int], None] | None, make: Callable[[Task], Made[Any]]) -> Callable[[Task], Made[Any]]:
     """`make`, with the user's worker_init_fn called once in each thread before it."""
     if init is None:
         return make
     per_thread = threading.local()
     lock, workers = threading.Lock(), itertools.count()
 
-    def make_after_init(share: Share) -> Any:
+    def make_after_init(task: Task) -> Made[Any]:
         if not getattr(per_thread, "ready", False):
             with lock:
                 worker = next(workers)
             init(worker)
             per_thread.ready = True
-        return make(share)
+        return make(task)
 
     return make_after_init

@@ -8,16 +8,25 @@ import math
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_SMALL = 1 << 16  # below this the allocator is as quick, and does not touch new pages
+SMALL = 1 << 16
+"""Bytes from which memory is lent; below, the allocator is as quick, and does not touch new pages."""
+
 _CLASSES_PER_DOUBLING = 4  # at most a fifth of a buffer stays unused
 
 Buffer = NDArray[np.uint8]
+"""Memory, ``[num_bytes]``; whatever else must stay alive as long as it does is the array's base."""
+
+
+def new_memory(num_bytes: int) -> Buffer:
+    """A buffer of the process's own, through NumPy, which asks for huge pages and so for fewer page faults."""
+    return np.empty(num_bytes, np.uint8)
 
 
 class Pool:
@@ -25,6 +34,7 @@ class Pool:
 
     Args:
         limit_bytes: how much may lie idle; what comes back beyond it is freed.
+        make: makes a buffer of a number of bytes.
 
     Example:
         >>> pool = Pool()
@@ -38,8 +48,14 @@ class Pool:
         True
     """
 
-    def __init__(self, limit_bytes: int = 4 << 30) -> None:
+    def __init__(self, limit_bytes: int = 4 << 30, make: Callable[[int], Buffer] = new_memory) -> None:
         self._limit = limit_bytes
+        self.start_over(make)
+
+    def start_over(self, make: Callable[[int], Buffer]) -> None:
+        """Forgets what lies idle, and has new buffers made by `make`. Also for a forked process: nobody holds the new lock."""
+        self._make = make
+        self._allocate: Callable[[int], Tensor] | None = None
         self._lock = threading.Lock()
         self._idle: dict[int, list[Buffer]] = {}
         self._idle_bytes = 0
@@ -47,21 +63,25 @@ class Pool:
         # Finalizers may run in any thread at any moment, also in one that holds the lock: they only append here.
         self._returned: deque[Buffer] = deque()
 
+    def delegate(self, allocate: Callable[[int], Tensor]) -> None:
+        """From now on `allocate` gives the memory, a uint8 tensor ``[num_bytes]`` a time, and uses it again as it sees fit."""
+        self._allocate = allocate
+
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A contiguous CPU tensor with arbitrary contents."""
-        num_bytes = math.prod(shape) * dtype.itemsize
-        if num_bytes < _SMALL:
-            return torch.empty(shape, dtype=dtype)
-        buffer = self._take(_size_class(num_bytes))
-        loan = buffer[:num_bytes]
-        weakref.finalize(loan, self._returned.append, buffer).atexit = False
-        return torch.from_numpy(loan).view(dtype).view(shape)
+        return _tensor(self._allocate or self._loan, shape, dtype)
 
     def statistics(self) -> dict[str, float]:
         """Buffers made and used again, and the bytes that lie idle."""
         with self._lock:
             self._welcome_back()
             return {"made": self._made, "reused": self._reused, "idle_bytes": self._idle_bytes}
+
+    def _loan(self, num_bytes: int) -> Tensor:
+        buffer = self._take(_size_class(num_bytes))
+        loan = buffer[:num_bytes]
+        weakref.finalize(loan, self._returned.append, buffer).atexit = False
+        return torch.from_numpy(loan)
 
     def _take(self, size: int) -> Buffer:
         with self._lock:
@@ -72,7 +92,7 @@ class Pool:
                 self._idle_bytes -= size
                 return idle.pop()
             self._made += 1
-        return np.empty(size, np.uint8)
+        return self._make(size)
 
     def _welcome_back(self) -> None:
         while self._returned:
@@ -83,13 +103,20 @@ class Pool:
 
 
 def empty(pool: Pool | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """From the pool, or without one from new memory: through NumPy, which asks for huge pages and so for fewer page faults."""
-    if pool is not None:
-        return pool.empty(shape, dtype)
+    """From the pool, or without one from new memory."""
+    return _tensor(lambda size: torch.from_numpy(new_memory(size)), shape, dtype) if pool is None else pool.empty(shape, dtype)
+
+
+def page_locked(num_bytes: int) -> Tensor:
+    """Memory that a GPU reads by itself. Torch recycles it, and only torch knows when the last copy from it has ended."""
+    return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
+
+
+def _tensor(lend: Callable[[int], Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     num_bytes = math.prod(shape) * dtype.itemsize
-    if num_bytes < _SMALL:
+    if num_bytes < SMALL:
         return torch.empty(shape, dtype=dtype)
-    return torch.from_numpy(np.empty(num_bytes, np.uint8)).view(dtype).view(shape)
+    return lend(num_bytes).view(dtype).view(shape)
 
 
 def _size_class(num_bytes: int) -> int:

@@ -20,7 +20,7 @@ from halohop.typing import Relation
 class NeighborLoader(BatchLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.loader.NeighborLoader` gives them.
 
-    Batches are the same for any number of partitions, hosts and threads: each is a function of (seed, epoch, batch index).
+    Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).
 
     Args:
         data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
@@ -28,16 +28,18 @@ class NeighborLoader(BatchLoader):
         input_nodes: None (all nodes), raw ids, a bool mask, or the name of a stored split such as "train"; in heterogeneous
             graphs a node type, or a pair of it and any of these.
         replace: draw with replacement.
-        transform: applied to every batch, in the threads that make them.
+        transform: applied to every batch, by the workers that make them.
         transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
         is_sorted, filter_per_worker: accepted for PyG's sake; the batches do not depend on them.
         seed: of draws and shuffle; None takes it from `generator`, or 0.
         expand: "new" expands the nodes that the previous hop found (PyG); "all" draws again for all nodes so far (DGL).
         world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
             alone goes through all of them, as in PyG.
-        run: "threads" (default) or "inline".
-        kwargs: batch_size, shuffle, drop_last, num_workers (threads), prefetch_factor, sampler, batch_sampler, generator,
-            pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
+        run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without
+            other hosts), or "inline".
+        backlog_bytes: what the batches that are made ahead may weigh together (default 4 GiB).
+        kwargs: batch_size, shuffle, drop_last, num_workers, prefetch_factor, persistent_workers, sampler, batch_sampler,
+            generator, pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
 
     The options `subgraph_type`, `disjoint`, `temporal_strategy`, `time_attr`, `input_time` and `weight_attr` raise
     NotImplementedError for now where they ask for more than PyG's defaults.

@@ -81,3 +81,14 @@ class Batch:
     @property
     def num_edges(self) -> int:
         return sum(len(block.gid) for block in self.edges.values())
+
+    @property
+    def num_bytes(self) -> int:
+        """What its tensors weigh."""
+        nodes = sum(_column_bytes(block.columns) + block.gid.nbytes for block in self.nodes.values())
+        edges = sum(_column_bytes(block.columns) + block.gid.nbytes + block.ends_bid.nbytes for block in self.edges.values())
+        return nodes + edges
+
+
+def _column_bytes(columns: dict[str, Tensor]) -> int:
+    return sum(column.nbytes for column in columns.values())

@@ -1,0 +1,226 @@
+"""Worker processes as the trainer sees them: orders go out, batches come back, and none is left behind at the end."""
+
+import atexit
+import itertools
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic
+
+from halohop.errors import BatchError, InputError
+from halohop.loading.channel import Borrower, Loan, pack, unpack
+from halohop.loading.pipeline import Item, Job, Made, Task
+from halohop.loading.wire import Wire, pidfd
+from halohop.loading.worker import Bench, Order, Outcome, run
+from halohop.telemetry import Counters
+
+_GRACE = 1.0
+"""Seconds that a worker has to end by itself before it is killed."""
+
+
+class Processes(Generic[Task, Item]):
+    """Forked processes that make items.
+
+    They end when they are stopped, when the interpreter ends, and when the trainer is killed.
+
+    Args:
+        bench: what they work with.
+        count: how many.
+        counters: the trainer's; the workers' sums are added to them.
+        land: applied to each item in the trainer.
+    """
+
+    def __init__(
+        self,
+        bench: Bench[Task, Item],
+        count: int,
+        counters: Counters,
+        land: Callable[[Item], Item] | None = None,
+    ) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._workers: list[_Worker[Item]] = []
+        atexit.register(self.stop)
+        try:
+            for number in range(count):
+                self._workers.append(_Worker(number, *_fork(number, bench), counters, land or _as_it_is))
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def complete(self) -> bool:
+        """Whether all workers live."""
+        return not any(worker.lost for worker in self._workers)
+
+    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
+        with self._lock:
+            return min(self._workers, key=lambda worker: worker.load).submit(job)
+
+    def stop(self) -> None:
+        """Ends the workers, whatever they do. In a process that inherited this object it does nothing."""
+        if os.getpid() == self._owner:
+            for worker in self._workers:
+                worker.cut()
+            for worker in self._workers:
+                worker.join()
+            atexit.unregister(self.stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Generic[Task, Item]):
+    """Processes that outlive the iteration that they serve."""
+
+    processes: Processes[Task, Item]
+
+    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
+        return self.processes.submit(job)
+
+    def stop(self) -> None:
+        """They stay; whoever keeps them stops them."""
+
+
+class _Worker(Generic[Item]):
+    """The trainer's view of one worker: a thread that takes its outcomes, and at the end sees to its process."""
+
+    def __init__(self, number: int, process: BaseProcess, wire: Wire, counters: Counters, land: Callable[[Item], Item]) -> None:
+        self._name = f"worker process {number} (pid {process.pid})"
+        self._process = process
+        self._wire = wire
+        self._counters = counters
+        self._land = land
+        self._borrower = Borrower()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._pending: dict[int, Future[Made[Item]]] = {}
+        self._lost: str | None = None
+        self._thread = threading.Thread(target=self._listen, name=f"halohop-loader-{number}", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> bool:
+        return self._lost is not None
+
+    @property
+    def load(self) -> int:
+        """How many items it owes."""
+        return len(self._pending)
+
+    def submit(self, job: Job[Any]) -> "Future[Made[Item]]":
+        future: Future[Made[Item]] = Future()
+        number = next(self._numbers)
+        with self._lock:
+            if self._lost is not None:
+                future.set_exception(BatchError(self._lost))
+                return future
+            self._pending[number] = future
+        try:
+            self._wire.send(pack(Order(number=number, job=job, returned=self._borrower.returned())))
+        except OSError:
+            self._wire.cut()  # so that the thread sees it, too, and fails what is pending
+        return future
+
+    def cut(self) -> None:
+        self._wire.cut()
+
+    def join(self) -> None:
+        if self._thread is not threading.current_thread():  # a forgotten iterator is ended wherever it is found
+            self._thread.join(2 * _GRACE)
+
+    def _listen(self) -> None:
+        try:
+            while (received := self._wire.receive()) is not None:
+                self._take(*received)
+        finally:
+            self._end()
+
+    def _take(self, message: bytearray, descriptor: int | None) -> None:
+        outcome = unpack(message)
+        if descriptor is not None:
+            assert isinstance(outcome, Loan)
+            self._borrower.map(outcome, descriptor)
+            self._counters.add_all({"shared_buffers": 1, "shared_bytes": outcome.num_bytes})
+            return
+        assert isinstance(outcome, Outcome)
+        self._counters.add_all(outcome.counts)
+        self._borrower.forget(outcome.forgotten)
+        future = self._pending.pop(outcome.number)
+        if not future.set_running_or_notify_cancel():
+            self._borrower.decline(outcome.value)
+            return
+        try:
+            value = self._borrower.unpack(outcome.value)
+            if outcome.failed:
+                error, cause, trace = value
+                error.__cause__ = cause
+                error.add_note(f"Traceback in {self._name}:\n{trace}")
+                future.set_exception(error)
+            else:
+                future.set_result(Made(item=self._land(value), num_bytes=outcome.num_bytes))
+        except Exception as error:
+            failure = BatchError(f"a batch of {self._name} could not be read: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            future.set_exception(failure)
+
+    def _end(self) -> None:
+        self._process.join(_GRACE)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+        with self._lock:
+            self._lost = f"{self._name} {_fate(self._process.exitcode)}"
+            pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if future.set_running_or_notify_cancel():
+                future.set_exception(BatchError(self._lost))
+        if self._process.exitcode is not None:
+            self._process.close()
+        self._wire.close()
+
+
+def _as_it_is(item: Item) -> Item:
+    return item
+
+
+def require_processes() -> None:
+    """Sees whether this system has what worker processes need.
+
+    Raises:
+        InputError: it lacks fork, memfd_create or pidfd_open.
+    """
+    if "fork" not in multiprocessing.get_all_start_methods() or not hasattr(os, "memfd_create"):
+        raise InputError(f"run='processes' needs Linux, this is {sys.platform}; use run='threads'")
+    os.close(pidfd(os.getpid()))
+
+
+def _fork(number: int, bench: Bench[Any, Any]) -> tuple[BaseProcess, Wire]:
+    near, far = socket.socketpair()
+    trainer = pidfd(os.getpid())
+    try:
+        process = multiprocessing.get_context("fork").Process(
+            target=run, args=(number, bench, near, far, trainer), name=f"halohop-loader-{number}", daemon=True
+        )
+        with warnings.catch_warnings():
+            # Python warns of forking where there are threads. The worker takes no lock that one of them can hold: it has its own.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        assert process.pid is not None
+        return process, Wire(near, pidfd(process.pid))
+    finally:
+        far.close()
+        os.close(trainer)
+
+
+def _fate(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        killer = signal.Signals(-exit_code).name
+        return f"was killed by {killer}; if memory ran out, lower num_workers, prefetch_factor, backlog_bytes or batch_size"
+    return f"ended with exit code {exit_code} before it had made its batches"
