@@ -12,7 +12,6 @@ from halohop import ops
 from halohop.errors import IdError, InputError
 from halohop.ops import eligible as eligible_module
 from halohop.ops import reference
-from halohop.ops.eligible import Eligible
 
 KEY = 0x0123456789ABCDEF
 FANOUTS = st.one_of(st.integers(-1, 8), st.sampled_from([64, 65, 1000, 2**40]))
@@ -73,7 +72,7 @@ def questions(draw):
     if not options.get("last") and draw(st.booleans()):
         chosen["weights"] = draw(weights_of(count))
     if options or draw(st.booleans()):
-        chosen["eligible"] = Eligible(**options)
+        chosen["eligible"] = ops.Eligible(**options)
     fanout = draw(FANOUTS)
     chosen["replace"] = fanout <= 1000 and draw(st.booleans())
     return (graph(degrees), rows, rows.long() * 10**12 - 7, fanout, draw(st.integers(0, 2**64 - 1))), chosen
@@ -100,7 +99,7 @@ def test_lists_are_drawn_from_a_block_at_a_time(question, block):
 @given(questions(), st.data())
 def test_a_promise_of_sorted_times_changes_nothing(question, data):
     (indptr, rows, *rest), options = question
-    given = options.get("eligible", Eligible())
+    given = options.get("eligible", ops.Eligible())
     times = data.draw(st.lists(st.integers(-3, 3), min_size=int(indptr[-1]), max_size=int(indptr[-1])))
     times = torch.cat([part.sort().values for part in torch.tensor(times, dtype=torch.int64).split(indptr.diff().tolist())])
     via = torch.randperm(len(times), generator=torch.Generator().manual_seed(1)) if given.via is not None else None
@@ -109,7 +108,7 @@ def test_a_promise_of_sorted_times_changes_nothing(question, data):
     latest = torch.tensor(data.draw(st.lists(st.integers(-4, 4), min_size=len(rows), max_size=len(rows))), dtype=torch.int64)
     with_times = {"times": times, "via": via, "latest": latest, "last": given.last, "excluded": given.excluded}
     both = [
-        same(indptr, rows, *rest, **(options | {"eligible": Eligible(**with_times, times_sorted=promise)}))
+        same(indptr, rows, *rest, **(options | {"eligible": ops.Eligible(**with_times, times_sorted=promise)}))
         for promise in (False, True)
     ]
     assert all(torch.equal(one, other) for one, other in zip(*both, strict=True))
@@ -143,7 +142,7 @@ def test_equal_for_any_division_into_pieces(question, data):
             via, times = cut(via, edge_bounds_of_values), cut(times, [0, 2, 2, 5])
         elif times is not None:
             times = cut(times, edge_bounds_of_values)
-        options["eligible"] = Eligible(times=times, via=via, latest=given.latest, last=given.last, excluded=given.excluded)
+        options["eligible"] = ops.Eligible(times=times, via=via, latest=given.latest, last=given.last, excluded=given.excluded)
     pieces = ops.Pieces(lists, row_bounds, extra=1)
     result = ops.sample_neighbors(pieces, rows, *rest, edge_bounds=edge_bounds, pool=ops.Pool(), **options)
     assert all(torch.equal(one, other) for one, other in zip(result, expected, strict=True))
@@ -153,12 +152,12 @@ def test_the_other_arguments_decide_as_before_where_nothing_is_forbidden():
     """Asking for restrictions that restrict nothing gives the uniform draws, bit for bit."""
     indptr, rows = graph([70, 3, 0, 300]), torch.arange(4)
     nothing = [
-        Eligible(),
-        Eligible(times=torch.zeros(373)),
-        Eligible(times=torch.zeros(373), latest=torch.zeros(4)),
-        Eligible(times=torch.zeros(373), latest=torch.zeros(4), times_sorted=True),
-        Eligible(excluded=torch.tensor([], dtype=torch.int64)),
-        Eligible(excluded=torch.tensor([-1, 373, 1000])),
+        ops.Eligible(),
+        ops.Eligible(times=torch.zeros(373)),
+        ops.Eligible(times=torch.zeros(373), latest=torch.zeros(4)),
+        ops.Eligible(times=torch.zeros(373), latest=torch.zeros(4), times_sorted=True),
+        ops.Eligible(excluded=torch.tensor([], dtype=torch.int64)),
+        ops.Eligible(excluded=torch.tensor([-1, 373, 1000])),
     ]
     for fanout, replace, eligible in itertools.product((-1, 0, 1, 10, 64, 65), (False, True), nothing):
         expected = ops.sample_neighbors(indptr, rows, rows, fanout, KEY, replace=replace)
@@ -177,7 +176,7 @@ def test_many_rows_of_many_lengths():
     latest = torch.randint(-100, 1100, (3000,), generator=generator)
     excluded = torch.randperm(count, generator=generator)[:3000].sort().values
     rows = torch.randperm(3000, generator=generator)
-    eligible = Eligible(times=times, latest=latest, excluded=excluded)
+    eligible = ops.Eligible(times=times, latest=latest, excluded=excluded)
     owner, forbidden = torch.arange(3000).repeat_interleave(degrees), torch.zeros(count, dtype=torch.bool)
     forbidden[excluded] = True
     limit_of = torch.empty(3000, dtype=torch.int64).scatter_(0, rows, latest)
@@ -185,7 +184,7 @@ def test_many_rows_of_many_lengths():
     possible = torch.zeros(3000, dtype=torch.int64).index_add_(0, owner, may.long())
     for last, fanout in itertools.product((False, True), (-1, 7, 64, 65)):
         counts, positions = ops.sample_neighbors(
-            indptr, rows, rows, fanout, KEY, eligible=Eligible(times=times, latest=latest, excluded=excluded, last=last)
+            indptr, rows, rows, fanout, KEY, eligible=ops.Eligible(times=times, latest=latest, excluded=excluded, last=last)
         )
         assert bool(may[positions].all())
         assert torch.equal(owner[positions], rows.repeat_interleave(counts))
@@ -204,7 +203,7 @@ def test_entries_of_the_past_are_equally_likely(degree, fanout, replace):
     excluded = int(torch.nonzero(allowed)[3])
     allowed[excluded] = False
     rows = torch.zeros(trials, dtype=torch.int64)
-    eligible = Eligible(times=times, latest=torch.full((trials,), degree // 2), excluded=torch.tensor([excluded]))
+    eligible = ops.Eligible(times=times, latest=torch.full((trials,), degree // 2), excluded=torch.tensor([excluded]))
     counts, positions = ops.sample_neighbors(
         graph([degree]), rows, torch.arange(trials), fanout, KEY, replace=replace, eligible=eligible
     )
@@ -221,7 +220,7 @@ def test_entries_of_the_past_are_equally_likely(degree, fanout, replace):
 def test_nothing_is_drawn_where_all_lies_in_the_future():
     rows = torch.tensor([0, 1, 2])
     for promise, last, replace in itertools.product((False, True), repeat=3):
-        eligible = Eligible(times=torch.tensor([5] * 9), latest=torch.full((3,), 4), last=last, times_sorted=promise)
+        eligible = ops.Eligible(times=torch.tensor([5] * 9), latest=torch.full((3,), 4), last=last, times_sorted=promise)
         counts, positions = ops.sample_neighbors(graph([4, 0, 5]), rows, rows, 3, KEY, replace=replace, eligible=eligible)
         assert counts.tolist() == [0, 0, 0]
         assert len(positions) == 0
@@ -233,7 +232,7 @@ def test_most_recent_by_hand():
     one = torch.tensor([0])
 
     def drawn(fanout, **options):
-        eligible = Eligible(times=times, last=True, **options)
+        eligible = ops.Eligible(times=times, last=True, **options)
         return ops.sample_neighbors(graph([6]), one, one, fanout, KEY, replace=True, eligible=eligible)[1].tolist()
 
     until = {"latest": torch.tensor([3.0])}
@@ -248,7 +247,7 @@ def test_most_recent_by_hand():
 def test_nanoseconds_are_not_rounded():
     """Two int64 times that float64 cannot tell apart."""
     now, one = 2**60, torch.tensor([0])
-    eligible = Eligible(times=torch.tensor([now + 1, now]), latest=torch.tensor([now]))
+    eligible = ops.Eligible(times=torch.tensor([now + 1, now]), latest=torch.tensor([now]))
     assert ops.sample_neighbors(graph([2]), one, one, -1, KEY, eligible=eligible)[1].tolist() == [1]
 
 
@@ -260,7 +259,7 @@ def test_gaps_and_read_only_memory():
         times = torch.from_numpy(array)[::2]
     indptr, rows = graph([15, 5]), torch.tensor([0, 9, 1, 9])[::2]
     for last in (False, True):
-        eligible = Eligible(
+        eligible = ops.Eligible(
             times=times,
             via=torch.arange(40, dtype=torch.int32).flip(0)[1::2] // 2,
             latest=torch.tensor([3, 0, 5, 0])[::2],
@@ -276,8 +275,8 @@ def test_threads_draw_what_one_thread_draws():
     rows, times = torch.arange(2000).repeat(3), torch.arange(int(indptr[-1])) * 7 % 1000
     pool = ops.Pool()
     options = [
-        {"eligible": Eligible(times=times, latest=rows % 1000)},
-        {"eligible": Eligible(times=times, latest=rows % 1000, last=True)},
+        {"eligible": ops.Eligible(times=times, latest=rows % 1000)},
+        {"eligible": ops.Eligible(times=times, latest=rows % 1000, last=True)},
         {"weights": times.double(), "replace": True},
         {"weights": times.double()},
     ]
@@ -321,7 +320,7 @@ LONG = torch.zeros(9, dtype=torch.int64)
 def test_wrong_arguments_are_named(eligible, message):
     one = torch.tensor([0])
     with pytest.raises(InputError, match=message):
-        ops.sample_neighbors(graph([9]), one, one, 2, KEY, eligible=Eligible(**eligible))
+        ops.sample_neighbors(graph([9]), one, one, 2, KEY, eligible=ops.Eligible(**eligible))
 
 
 @pytest.mark.parametrize("promise", [False, True])
@@ -329,7 +328,7 @@ def test_entries_without_a_time_are_named(promise):
     row, latest = torch.tensor([1]), torch.tensor([0])
 
     def draw(times, via=None, indptr=None):
-        eligible = Eligible(times=times, via=via, latest=latest, times_sorted=promise)
+        eligible = ops.Eligible(times=times, via=via, latest=latest, times_sorted=promise)
         ops.sample_neighbors(graph([4, 5]) if indptr is None else indptr, row, row, 2, KEY, eligible=eligible)
 
     with pytest.raises(IdError, match="row number 0 lies at the positions 4 to 8, but times has 8 entries"):

@@ -11,7 +11,6 @@ from filelock import FileLock
 
 from halohop import ops
 from halohop.ops import cpu_eligible, cpu_index, cpu_jit, cpu_relabel, cpu_sample, cpu_weighted, warmup
-from halohop.ops.eligible import Eligible
 
 SCRIPT = """
 import sys, time
@@ -78,7 +77,7 @@ def test_nothing_is_compiled_after_warming_up():
             times = torch.zeros(200, dtype=dtype)
             for last, excluded in itertools.product((False, True), (None, torch.tensor([3]))):
                 past = {"times": times, "via": via, "latest": times[:3], "times_sorted": promise}
-                eligible = Eligible(**past, last=last, excluded=excluded)
+                eligible = ops.Eligible(**past, last=last, excluded=excluded)
                 ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, 5, 0, eligible=eligible)
         for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.float64, torch.complex128):
             for width in (1, 3, 4):

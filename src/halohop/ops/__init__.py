@@ -4,6 +4,7 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
+from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets, bucket, build_csc, repeat_positions, stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
@@ -15,6 +16,7 @@ from halohop.ops.warmup import warm_up
 
 __all__ = [
     "Buckets",
+    "Eligible",
     "Pieces",
     "Pool",
     "Relabeler",

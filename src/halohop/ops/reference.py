@@ -60,11 +60,12 @@ def draw_weighted(weights: list[float], raw: int, fanout: int, key: int, *, repl
     """
     if fanout == -1 or (len(weights) <= fanout and not replace):
         return list(range(len(weights)))
+    greatest = max(weights, default=0.0)
     if replace:
-        sums = list(accumulate(weight / max(weights) for weight in weights))
+        sums = list(accumulate(weight / greatest for weight in weights))
         targets = [fraction(key, raw, number) * sums[-1] for number in range(fanout if weights else 0)]
         return [next(j for j, total in enumerate(sums) if total > target) for target in targets]
-    keys = [log(fraction(key, raw, j)) * (max(weights) / weight) for j, weight in enumerate(weights)]
+    keys = [log(fraction(key, raw, j)) * (greatest / weight) for j, weight in enumerate(weights)]
     return sorted(range(len(weights)), key=lambda j: (-keys[j], j))[:fanout]  # Efraimidis & Spirakis 2006
 
 
