@@ -68,7 +68,8 @@ def questions(draw):
     if draw(st.booleans()):
         some = draw(st.sampled_from([st.booleans(), st.just(True), st.sampled_from([False] * 9 + [True])]))
         mask = draw(st.lists(some, min_size=count, max_size=count))
-        options["excluded"] = torch.tensor([-5] * draw(st.booleans()) + [e for e in range(count) if mask[e]], dtype=torch.int64)
+        positions = [-5] * draw(st.booleans()) + [e for e in range(count) if mask[e]]
+        options["excluded"] = torch.tensor(positions, dtype=torch.int64).repeat_interleave(draw(st.sampled_from([1, 3])))
     if not options.get("last") and draw(st.booleans()):
         chosen["weights"] = draw(weights_of(count))
     if options or draw(st.booleans()):

@@ -32,7 +32,7 @@ class Eligible:
         last: take the most recent entries instead of random ones. The later stored of two equally old ones counts as more recent.
             They come in the order of time if there are more than the fanout, else in stored order. `replace` is ignored.
         times_sorted: a promise that times never fall within a list. It makes drawing faster and changes no result.
-        excluded: positions that are never drawn, int64, ascending. Others are drawn in their place.
+        excluded: positions that are never drawn, int64, ascending; one may occur twice. Others are drawn in their place.
 
     Raises:
         InputError: wrong dtypes or shapes, `excluded` falls, or no times where they are needed.
@@ -95,8 +95,9 @@ class Values:
     """One number per entry, looked up by position."""
 
     def __init__(self, name: str, values: Tensor | Pieces, pool: Pool | None) -> None:
-        self._name, self._pool = name, pool
-        self._pieces = values if isinstance(values, Pieces) else Pieces([values.detach().contiguous()], [0, len(values)])
+        if not isinstance(values, Pieces):
+            values = Pieces([values.detach().resolve_neg().contiguous()], [0, len(values)])
+        self._name, self._pieces, self._pool = name, values, pool
 
     def at(self, positions: NDArray[Any]) -> NDArray[Any]:
         try:
