@@ -118,6 +118,22 @@ def test_build_csc_names_destinations_out_of_range(bad):
         ops.build_csc(torch.tensor([0]), -1)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("step", [1, 2])
+def test_copy_ids_is_the_reference(dtype, step):
+    ids = torch.arange(-3, 100_000, dtype=dtype)[::step]
+    got, expected = (torch.zeros(len(ids), dtype=torch.int64) for _ in range(2))
+    assert ops.copy_ids(ids, got) is got
+    assert torch.equal(got, reference.copy_ids(ids, expected))
+
+
+def test_copy_ids_refuses_what_it_cannot_fill():
+    with pytest.raises(InputError, match="out has 4 entries, expected 3"):
+        ops.copy_ids(torch.arange(3), torch.empty(4, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"not contiguous \(strides \(2,\)\)"):
+        ops.copy_ids(torch.arange(3), torch.empty(6, dtype=torch.int64)[::2])
+
+
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(-5, 2**40))
 def test_repeat_positions_is_the_reference(counts, begin):
     lengths = torch.tensor(counts, dtype=torch.int64)

@@ -123,7 +123,7 @@ class LocalShard:
         if table.ids is None:
             return query.gid
         ids = ops.gather_rows(table.ids, query.gid, pool=self._pool)
-        return ids if ids.dtype == torch.int64 else self._pool.empty((len(ids),), torch.int64).copy_(ids)
+        return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         gid = torch.full_like(request.raw, -1)

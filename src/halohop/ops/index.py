@@ -95,6 +95,27 @@ def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[
     return counts_out, source
 
 
+def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
+    """Copies ids, in the calling thread alone: torch would share the copy with its intra-op threads, which belong to the trainer.
+
+    Args:
+        ids: int64 or int32 ``[n]``.
+        out: int64 ``[n]``, contiguous.
+
+    Returns:
+        `out`.
+
+    Raises:
+        InputError: wrong dtypes or shapes.
+
+    Example:
+        >>> copy_ids(torch.tensor([3, 5], dtype=torch.int32), torch.empty(2, dtype=torch.int64)).tolist()
+        [3, 5]
+    """
+    np.copyto(target(out, "out", len(ids)), integers(ids, "ids"))
+    return out
+
+
 def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
     """Writes ``begin + i`` for each of the ``counts[i]`` neighbours that row i has drawn: the destinations of a hop's edges.
 

@@ -98,6 +98,10 @@ def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: E
     return not eligible.last or time_of(position, eligible) <= float("inf")  # not so if it is no number
 
 
+def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
+    return out.copy_(ids)
+
+
 def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
     out[:] = torch.tensor([begin + i for i, count in enumerate(counts.tolist()) for _ in range(count)], dtype=torch.int64)
 

@@ -95,8 +95,9 @@ class Relabeler:
 
     def nodes(self, begin: int = 0) -> Tensor:
         """The ids with the bids `begin` to ``count - 1``, as a new int64 tensor."""
-        found = torch.from_numpy(self._nodes[begin : self._count])
-        return empty(self._pool, (len(found),), torch.int64).copy_(found)
+        nodes = empty(self._pool, (max(self._count - begin, 0),), torch.int64)
+        np.copyto(nodes.numpy(), self._nodes[begin : self._count])
+        return nodes
 
     def _reserve(self, length: int, keep: int) -> None:
         if length > len(self._nodes):

@@ -133,7 +133,9 @@ class _Trail:
         """Takes in a hop's edges; returns the room for the bids of their sources and destinations."""
         known, total = len(self._gid), len(self._gid) + len(edge_gid)
         ends_bid, gid = self._pool.empty((2, total), torch.int64), self._pool.empty((total,), torch.int64)
-        ends_bid[:, :known], gid[:known], gid[known:] = self._ends_bid, self._gid, edge_gid
+        for old, new in zip((*self._ends_bid, self._gid), (*ends_bid, gid), strict=True):
+            ops.copy_ids(old, new[:known])
+        ops.copy_ids(edge_gid, gid[known:])
         self._ends_bid, self._gid = ends_bid, gid
         return ends_bid[0, known:], ends_bid[1, known:]
 

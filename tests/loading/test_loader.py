@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from halohop import NeighborLoader, partition
+from halohop.cluster.graph import in_memory
+from halohop.errors import BatchError, InputError
+from halohop.loading import loader as loading
+from halohop.pyg.convert import tables_from_pyg
+from halohop.testing.graphs import ring
+from halohop.testing.worlds import hosts
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    torch.manual_seed(0)
+    return Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 50_000)))
+
+
+def test_only_graphs_without_other_hosts_go_to_processes(tmp_path):
+    partition(ring(100), tmp_path / "parts", num_parts=2, method="random")
+    with hosts(tmp_path / "parts", [[0], [1]]) as graphs:
+        for graph in graphs:
+            assert not graph.is_local
+            with pytest.raises(InputError, match="run='threads'"):
+                NeighborLoader(graph, [2], run="processes")
+    with hosts(tmp_path / "parts", [[0, 1], [0, 1]]) as graphs:
+        for graph in graphs:
+            assert graph.is_local
+            batches = [list(NeighborLoader(graph, [2], batch_size=30, run=run)) for run in ("inline", "processes")]
+            for one, other in zip(*batches, strict=True):
+                assert torch.equal(one.n_id, other.n_id)
+
+
+def test_the_backlog_of_a_loader_is_bounded(data):
+    """Batches of over 256 kB, four of which could be in flight, and a consumer who asks what waits while it holds one."""
+    limit = 1_000_000
+    loader = NeighborLoader(data, [10], batch_size=250, num_workers=1, prefetch_factor=20, backlog_bytes=limit)
+    for batch in loader:
+        assert batch.num_nodes > 1000
+    statistics = loader.statistics()
+    assert statistics["backlog_bytes"] == 0
+    assert 0 < statistics["backlog_peak_bytes"] <= 1.3 * limit  # batches differ in size
+    free = NeighborLoader(data, [10], batch_size=250, num_workers=1, prefetch_factor=20)
+    assert len(list(free)) == len(loader) == 20
+
+
+@pytest.mark.parametrize("run", ["threads", "inline", "processes"])
+def test_pinning_where_there_is_cuda(data, monkeypatch, run):
+    """Without a GPU: who allocates in page-locked memory, and who pins what is left."""
+    asked, pinned = [], []
+
+    def allocate(num_bytes: int) -> torch.Tensor:
+        asked.append(num_bytes)
+        return torch.empty(num_bytes, dtype=torch.uint8)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(loading, "page_locked", allocate)
+    monkeypatch.setattr(Data, "pin_memory", lambda batch: pinned.append(batch) or batch)
+    options = {} if run == "inline" else {"num_workers": 2}
+    batches = list(NeighborLoader(data, [10], batch_size=500, run=run, pin_memory=True, **options))
+    assert len(batches) == 10
+    assert {id(batch) for batch in batches} == {id(batch) for batch in pinned}  # all, and in this process
+    assert (data.x[0].nbytes * batches[0].num_nodes in asked) == (run != "processes")
+
+
+def test_without_cuda_nothing_is_pinned(data):
+    graph = in_memory(tables_from_pyg(data))
+    batch = next(iter(NeighborLoader(graph, [10], batch_size=500, pin_memory=True)))
+    assert not batch.x.is_pinned()
+    del batch
+    assert graph.statistics()["pool_made"] > 0
+
+
+def test_what_cannot_be_pinned_is_named(data, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(loading, "page_locked", lambda num_bytes: torch.empty(num_bytes, dtype=torch.uint8))
+    for run in ("threads", "processes"):
+        with pytest.raises(BatchError, match="pin_memory"):
+            next(iter(NeighborLoader(data, [1], run=run, pin_memory=True, transform=lambda batch: 7)))

@@ -1,0 +1,444 @@
+"""Loaders whose workers are processes: the same batches, no failure lost, nothing left behind."""
+
+import gc
+import multiprocessing
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from halohop import NeighborLoader
+from halohop.cluster.graph import in_memory
+from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
+from halohop.pyg.convert import tables_from_pyg
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    torch.manual_seed(1)
+    return Data(
+        x=torch.randn(5000, 64),
+        half=torch.randn(5000, 9).bfloat16(),
+        y=torch.randint(5, (5000,)),
+        edge_index=torch.randint(5000, (2, 40_000)),
+        edge_attr=torch.randn(40_000, 3),
+        title="kept",
+    )
+
+
+@pytest.fixture(scope="module")
+def hetero() -> HeteroData:
+    torch.manual_seed(2)
+    data = HeteroData()
+    data["paper"].x = torch.randn(3000, 40)
+    data["author"].x = torch.randn(2000, 60)
+    data["venue"].num_nodes = 5
+    for relation in (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "by", "author")):
+        counts = [data[name].num_nodes for name in (relation[0], relation[2])]
+        data[relation].edge_index = torch.stack([torch.randint(count, (20_000,)) for count in counts])
+        data[relation].edge_attr = torch.randn(20_000, 2)
+    data["venue", "hosts", "paper"].edge_index = torch.empty(2, 0, dtype=torch.int64)
+    return data
+
+
+def loader_of(data: Any, run: str = "processes", **options: Any) -> NeighborLoader:
+    options = {"batch_size": 500, "shuffle": True, "seed": 3, "num_workers": 2, **options}
+    nodes = "paper" if isinstance(data, HeteroData) else None
+    return NeighborLoader(data, [10, 5], nodes, run=run, **options)
+
+
+def tensors_of(value: Any, path: str = "") -> dict[str, Any]:
+    """Every leaf of a batch by its path."""
+    if isinstance(value, Data | HeteroData):
+        value = value.to_dict()
+    if isinstance(value, dict):
+        return {name: leaf for key, part in value.items() for name, leaf in tensors_of(part, f"{path}/{key}").items()}
+    if isinstance(value, tuple | list):
+        return tensors_of(dict(enumerate(value)), path)
+    return {path: value}
+
+
+def assert_same(got: list[Any], expected: list[Any]) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(map(tensors_of, got), map(tensors_of, expected), strict=True):
+        assert list(one) == list(other)
+        for path, leaf in other.items():
+            if isinstance(leaf, torch.Tensor):
+                assert (one[path].dtype, one[path].shape) == (leaf.dtype, leaf.shape), path
+                assert torch.equal(one[path], leaf), path
+            else:
+                assert type(one[path]) is type(leaf), path
+                assert one[path] == leaf, path
+
+
+@pytest.mark.parametrize("graph", ["data", "hetero"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_batches_are_the_same_and_stay_as_they_are(request, graph, persistent):
+    data = request.getfixturevalue(graph)
+    loader = loader_of(data, persistent_workers=persistent)
+    kept = [batch for _ in range(2) for batch in loader]
+    del loader
+    gc.collect()
+    for run in ("inline", "threads"):
+        other = loader_of(data, run)
+        assert_same(kept, [batch for _ in range(2) for batch in other])
+
+
+class Holder:
+    """No tensor in here, and no equality but this."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Holder) and other.rank == self.rank
+
+    __hash__ = None
+
+
+CACHE = torch.arange(50_000)
+
+ODD: dict[str, Callable[[Data], Any]] = {
+    "tuple": lambda batch: (batch.x, batch.y, "text", 3),
+    "dict": lambda batch: {"x": batch.x, "inner": {"edges": batch.edge_index}},
+    "none": lambda batch: None,
+    "object": lambda batch: Holder(batch.batch_size),
+    "views": lambda batch: (batch.x[::3], batch.x.t(), batch.x[5:9, 2:], batch.edge_index[1], batch.x[:1].expand(7, 64)),
+    "twice": lambda batch: (batch.x, batch.x, batch.x[3:]),
+    "bfloat16": lambda batch: (batch.half, batch.x.bfloat16()),
+    "empty": lambda batch: (batch.x[:0], torch.empty(0), torch.empty(3, 0), torch.empty(0, dtype=torch.bool)),
+    "new": lambda batch: (batch.x * 2, (batch.x + 1).t(), torch.tensor(7)),
+    "cached": lambda batch: (CACHE, CACHE[4:]),
+    "numpy": lambda batch: batch.x.numpy().sum(axis=0).tolist(),
+    "whole": lambda batch: batch,
+}
+
+
+@pytest.mark.parametrize("transform", ODD.values(), ids=ODD)
+def test_whatever_a_transform_returns(data, transform):
+    runs = {run: list(loader_of(data, run, transform=transform)) for run in ("inline", "threads", "processes")}
+    assert_same(runs["threads"], runs["inline"])
+    assert_same(runs["processes"], runs["inline"])
+
+
+def test_a_tensor_that_transforms_keep_is_not_overwritten(data):
+    """The first batch's features come again with every batch, so their buffer is lent for many batches at once."""
+    first = []
+
+    def remember(batch: Data) -> Any:
+        first.append(batch.x[:100])
+        return first[0], first[0].clone(), batch.x
+
+    kept = []
+    for number, (view, copy, _) in enumerate(loader_of(data, num_workers=1, transform=remember)):
+        assert torch.equal(view, copy)
+        if number % 3 == 0:
+            kept.append((view, copy))
+    assert all(torch.equal(view, copy) for view, copy in kept)
+
+
+def test_dropped_batches_lend_their_buffers_again(data):
+    loader = loader_of(data, batch_size=100)
+    made = []
+    for batch in loader:
+        assert batch.x[3:].shape[1] == 64
+        made.append(loader.statistics()["shared_buffers"])
+    assert len(made) == 50
+    assert 0 < made[-1] < 50  # one per array and batch would be 200
+
+
+def test_what_workers_count_is_counted(data):
+    loaders = {run: loader_of(data, run) for run in ("inline", "processes")}
+    for loader in loaders.values():
+        list(loader)
+    counts = {run: loader.statistics() for run, loader in loaders.items()}
+    for name in ("batches", "seeds", "sampled_edges", "local_rows", "make_calls"):
+        assert counts["processes"][name] == counts["inline"][name] > 0, name
+    assert counts["processes"]["backlog_bytes"] == 0 < counts["processes"]["backlog_peak_bytes"]
+
+
+def at(number: int, act: Callable[[], Any]) -> Callable[[Data], Data]:
+    """A transform that acts on the batch of these seeds (without shuffle)."""
+
+    def transform(batch: Data) -> Data:
+        if int(batch.input_id[0]) == number * 500:
+            act()
+        return batch
+
+    return transform
+
+
+def fail_locally() -> None:
+    class LocalError(Exception):
+        pass
+
+    raise LocalError("of a class that cannot be named")
+
+
+def fail_with(error: BaseException) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+class DemandingError(Exception):
+    """Cannot be unpickled: `args` are not what its constructor wants."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message", "cause"),
+    [
+        (
+            fail_with(ZeroDivisionError("in the user's")),
+            BatchError,
+            "batch 3 could not be made: ZeroDivisionError: in the user",
+            ZeroDivisionError,
+        ),
+        (fail_with(IdError("id 7")), IdError, "^id 7\n", None),
+        (fail_with(TimeoutError("mine")), BatchError, "TimeoutError: mine", TimeoutError),
+        (fail_locally, BatchError, "LocalError: of a class", None),
+        (fail_with(DemandingError(1, 2)), BatchError, "DemandingError: 1 and 2", None),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), BatchError, r"worker process \d \(pid \d+\) was killed by SIGKILL", None),
+        (lambda: os._exit(3), BatchError, "ended with exit code 3", None),
+    ],
+)
+def test_failures_come_in_their_place(data, act, error, message, cause):
+    batches = iter(loader_of(data, shuffle=False, num_workers=1, prefetch_factor=4, transform=at(3, act)))
+    for number in range(3):
+        assert next(batches).input_id[0] == number * 500
+    with pytest.raises(error, match=message) as caught:
+        next(batches)
+    assert type(caught.value) is error
+    assert type(caught.value.__cause__) is (cause or type(None))
+    if "process" not in message and "code" not in message:
+        text = "".join(traceback.format_exception(caught.value))
+        assert "Traceback in worker process 0" in text
+        assert "in transform" in text
+    assert list(batches) == []
+
+
+def test_a_worker_that_dies_while_idle_is_noticed(data):
+    loader = loader_of(data, num_workers=1, persistent_workers=True, transform=lambda batch: os.getpid())
+    pid = next(iter(loader))
+    assert list(loader) == [pid] * 10
+    victim = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    ended(victim)
+    for thread in threading.enumerate():
+        if thread.name == "halohop-loader-0":
+            thread.join(20)
+    assert len(set(loader) - {pid}) == 1  # another took its place
+    del loader
+    gc.collect()
+
+
+def ended(*descriptors: int) -> None:
+    """Waits until the processes behind these pidfds have ended."""
+    for descriptor in descriptors:
+        assert select.select([descriptor], [], [], 20)[0]
+        os.close(descriptor)
+
+
+def test_what_cannot_be_pickled_is_named(data):
+    with pytest.raises(BatchError, match=r"batch 0 cannot leave its worker process .* use run='threads'"):
+        next(iter(loader_of(data, transform=lambda batch: lambda: None)))
+
+
+def test_worker_init_fn(data):
+    started = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    def init(worker: int) -> None:
+        started[worker] += 1
+        assert torch.get_num_threads() == 1
+
+    assert len(list(loader_of(data, worker_init_fn=init))) == 10
+    assert started.tolist() == [1, 1]
+
+
+def test_worker_init_fn_that_fails(data):
+    def init(worker: int) -> None:
+        raise ZeroDivisionError("no device")
+
+    with pytest.raises(BatchError, match=r"worker_init_fn failed in worker \d: ZeroDivisionError: no device") as caught:
+        list(loader_of(data, worker_init_fn=init))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_random_transforms_differ_by_batch_and_not_by_worker(data):
+    def draw(batch: Data) -> tuple[float, float, float]:
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    one, two = (list(loader_of(data, num_workers=workers, transform=draw)) for workers in (1, 2))
+    assert one == two
+    assert len({number for draws in one for number in draws}) == 30
+
+
+def test_an_item_that_never_comes_is_an_error_at_the_deadline(data):
+    stuck = at(1, lambda: threading.Event().wait(60))
+    batches = iter(loader_of(data, shuffle=False, transform=stuck, timeout=0.5))
+    next(batches)
+    with pytest.raises(DeadlineExceededError, match=r"0\.5 s"):
+        next(batches)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("how", ["break", "drop", "close"])
+def test_ending_early_ends_the_workers(data, how):
+    batches = iter(loader_of(data, prefetch_factor=3))
+    kept = next(batches).x
+    copy = kept.clone()
+    assert len(multiprocessing.active_children()) == 2
+    if how == "break":
+        for _ in batches:
+            break
+    if how == "close":
+        batches.close()
+    del batches
+    gc.collect()
+    assert multiprocessing.active_children() == []
+    assert torch.equal(kept, copy)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_two_iterators_at_once(data, persistent):
+    loader = loader_of(data, persistent_workers=persistent)
+    pairs = list(zip(iter(loader), iter(loader), strict=True))
+    inline = loader_of(data, "inline")
+    for epoch in range(2):
+        assert_same([pair[epoch] for pair in pairs], list(inline))
+    next(iter(loader))  # and one that is given up in the middle
+    assert_same(list(loader_of(data, persistent_workers=persistent)), list(loader_of(data, "inline")))
+    del loader
+    gc.collect()
+
+
+def test_persistent_workers_stay(data):
+    def pids(loader: NeighborLoader) -> set[int]:
+        return set(loader)
+
+    loader = loader_of(data, persistent_workers=True, transform=lambda batch: os.getpid())
+    first = pids(loader)
+    assert pids(loader) | first <= {child.pid for child in multiprocessing.active_children()}
+    del loader
+    gc.collect()
+    assert multiprocessing.active_children() == []
+    loader = loader_of(data, transform=lambda batch: os.getpid())
+    assert not pids(loader) & pids(loader)
+
+
+def test_forking_beside_busy_threads(data):
+    """A lock that a thread holds at the moment of the fork would be held for ever in the worker."""
+    graph = in_memory(tables_from_pyg(data))
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            for _ in NeighborLoader(graph, [3], batch_size=20, run="threads", num_workers=3):
+                if stop.is_set():
+                    break
+
+    busy = threading.Thread(target=keep_busy)
+    busy.start()
+    try:
+        for _ in range(10):
+            assert len(list(loader_of(graph, num_workers=1, timeout=30, batch_size=2500))) == 2
+    finally:
+        stop.set()
+        busy.join(30)
+
+
+def test_a_process_that_inherits_an_iterator_leaves_the_workers_alone(data):
+    batches = iter(loader_of(data))
+    next(batches)
+    child = multiprocessing.get_context("fork").Process(target=batches.close)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert len(list(batches)) == 9
+
+
+SCRIPT = """
+import os, sys, threading, torch
+from torch_geometric.data import Data
+from halohop import NeighborLoader
+
+def transform(batch):
+    if int(batch.input_id[0]) >= 1000 and "{then}" == "stuck":
+        while True:
+            pass
+    return os.getpid(), batch
+
+data = Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 40_000)))
+options = dict(run="processes", num_workers=2, transform=transform, persistent_workers={persistent})
+loader = NeighborLoader(data, [10], batch_size=500, **options)
+batches = iter(loader)
+held = [next(batches), next(batches)]
+print(*dict.fromkeys(pid for pid, _ in held), flush=True)
+if "{then}" == "exit":
+    raise SystemExit(3)
+next(batches) if "{then}" == "stuck" else sys.stdin.read()
+"""
+
+
+def start(then: str, persistent: bool) -> tuple[subprocess.Popen[str], list[int]]:
+    """A trainer that holds an iterator, and pidfds of its workers (those that made its first batches)."""
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(then=then, persistent=persistent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert trainer.stdout is not None
+    line = trainer.stdout.readline()
+    if then == "exit":
+        return trainer, []
+    return trainer, [os.pidfd_open(int(pid)) for pid in line.split()]
+
+
+@pytest.mark.parametrize("then", ["idle", "stuck"])
+def test_no_worker_outlives_a_killed_trainer(then):
+    trainer, workers = start(then, persistent=False)
+    assert workers
+    trainer.kill()
+    trainer.communicate(timeout=30)
+    assert trainer.returncode == -signal.SIGKILL
+    ended(*workers)
+
+
+def test_ctrl_c_ends_trainer_and_workers():
+    trainer, workers = start("idle", persistent=True)
+    os.killpg(trainer.pid, signal.SIGINT)
+    _, err = trainer.communicate(timeout=30)
+    assert trainer.returncode in (-signal.SIGINT, 1, 130)
+    assert err.count("Traceback") == 1, err  # the trainer's own
+    ended(*workers)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_script_may_end_with_an_unfinished_iterator(persistent):
+    trainer, _ = start("exit", persistent)
+    _, err = trainer.communicate(timeout=30)
+    assert (trainer.returncode, err) == (3, "")
+
+
+def test_systems_without_fork(data, monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    with pytest.raises(InputError, match=r"needs Linux.*run='threads'"):
+        loader_of(data)
