@@ -2,13 +2,15 @@ import subprocess
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
-from halohop.loading.pipeline import Flight, Inline, Made, Threads, in_order
+from halohop.loading.pipeline import Backlog, Flight, Inline, Job, Made, Threads, in_order
 from halohop.telemetry import Counters
 
 
@@ -77,6 +79,69 @@ def test_work_ahead_is_bounded():
     assert next(items) == 0
     items.close()
     assert len(started) <= 2 * 3 + 1
+
+
+class Late(Future[Made[int]]):
+    """Not made before somebody waits for it."""
+
+    def __init__(self, item: int) -> None:
+        super().__init__()
+        self._item = item
+
+    def result(self, timeout: float | None = None) -> Made[int]:
+        if not self.done():
+            self.set_result(Made(item=self._item, num_bytes=100))
+        return super().result(timeout)
+
+
+class LateMakers:
+    begun = 0
+
+    def submit(self, job: Job[int]) -> Late:
+        self.begun += 1
+        return Late(job.task)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize(("limit", "ahead"), [(0, 1), (100, 1), (250, 2), (399, 3), (400, 4), (10**9, 8)])
+def test_the_backlog_is_bounded_by_bytes(limit, ahead):
+    flight = Flight(workers=4, prefetch=2, backlog_bytes=limit)
+    makers, backlog = LateMakers(), Backlog(flight)
+    items = in_order(range(50), makers, flight, backlog=backlog)
+    assert next(items) == 0
+    assert makers.begun == 4  # nothing was known about sizes: one for each worker
+    for number in range(1, 30):
+        assert next(items) == number
+        in_flight = makers.begun - number - 1
+        assert in_flight == max(ahead - 1, 3 - number)
+        assert backlog.statistics()["backlog_bytes"] == 100 * in_flight
+    items.close()
+    assert makers.stopped
+    assert backlog.statistics() == {"backlog_bytes": 0, "backlog_peak_bytes": max(400, 100 * ahead)}
+
+
+def test_a_backlog_of_real_threads_stays_under_its_limit():
+    flight = Flight(workers=3, prefetch=4, backlog_bytes=500)
+    backlog = Backlog(flight)
+    makers = Threads(lambda n: Made(item=n, num_bytes=100), flight.workers)
+    assert list(in_order(range(200), makers, flight, backlog=backlog)) == list(range(200))
+    assert 300 <= backlog.statistics()["backlog_peak_bytes"] <= 500
+
+
+def test_what_was_handed_over_is_held_by_nobody():
+    class Item:
+        pass
+
+    flight = Flight(workers=2)
+    items = in_order(range(9), Threads(lambda n: Made(item=Item()), 2), flight)
+    item = next(items)
+    gone = threading.Event()
+    weakref.finalize(item, gone.set)
+    del item
+    assert gone.wait(10)  # a thread may need a moment to come back from making it
+    items.close()
 
 
 def test_stopping_early_ends_the_threads():

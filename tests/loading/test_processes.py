@@ -1,5 +1,6 @@
 """Loaders whose workers are processes: the same batches, no failure lost, nothing left behind."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -362,6 +363,28 @@ def test_forking_beside_busy_threads(data):
         busy.join(30)
 
 
+def test_the_trainers_garbage_is_not_finalized_in_workers(data):
+    """An iterator that waits to be collected in the trainer, say: its end in a worker would be heard by its siblings."""
+    finalized = torch.zeros(1).share_memory_()
+    owner = os.getpid()
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            if os.getpid() != owner:
+                finalized.fill_(1)
+
+    gc.disable()
+    try:
+        Garbage()
+        list(loader_of(data, transform=lambda batch: gc.collect()))
+    finally:
+        gc.enable()
+    assert not finalized.any()
+
+
 def test_a_process_that_inherits_an_iterator_leaves_the_workers_alone(data):
     batches = iter(loader_of(data))
     next(batches)
@@ -373,7 +396,7 @@ def test_a_process_that_inherits_an_iterator_leaves_the_workers_alone(data):
 
 
 SCRIPT = """
-import os, sys, threading, torch
+import os, signal, sys, torch
 from torch_geometric.data import Data
 from halohop import NeighborLoader
 
@@ -389,6 +412,8 @@ loader = NeighborLoader(data, [10], batch_size=500, **options)
 batches = iter(loader)
 held = [next(batches), next(batches)]
 print(*dict.fromkeys(pid for pid, _ in held), flush=True)
+if "{then}" == "bystander" and os.fork() == 0:
+    signal.pause()
 if "{then}" == "exit":
     raise SystemExit(3)
 next(batches) if "{then}" == "stuck" else sys.stdin.read()
@@ -412,14 +437,17 @@ def start(then: str, persistent: bool) -> tuple[subprocess.Popen[str], list[int]
     return trainer, [os.pidfd_open(int(pid)) for pid in line.split()]
 
 
-@pytest.mark.parametrize("then", ["idle", "stuck"])
+@pytest.mark.parametrize("then", ["idle", "stuck", "bystander"])
 def test_no_worker_outlives_a_killed_trainer(then):
+    """Not while it makes a batch, and not while another process holds a copy of the trainer's end of the line."""
     trainer, workers = start(then, persistent=False)
     assert workers
     trainer.kill()
-    trainer.communicate(timeout=30)
-    assert trainer.returncode == -signal.SIGKILL
+    assert trainer.wait(30) == -signal.SIGKILL
     ended(*workers)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(trainer.pid, signal.SIGKILL)  # the bystander
+    trainer.communicate(timeout=30)
 
 
 def test_ctrl_c_ends_trainer_and_workers():

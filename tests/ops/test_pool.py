@@ -1,12 +1,13 @@
 import gc
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halohop.ops.pool import Pool, _size_class
+from halohop.ops.pool import Pool, _size_class, empty
 
 LARGE = (300, 1000)
 
@@ -88,3 +89,46 @@ def test_size_classes_waste_little_and_are_few(num_bytes):
     size = _size_class(num_bytes)
     assert num_bytes <= size <= num_bytes * 1.25
     assert _size_class(size) == size
+
+
+def test_buffers_are_made_by_whoever_is_named():
+    made = []
+
+    def make(num_bytes: int) -> np.ndarray:
+        made.append(np.zeros(num_bytes, np.uint8))
+        return made[-1]
+
+    pool = Pool(make=make)
+    tensor = pool.empty(LARGE, torch.float32)
+    assert tensor.data_ptr() == made[0].ctypes.data
+    pool.empty((10,), torch.float32)  # too small to be lent
+    assert len(made) == 1
+
+
+def test_starting_over_leaves_the_past_alone():
+    pool = Pool()
+    kept = pool.empty(LARGE, torch.int64).fill_(1)
+    pool.empty(LARGE, torch.int64)
+    pool._lock.acquire()  # as a thread of the parent may at the moment of a fork
+    pool.start_over(lambda num_bytes: np.full(num_bytes, 9, np.uint8))
+    assert pool.empty(LARGE, torch.uint8).eq(9).all()
+    assert pool.statistics()["made"] == 1
+    del kept
+    idle = pool.statistics()["idle_bytes"]
+    assert idle == _size_class(LARGE[0] * LARGE[1])  # the new buffer; those of the past are gone
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), LARGE])
+def test_another_allocator_can_take_over(shape):
+    asked = []
+
+    def allocate(num_bytes: int) -> torch.Tensor:
+        asked.append(num_bytes)
+        return torch.zeros(num_bytes, dtype=torch.uint8)
+
+    pool = Pool()
+    pool.delegate(allocate)
+    tensor = empty(pool, shape, torch.bfloat16)
+    assert (tensor.shape, tensor.dtype) == (shape, torch.bfloat16)
+    assert asked == ([tensor.nbytes] if shape == LARGE else [])
+    assert pool.statistics()["made"] == 0
