@@ -144,6 +144,20 @@ def test_dropped_values_give_their_buffers_back(pair):
     assert pair.pool.statistics()["made"] <= 2
 
 
+def test_nothing_waits_for_the_collector(pair):
+    """A cycle around a batch, on either side, would hold its buffers until some collection."""
+    gc.disable()
+    try:
+        for number in range(20):
+            x = pair.pool.empty(LARGE, torch.int64).fill_(number)
+            got = pair.send(Data(x=x, y=x[3:], z=torch.ones(4)))
+            del x, got
+            pair.lender.take_back(pair.borrower.returned())
+    finally:
+        gc.enable()
+    assert pair.pool.statistics()["made"] <= 2
+
+
 def test_a_buffer_is_lent_until_its_last_tensor_is_gone(pair):
     x = pair.pool.empty(LARGE, torch.int64).fill_(7)
     first, second = pair.send((x, x[3:])), pair.send({"again": x.t()})

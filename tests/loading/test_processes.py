@@ -411,9 +411,9 @@ options = dict(run="processes", num_workers=2, transform=transform, persistent_w
 loader = NeighborLoader(data, [10], batch_size=500, **options)
 batches = iter(loader)
 held = [next(batches), next(batches)]
-print(*dict.fromkeys(pid for pid, _ in held), flush=True)
 if "{then}" == "bystander" and os.fork() == 0:
     signal.pause()
+print(*dict.fromkeys(pid for pid, _ in held), flush=True)
 if "{then}" == "exit":
     raise SystemExit(3)
 next(batches) if "{then}" == "stuck" else sys.stdin.read()
@@ -444,10 +444,12 @@ def test_no_worker_outlives_a_killed_trainer(then):
     assert workers
     trainer.kill()
     assert trainer.wait(30) == -signal.SIGKILL
-    ended(*workers)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(trainer.pid, signal.SIGKILL)  # the bystander
-    trainer.communicate(timeout=30)
+    try:
+        ended(*workers)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(trainer.pid, signal.SIGKILL)  # the bystander, if not more
+        trainer.communicate(timeout=30)
 
 
 def test_ctrl_c_ends_trainer_and_workers():

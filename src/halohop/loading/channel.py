@@ -201,7 +201,8 @@ class _Unpacker(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, _in_buffer.__name__):
-            return lambda number, *where: _in_buffer(self._buffers[number], *where)
+            buffers = self._buffers  # a function that knew `self` would be a cycle, and all tensors would wait for the collector
+            return lambda number, *where: _in_buffer(buffers[number], *where)
         return super().find_class(module, name)
 
 

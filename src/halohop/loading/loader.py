@@ -67,7 +67,8 @@ class BatchLoader(DataLoader[Any]):
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
             One may always be in flight.
         timeout: seconds to wait for a batch before an error (0: 300 s).
-        persistent_workers: processes stay for the next epoch; otherwise each epoch forks its own.
+        persistent_workers: processes and the memory that they share stay for the next epoch; otherwise each epoch forks its own,
+            and pays for new memory.
         worker_init_fn: called in each worker with its number. In processes Python's, NumPy's and torch's random numbers are
             seeded for each batch besides, so random transforms repeat for any number of workers.
         pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it.
@@ -178,6 +179,8 @@ class BatchLoader(DataLoader[Any]):
     def _processes(self) -> Makers[Task, Any]:
         if self._kept is not None and self._kept.complete:
             return Kept(processes=self._kept)
+        if self._kept is not None:
+            self._kept.stop()
         bench = Bench(pool=self._sampler.graph.pool, settle=self._settle, make=self._make_in_process)
         land = _pinned if self._pin else None
         processes = Processes(bench, self._flight.workers, self.counters, land)

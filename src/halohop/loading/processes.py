@@ -1,7 +1,6 @@
 """Worker processes as the trainer sees them: orders go out, batches come back, and none is left behind at the end."""
 
 import atexit
-import itertools
 import multiprocessing
 import os
 import signal
@@ -98,7 +97,7 @@ class _Worker(Generic[Item]):
         self._counters = counters
         self._land = land
         self._borrower = Borrower()
-        self._numbers = itertools.count()
+        self._ordered = 0
         self._lock = threading.Lock()
         self._pending: dict[int, Future[Made[Item]]] = {}
         self._lost: str | None = None
@@ -110,13 +109,14 @@ class _Worker(Generic[Item]):
         return self._lost is not None
 
     @property
-    def load(self) -> int:
-        """How many items it owes."""
-        return len(self._pending)
+    def load(self) -> tuple[int, int]:
+        """How many items it owes, and how many it was ever asked for: among equals, turns keep their memory small."""
+        return len(self._pending), self._ordered
 
     def submit(self, job: Job[Any]) -> "Future[Made[Item]]":
         future: Future[Made[Item]] = Future()
-        number = next(self._numbers)
+        number = self._ordered
+        self._ordered += 1
         with self._lock:
             if self._lost is not None:
                 future.set_exception(BatchError(self._lost))
@@ -126,6 +126,9 @@ class _Worker(Generic[Item]):
             self._wire.send(pack(Order(number=number, job=job, returned=self._borrower.returned())))
         except OSError:
             self._wire.cut()  # so that the thread sees it, too, and fails what is pending
+        except BaseException:  # Ctrl-C, say: half an order may be on the line
+            self._wire.cut()
+            raise
         return future
 
     def cut(self) -> None:
