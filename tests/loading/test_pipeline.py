@@ -134,8 +134,8 @@ def test_what_was_handed_over_is_held_by_nobody():
     class Item:
         pass
 
-    flight = Flight(workers=2)
-    items = in_order(range(9), Threads(lambda n: Made(item=Item()), 2), flight)
+    flight = Flight(workers=1, prefetch=1)  # the thread that made it has nothing else to do then
+    items = in_order(range(9), Threads(lambda n: Made(item=Item()), 1), flight)
     item = next(items)
     gone = threading.Event()
     weakref.finalize(item, gone.set)
