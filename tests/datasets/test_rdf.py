@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halohop.datasets.rdf import _parse, _relation_names, aifb, read_ntriples, read_rdf
+from halohop.datasets.rdf import _parse, aifb, read_ntriples, read_rdf, relation_names
 from halohop.errors import IdError, IncompleteDatasetError, InputError, SchemaError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import relation_text
@@ -127,7 +127,7 @@ def test_unknown_entities_are_named(tmp_path: Path) -> None:
 
 @given(st.sets(st.text("aA_1/#:-.é", max_size=8).map(lambda text: f"<http://e/{text}>"), max_size=12))
 def test_relation_names_are_safe_and_different(predicates: set[str]) -> None:
-    names = _relation_names(predicates)
+    names = relation_names(predicates)
     every = [name for base in names.values() for name in (base, f"{base}_inv")]
     assert len({name.lower() for name in every}) == 2 * len(predicates)
     edges = {("entity", name, "entity"): NO_EDGES for name in every}
@@ -136,11 +136,11 @@ def test_relation_names_are_safe_and_different(predicates: set[str]) -> None:
     except SchemaError as error:
         pytest.fail(str(error))
     assert all(relation_text(relation).split("__") == list(relation) for relation in edges)
-    assert names == _relation_names(sorted(predicates, reverse=True))
+    assert names == relation_names(sorted(predicates, reverse=True))
 
 
 def test_names_that_would_meet_are_kept_apart() -> None:
-    names = _relation_names({"<http://a/type>", "<http://b#type>", "<http://c/type_inv>", "<http://d/Type>"})
+    names = relation_names({"<http://a/type>", "<http://b#type>", "<http://c/type_inv>", "<http://d/Type>"})
     assert list(names.values()) == ["type", "type_2", "type_inv_2", "Type_3"]
 
 

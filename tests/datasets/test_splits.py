@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halohop.datasets.splits import index_masks, random_masks
+from halohop.datasets.splits import index_masks, random_masks, time_masks
 from halohop.errors import IdError, InputError
 
 
@@ -54,3 +54,33 @@ def test_fractions_must_be_shares(fractions) -> None:
 def test_index_masks_refuses_strangers(bad: int) -> None:
     with pytest.raises(IdError, match=f"node {bad}"):
         index_masks(3, {"train": np.array([0, bad])})
+
+
+@given(
+    times=st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    fractions=st.sampled_from([(0.7, 0.15, 0.15), (1, 0, 0), (0.5, 0.0, 0.2), (0.2, 0.3, 0.5)]),
+)
+def test_time_masks_leave_nothing_of_a_later_split_in_an_earlier_one(times: list[int], fractions: tuple[float, ...]) -> None:
+    time = torch.tensor(times)
+    most = int(time.bincount().max())
+    if most + 1 >= len(time) * min(share for share in fractions if share):  # a split may find no moment for itself
+        return
+    masks = time_masks(time, fractions=fractions)
+    assert (sum(mask.int() for mask in masks.values()) <= 1).all()
+    latest = -1
+    for mask, share in zip(masks.values(), fractions, strict=True):
+        if mask.any():
+            assert int(time[mask].min()) > latest
+            latest = int(time[mask].max())
+        assert (share > 0) == bool(mask.any())
+        assert abs(int(mask.sum()) - share * len(time)) <= most + 1
+    if sum(fractions) == 1:
+        assert latest == max(times)
+
+
+def test_time_masks_refuse_bad_shares() -> None:
+    with pytest.raises(InputError, match="three shares"):
+        time_masks(torch.arange(5), fractions=(0.9, 0.2, 0.1))
+    for times in (torch.empty(0), torch.ones(50)):
+        with pytest.raises(InputError, match="no entry is left for"):
+            time_masks(times)

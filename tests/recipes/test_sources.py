@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
+import halohop
 from halohop.errors import InputError
-from halohop.recipes.sources import load_source
+from halohop.recipes.sources import load_links, load_source
 
 MASKS = ["test_mask", "train_mask", "val_mask"]
 
@@ -97,8 +98,46 @@ def test_pt_never_runs_code_and_holds_a_graph(tmp_path: Path) -> None:
         load_source(tmp_path / "text.pt")
 
 
+def write_links(folder: Path) -> dict[str, Path]:
+    """A source of each kind that holds edges to predict."""
+    triples, messages = folder / "triples", folder / "messages"
+    for part in (triples, messages):
+        part.mkdir()
+    for name, triple in {"train": "a r b", "valid": "b r c", "test": "c r a"}.items():
+        (triples / f"{name}.txt").write_text(triple.replace(" ", "\t"))
+    (messages / "CollegeMsg.txt").write_text("".join(f"1 {number} {number}\n" for number in range(2, 22)))
+    return {"triples": triples, "folder": messages, "file": messages / "CollegeMsg.txt"}
+
+
+@pytest.mark.parametrize(("kind", "held_out"), [("triples", 2), ("folder", 6), ("file", 6)])
+def test_held_out_edges_stay_out_of_the_graph_and_are_at_hand(tmp_path: Path, kind: str, held_out: int) -> None:
+    source = write_links(tmp_path)[kind]
+    tables, links = load_source(source), load_links(source)
+    first = next(iter(tables.edges))
+    assert torch.equal(tables.edges[first].src, links.splits["train"].src)
+    assert sum(len(links.splits[name]) for name in ("val", "test")) == held_out
+    halohop.partition(tables, tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts") as graph:
+        assert graph.schema.edges[first].count == len(links.splits["train"])
+
+
+def test_a_graph_toml_is_read_before_what_else_lies_there(tmp_path: Path) -> None:
+    folder = write_links(tmp_path)["triples"]
+    (folder / "edges.csv").write_text("a,b\n1,2\n")
+    (folder / "graph.toml").write_text('[edges.node__to__node]\nfile = "edges.csv"\nsrc = "a"\ndst = "b"\n')
+    assert list(load_source(folder).nodes) == ["node"]
+
+
+def test_sources_without_edges_to_predict_are_refused(tmp_path: Path) -> None:
+    for source in ("synthetic:tiny", tmp_path):
+        with pytest.raises(InputError, match="has no edges to predict; known"):
+            load_links(source)
+
+
 @pytest.mark.data
 def test_real_folders_are_known_by_their_files(shared_data: Path) -> None:
     tables = load_source(shared_data / "aifb")
     assert len(tables.edges) == 90
     assert masks_of(tables.nodes["entity"].columns) == MASKS
+    assert len(load_source(shared_data / "wn18rr").edges) == 22
+    assert load_source(shared_data / "collegemsg").nodes["node"].num_nodes == 1_899

@@ -1,16 +1,21 @@
-"""Sources of graphs: every one returns `halohop.store.tables.GraphTables`."""
+"""Sources of graphs: every one returns `halohop.store.tables.GraphTables`, those for link prediction within `LinkTables`."""
 
+from halohop.datasets.links import EdgeSplit, LinkTables
 from halohop.datasets.npz import read_npz
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.rdf import aifb, read_ntriples, read_rdf
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
-from halohop.datasets.splits import random_masks
+from halohop.datasets.splits import random_masks, time_masks
 from halohop.datasets.synthetic import synthetic, synthetic_hetero
 from halohop.datasets.tables import read_tables
+from halohop.datasets.temporal import read_temporal
+from halohop.datasets.triples import read_triples
 
 __all__ = [
     "EdgeFiles",
+    "EdgeSplit",
     "GraphFiles",
+    "LinkTables",
     "NodeFiles",
     "aifb",
     "load_spec",
@@ -20,6 +25,9 @@ __all__ = [
     "read_ntriples",
     "read_rdf",
     "read_tables",
+    "read_temporal",
+    "read_triples",
     "synthetic",
     "synthetic_hetero",
+    "time_masks",
 ]

@@ -106,7 +106,7 @@ def read_rdf(
     rows = {split: np.array([row(entity) for entity in entities], np.int64) for split, entities in (splits or {}).items()}
     columns |= index_masks(len(number), rows)
     edges: dict[Relation, EdgeTable] = {}
-    for predicate, name in _relation_names(pairs).items():
+    for predicate, name in relation_names(pairs).items():
         src, dst = torch.tensor(list(pairs[predicate]), dtype=torch.int64).t().contiguous()
         edges[ENTITY, name, ENTITY] = EdgeTable(src=src, dst=dst)
         if inverse:
@@ -172,7 +172,7 @@ def _resolve(match: re.Match[str]) -> str:
     return chr(code)
 
 
-def _relation_names(predicates: Iterable[str]) -> dict[str, str]:
+def relation_names(predicates: Iterable[str]) -> dict[str, str]:
     """A short name for each predicate: safe in file names, different also where case does not count, with or without _inv."""
     names: dict[str, str] = {}
     taken: set[str] = set()

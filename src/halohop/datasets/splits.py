@@ -1,4 +1,4 @@
-"""Which nodes train, validate and test: the bool columns ``train_mask``, ``val_mask``, ``test_mask``."""
+"""Which nodes, or edges with times, train, validate and test: ``train_mask``, ``val_mask``, ``test_mask``."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +10,11 @@ from halohop.errors import IdError, InputError
 
 FRACTIONS = (0.6, 0.2, 0.2)
 """Shares of train, validation and test nodes, where the data set does not come with a split of its own."""
+
+TIME_FRACTIONS = (0.7, 0.15, 0.15)
+"""Shares of the edges in the order of time, as papers on temporal link prediction take them (Rossi et al., TGN, 2020)."""
+
+_SPLITS = ("train", "val", "test")
 
 
 def random_masks(
@@ -34,8 +39,7 @@ def random_masks(
         >>> [int(mask.sum()) for mask in masks.values()]
         [6, 2, 2]
     """
-    if len(fractions) != 3 or min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise InputError(f"fractions={tuple(fractions)} must be three shares (train, val, test) that sum to at most 1")
+    _check_shares(fractions)
     labels = y.numpy()
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(labels >= 0))
     if stratified:
@@ -46,11 +50,49 @@ def random_masks(
     sizes = np.repeat(group_sizes, group_sizes)
     ranks = np.arange(len(shuffled)) - np.repeat(np.cumsum(group_sizes) - group_sizes, group_sizes)
     masks, lower = {}, np.zeros(len(shuffled))
-    for split, share in zip(("train", "val", "test"), np.cumsum(fractions), strict=True):
+    for split, share in zip(_SPLITS, np.cumsum(fractions), strict=True):
         upper = np.rint(sizes * share)
         masks[split] = shuffled[(ranks >= lower) & (ranks < upper)]
         lower = upper
     return index_masks(len(y), masks)
+
+
+def time_masks(time: Tensor, *, fractions: Sequence[float] = TIME_FRACTIONS) -> dict[str, Tensor]:
+    """A split by time: everything in train is earlier than everything in val, and that than everything in test.
+
+    Entries of one moment stay together, so the shares are met as nearly as they allow.
+
+    Args:
+        time: whole numbers or floats ``[n]``, in any order.
+        fractions: shares of train, val and test; what they leave of 1 are the latest entries, in no split.
+
+    Returns:
+        ``train_mask``, ``val_mask`` and ``test_mask``, disjoint, bool ``[n]``.
+
+    Raises:
+        InputError: fractions that are not three shares of one whole, or a split that should have entries and gets none.
+
+    Example:
+        >>> time_masks(torch.tensor([5, 1, 1, 9]), fractions=(0.5, 0.25, 0.25))["train_mask"].tolist()
+        [False, True, True, False]
+    """
+    _check_shares(fractions)
+    moments, counts = torch.unique(time, return_counts=True)
+    ends = counts.cumsum(0)
+    masks, lower = {}, 0
+    for split, share, until in zip(_SPLITS, fractions, np.cumsum(fractions), strict=True):
+        # The moment whose end comes closest to the wanted place; place 0 is before them all.
+        upper = int((torch.cat([ends.new_zeros(1), ends]) - round(until * len(time))).abs().argmin())
+        if share > 0 and upper <= lower:
+            raise InputError(
+                f"no entry is left for {split!r}: {len(time)} entries have {len(moments)} different times, which cannot be "
+                f"shared out as {tuple(fractions)}; set its share to 0, or use other shares or finer times"
+            )
+        upper = max(upper, lower)
+        between = moments[lower:upper]
+        masks[f"{split}_mask"] = (time >= between[0]) & (time <= between[-1]) if len(between) else torch.zeros_like(time).bool()
+        lower = upper
+    return masks
 
 
 def index_masks(num_nodes: int, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
@@ -68,3 +110,8 @@ def index_masks(num_nodes: int, splits: Mapping[str, np.ndarray]) -> dict[str, T
         mask[torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))] = True
         masks[f"{split}_mask"] = mask
     return masks
+
+
+def _check_shares(fractions: Sequence[float]) -> None:
+    if len(fractions) != 3 or min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
+        raise InputError(f"fractions={tuple(fractions)} must be three shares (train, val, test) that sum to at most 1")

@@ -1,4 +1,4 @@
-"""`load_source`: a graph from one word, as the command line takes it."""
+"""`load_source`: a graph from one word, as the command line takes it; `load_links`: the same with the edges to predict."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +10,20 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
-from halohop.datasets import aifb, ogb_node, random_masks, read_npz, read_tables, synthetic, synthetic_hetero
+from halohop.datasets import (
+    LinkTables,
+    aifb,
+    ogb_node,
+    random_masks,
+    read_npz,
+    read_tables,
+    read_temporal,
+    read_triples,
+    synthetic,
+    synthetic_hetero,
+)
 from halohop.datasets.splits import FRACTIONS
+from halohop.datasets.triples import SPLIT_FILES
 from halohop.errors import InputError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables, NodeTable
@@ -27,7 +39,8 @@ HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
 
 KNOWN = (
     "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, a .npz file, a .pt file with a PyG Data or "
-    "HeteroData, a graph.toml or its folder, a folder with aifb_stripped.nt.gz, or the folder of an OGB data set"
+    "HeteroData, a graph.toml or its folder, a folder with aifb_stripped.nt.gz, the folder of an OGB data set, a folder with "
+    "train.txt, valid.txt and test.txt (triples), or a .txt or .txt.gz file or folder with CollegeMsg.txt (edges with times)"
 )
 
 
@@ -38,8 +51,8 @@ def load_source(
 
     Args:
         spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``, a ``.npz`` file, a ``.pt`` file
-            with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder with ``aifb_stripped.nt.gz``, or the
-            folder of an OGB data set (``<root>/ogbn_products``).
+            with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder with ``aifb_stripped.nt.gz``, the
+            folder of an OGB data set (``<root>/ogbn_products``), or what `load_links` takes, whose held-out edges stay out.
         seed: of synthetic graphs and random splits.
         normalize: divide each node's features ``x`` by their sum. None does so for npz graphs, whose raw word counts let
             GraphSAGE collapse to the largest class.
@@ -66,6 +79,36 @@ def load_source(
     return replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
 
 
+def load_links(spec: str | Path) -> LinkTables:
+    """The graph that `spec` names, as `load_source` gives it, with the edges of each split.
+
+    Edges with times are split 70/15/15; `halohop.datasets.read_temporal` splits them otherwise.
+
+    Args:
+        spec: a folder with ``train.txt``, ``valid.txt`` and ``test.txt`` (triples, such as WN18RR), a ``.txt`` or ``.txt.gz``
+            file of edges with times, or a folder with ``CollegeMsg.txt``.
+
+    Raises:
+        InputError: no such kind of source, or content that cannot be read.
+        DatasetError: a file is missing.
+    """
+    path = Path(spec)
+    if not _holds_links(path):
+        raise InputError(
+            f"{str(path)!r} has no edges to predict; known: a folder with {', '.join(SPLIT_FILES.values())}, "
+            "a .txt or .txt.gz file of edges with times, or a folder with CollegeMsg.txt"
+        )
+    if path.is_dir() and not (path / "CollegeMsg.txt").is_file():
+        return read_triples(path)
+    return read_temporal(path / "CollegeMsg.txt" if path.is_dir() else path)
+
+
+def _holds_links(path: Path) -> bool:
+    if path.is_dir():
+        return (path / "CollegeMsg.txt").is_file() or (path / SPLIT_FILES["train"]).is_file()
+    return path.is_file() and path.name.endswith((".txt", ".txt.gz"))
+
+
 def _load_path(path: Path, fractions: Sequence[float], seed: int) -> GraphTables:
     if not path.exists():
         raise InputError(f"{str(path)!r} is neither a file nor a known source; known: {KNOWN}")
@@ -79,6 +122,8 @@ def _load_path(path: Path, fractions: Sequence[float], seed: int) -> GraphTables
         return aifb(path, seed=seed)
     if path.name.startswith("ogbn_") and path.is_dir():
         return ogb_node(path.parent, path.name.replace("_", "-", 1))
+    if _holds_links(path):
+        return load_links(path).tables
     raise InputError(f"{str(path)!r} is no source that is known; known: {KNOWN}")
 
 
