@@ -42,6 +42,11 @@ class Counters:
         finally:
             self.add_all({f"{name}_seconds": time.perf_counter() - start, f"{name}_calls": 1})
 
+    def begin_anew(self) -> None:
+        """Forgets all sums. For a forked process: a thread of its parent may have held the lock when it was forked."""
+        self._lock = threading.Lock()
+        self._sums = defaultdict(float)
+
     def snapshot(self) -> dict[str, float]:
         with self._lock:
             return dict(self._sums)

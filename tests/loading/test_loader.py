@@ -46,6 +46,21 @@ def test_the_backlog_of_a_loader_is_bounded(data):
 
 
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])
+def test_statistics_tell_where_the_time_of_a_batch_goes(data, run):
+    loader = NeighborLoader(data, [3, 2], batch_size=1000, run=run, num_workers=2)
+    batches = len(list(loader))
+    counted = loader.statistics()
+    for stage in ("make", "sample", "collect", "gather", "convert"):
+        assert counted[f"{stage}_calls"] == batches, stage
+    for stage in ("draw", "load", "dedup"):
+        assert counted[f"{stage}_calls"] == 2 * batches, stage
+    parts = [sum(counted[f"{stage}_seconds"] for stage in stages) for stages in (("draw", "load", "dedup"), ("gather",))]
+    assert 0 < parts[0] <= counted["sample_seconds"]
+    assert 0 < parts[1] <= counted["collect_seconds"]
+    assert counted["batches"] == batches
+
+
+@pytest.mark.parametrize("run", ["threads", "inline", "processes"])
 def test_pinning_where_there_is_cuda(data, monkeypatch, run):
     """Without a GPU: who allocates in page-locked memory, and who pins what is left."""
     asked, pinned = [], []

@@ -32,12 +32,23 @@ class Graph:
         schema: node types, relations and their columns.
         book: who owns what.
         pool: where batches borrow their memory.
+        counters: what this process has done for requests.
     """
 
-    def __init__(self, *, schema: Schema, book: Book, router: Router, pool: ops.Pool, links: Links | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        schema: Schema,
+        book: Book,
+        router: Router,
+        pool: ops.Pool,
+        counters: Counters,
+        links: Links | None = None,
+    ) -> None:
         self.schema = schema
         self.book = book
         self.pool = pool
+        self.counters = counters
         self._router = router
         self._links = links or Links()
         self._closed = False
@@ -88,15 +99,11 @@ class Graph:
         """Whether every partition is in this process, so that a forked one can read them, too."""
         return not self._links.channels
 
-    def count_in(self, counters: Counters) -> None:
-        """From now on rows are counted there. (For a forked process, whose parent's threads may hold the old one's lock.)"""
-        self._router.counters = counters
-
     def statistics(self) -> dict[str, float]:
-        """Sums so far: ids answered by this host's partitions ("local_rows") and by others; the transport's, the pool's."""
+        """Sums so far: ids answered by this host's partitions ("local_rows") and by others; seconds; transport and pool."""
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
-        return {"local_rows": 0, "remote_rows": 0, **self._router.counters.snapshot(), **pool, **transport}
+        return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **pool, **transport}
 
     def check_peers(self, *, deadline: float = 5.0) -> None:
         """Sees whether every host that this one asks still answers.
@@ -155,6 +162,6 @@ def in_memory(tables: GraphTables) -> Graph:
 
 def local_graph(schema: Schema, book: Book, parts: dict[int, Part]) -> Graph:
     """A graph of partitions in this process, by their numbers."""
-    pool = ops.Pool()
-    holder = Holder(shard=LocalShard(parts, book=book, pool=pool), parts=tuple(parts))
-    return Graph(schema=schema, book=book, router=Router(book, [holder], pool), pool=pool)
+    pool, counters = ops.Pool(), Counters()
+    holder = Holder(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
+    return Graph(schema=schema, book=book, router=Router(book, [holder], pool, counters), pool=pool, counters=counters)

@@ -15,6 +15,7 @@ from halohop.cluster.shard import LocalShard
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.store.disk import Manifest, held_parts, map_part, read_manifest
+from halohop.telemetry import Counters
 from halohop.transport import Channel, Limits, Listener, Token, load_token, zeromq
 from halohop.world import World
 
@@ -76,19 +77,20 @@ def open_graph(
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
-    pool = ops.Pool()
-    local = [Holder(shard=LocalShard(mapped, book=book, pool=pool), parts=parts)] if parts else []
+    pool, counters = ops.Pool(), Counters()
+    local = [Holder(shard=LocalShard(mapped, book=book, pool=pool, counters=counters), parts=parts)] if parts else []
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         if world.local_rank == 0:
-            listener = undo.enter_context(_serve(Router(book, local, pool), token, listen, limits))
+            listener = undo.enter_context(_serve(Router(book, local, pool, Counters()), token, listen, limits))
             rendezvous.announce(HostCard(address=listener.address, dataset=_fingerprint(path), parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         channels = tuple(channel for channel, _ in remote)
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
-        graph = Graph(schema=manifest.schema, book=book, router=Router(book, holders, pool), pool=pool, links=links)
+        router = Router(book, holders, pool, counters)
+        graph = Graph(schema=manifest.schema, book=book, router=router, pool=pool, counters=counters, links=links)
         links.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()

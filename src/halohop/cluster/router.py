@@ -59,9 +59,10 @@ class Router:
             raise `ClusterError` naming the partition.
     """
 
-    def __init__(self, book: Book, holders: Sequence[Holder], pool: ops.Pool) -> None:
+    def __init__(self, book: Book, holders: Sequence[Holder], pool: ops.Pool, counters: Counters) -> None:
         self._book = book
         self._pool = pool
+        self._counters = counters
         self._shards = tuple(holder.shard for holder in holders)
         self._remote = tuple(holder.remote for holder in holders)
         # One bucket more than there are shards: for partitions that nobody here holds.
@@ -72,7 +73,6 @@ class Router:
         self._complete = len(holders) not in self._shard_of_part
         # Remote shards first, so that they work while this process does.
         self._order = sorted(range(len(holders)), key=lambda index: not self._remote[index])
-        self.counters = Counters()
 
     def answer(self, request: Request[Reply]) -> Reply:
         """Answers a request, waiting for peers where it must.
@@ -82,7 +82,7 @@ class Router:
             TransportError: a peer could not answer in time.
         """
         if len(self._shards) == 1 and self._complete and not self._remote[0]:
-            self.counters.add("local_rows", _num_ids(request))
+            self._counters.add("local_rows", _num_ids(request))
             return self._shards[0].ask(request).result()  # the fast path of the general case below
         route: dict[type, Callable[[Any], Any]] = {
             SampleRequest: self._sample,
@@ -145,7 +145,7 @@ class Router:
         for shard in sorted(replies):
             for (query, ids), answer in zip(picks[shard], answers_of(replies[shard]), strict=True):
                 answers[query].append(answer)
-                self.counters.add("remote_rows" if self._remote[shard] else "local_rows", len(ids))
+                self._counters.add("remote_rows" if self._remote[shard] else "local_rows", len(ids))
         return list(zip(buckets, answers, strict=True))
 
     def _ask_all(self, requests: dict[int, Request[Any]]) -> dict[int, Any]:

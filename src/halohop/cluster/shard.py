@@ -25,6 +25,7 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.topology import Topology
+from halohop.telemetry import Counters
 from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
 
 Value = TypeVar("Value")
@@ -37,16 +38,18 @@ class LocalShard:
         parts: the partitions by number, at least one.
         book: who owns what.
         pool: where the memory of answers comes from.
+        counters: of the seconds that answers take: "draw" (which neighbours), "load" (the neighbours), "gather" (rows).
 
     Raises (from `ask`):
         SchemaError: a request names a type, relation or column that does not exist.
         IdError: a request names a row that another partition owns.
     """
 
-    def __init__(self, parts: dict[int, Part], *, book: Book, pool: ops.Pool) -> None:
+    def __init__(self, parts: dict[int, Part], *, book: Book, pool: ops.Pool, counters: Counters) -> None:
         self._parts = parts
         self._book = book
         self._pool = pool
+        self._counters = counters
         first = next(iter(parts.values()))
         self._tables: dict[TableKey, _Table] = {}
         for name in first.nodes:
@@ -98,7 +101,8 @@ class LocalShard:
             case SampleRequest():
                 return self._sample(request)
             case FetchRequest():
-                return FetchReply(rows=tuple(self._rows(query) for query in request.queries))
+                with self._counters.span("gather"):
+                    return FetchReply(rows=tuple(self._rows(query) for query in request.queries))
             case LocateRequest():
                 return self._locate(request)
             case SelectRequest():
@@ -108,7 +112,7 @@ class LocalShard:
     def _sample(self, request: SampleRequest) -> SampleReply:
         return SampleReply(
             answers=tuple(
-                _lookup(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool)
+                _lookup(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool, self._counters)
                 for query in request.queries
             )
         )

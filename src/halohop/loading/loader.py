@@ -4,7 +4,6 @@ import itertools
 import operator
 import os
 import random
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -134,7 +133,6 @@ class BatchLoader(DataLoader[Any]):
         self._next_epoch = 0
         self._backlog = Backlog(self._flight)
         self.counters = Counters()
-        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
 
     def __len__(self) -> int:
         """Steps an epoch; the same on every rank of the world."""
@@ -181,7 +179,9 @@ class BatchLoader(DataLoader[Any]):
             return Kept(processes=self._kept)
         if self._kept is not None:
             self._kept.stop()
-        bench = Bench(pool=self._sampler.graph.pool, settle=self._settle, make=self._make_in_process)
+        graph = self._sampler.graph
+        counters = (self.counters, graph.counters)
+        bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
         land = _pinned if self._pin else None
         processes = Processes(bench, self._flight.workers, self.counters, land)
         if not self._keep:
@@ -190,14 +190,11 @@ class BatchLoader(DataLoader[Any]):
         weakref.finalize(self, processes.stop)
         return Kept(processes=processes)
 
-    def _settle(self, worker: int) -> Counters:
-        """In a forked worker: counters of its own, and what the user has to prepare."""
-        self.counters = Counters()
-        self._sampler.graph.count_in(self.counters)
+    def _settle(self, worker: int) -> None:
+        """In a forked worker: what the user has to prepare."""
         self._pin = False
         if self._worker_init_fn is not None:
             self._worker_init_fn(worker)
-        return self.counters
 
     def _make_in_process(self, task: Task) -> Made[Any]:
         """Forked processes inherit one state of all generators, so each batch begins with its own, whoever makes it."""
@@ -223,7 +220,7 @@ class BatchLoader(DataLoader[Any]):
                 batch = self._revise(batch)
         with self.counters.span("collect"):
             batch = collect(self._sampler.graph, batch)
-        with self.counters.span("finish"):
+        with self.counters.span("convert"):
             finished = self._finish(batch)
             if self._pin:
                 finished = _pinned(finished)

@@ -59,12 +59,14 @@ class Bench(Generic[Task, Item]):
 
     Args:
         pool: the memory that items borrow; its buffers are made in shared memory there.
-        settle: called first in the worker, with its number; returns the counters whose sums the trainer wants.
+        counters: whose sums the trainer wants, beside its own; `make` is timed in the first.
+        settle: called first in the worker, with its number.
         make: makes the item of a task.
     """
 
     pool: ops.Pool
-    settle: Callable[[int], Counters]
+    counters: tuple[Counters, ...]
+    settle: Callable[[int], None]
     make: Callable[[Task], Made[Item]]
 
 
@@ -97,11 +99,12 @@ class _Maker(Generic[Task]):
         self._bench = bench
         self._wire = wire
         self._lender = Lender(bench.pool, lambda loan, descriptor: wire.send(pack(loan), descriptor))
-        self._counters = Counters()
+        for counters in bench.counters:
+            counters.begin_anew()
         self._counted: dict[str, float] = {}
         self._unsettled: BatchError | None = None
         try:
-            self._counters = bench.settle(number)
+            bench.settle(number)
         except Exception as error:
             self._unsettled = BatchError(f"worker_init_fn failed in worker {number}: {type(error).__name__}: {error}")
             self._unsettled.__cause__ = error
@@ -118,11 +121,13 @@ class _Maker(Generic[Task]):
         try:
             if self._unsettled is not None:
                 raise self._unsettled
-            made = attempt(self._bench.make, order.job, self._counters)
+            made = attempt(self._bench.make, order.job, self._bench.counters[0])
             failed, num_bytes, value = False, made.num_bytes, self._packed(made.item, order.job.number)
         except BaseException as error:
             failed, num_bytes, value = True, 0, Packed(data=_told(error))
-        counted, self._counted = self._counted, self._counters.snapshot()
+        counted, self._counted = self._counted, {}
+        for counters in self._bench.counters:
+            self._counted |= counters.snapshot()
         return Outcome(
             number=order.number,
             failed=failed,

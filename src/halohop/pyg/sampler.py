@@ -8,7 +8,6 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
 
-from halohop import ops
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg
@@ -45,7 +44,6 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         seed: int = 0,
         expand: Expand = "new",
     ) -> None:
-        ops.warm_up()
         self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
         fanouts = fanouts_of(num_neighbors, self.graph.schema)
         self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, replace=replace, expand=expand)

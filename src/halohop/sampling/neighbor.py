@@ -1,5 +1,6 @@
 """The hop loop: written once, for one node type and many, near and far."""
 
+import sys
 import threading
 from typing import Literal
 
@@ -37,6 +38,7 @@ class NeighborSampler:
     def __init__(self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, replace: bool = False, expand: Expand = "new") -> None:
         if expand not in ("new", "all"):
             raise InputError(f"expand={expand!r} is neither 'new' nor 'all'")
+        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
         self.graph = graph
         self.fanouts = fanouts
         self._seed = seed
@@ -60,8 +62,9 @@ class NeighborSampler:
                 answers = self.graph.sample(SampleRequest(draw=draw, queries=queries)).answers
                 for query, answer in zip(queries, answers, strict=True):
                     src_bid, dst_bid = trails[query.relation].extend(answer.edge_gid)
-                    discovery.add(query.relation[0], answer.src_gid, src_bid)
-                    ops.repeat_positions(answer.counts, discovery.begin(query.relation[2]), dst_bid)
+                    with self.graph.counters.span("dedup"):
+                        discovery.add(query.relation[0], answer.src_gid, src_bid)
+                        ops.repeat_positions(answer.counts, discovery.begin(query.relation[2]), dst_bid)
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()

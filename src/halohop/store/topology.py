@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from halohop import ops
 from halohop.store.requests import Draw, HopAnswer, HopQuery
+from halohop.telemetry import Counters
 from halohop.typing import Relation
 
 
@@ -25,15 +28,22 @@ class Topology:
     edge_bounds: Sequence[int]
     dst_raw: ops.Pieces | None
 
-    def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> HopAnswer:
+    def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """Draws neighbours; the same for every partitioning, since a draw is keyed by raw id and made by list position.
 
         Raises:
             IdError: a queried node is not owned by this process.
         """
+        with counters.span("draw"):
+            counts, edge_gid = self._draw(query, draw, pool)
+        with counters.span("load"):
+            src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
+        return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
+
+    def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
         key = ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=self.relation)
-        counts, edge_gid = ops.sample_neighbors(
+        return ops.sample_neighbors(
             self.indptr,
             query.dst_gid,
             raw,
@@ -43,4 +53,3 @@ class Topology:
             edge_bounds=self.edge_bounds,
             pool=pool,
         )
-        return HopAnswer(counts=counts, src_gid=ops.gather_rows(self.indices, edge_gid, pool=pool), edge_gid=edge_gid)

@@ -16,6 +16,7 @@ from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
 from halohop.partitioning.build import build_parts
 from halohop.store.tables import GraphTables
+from halohop.telemetry import Counters
 from halohop.transport import Token
 from halohop.world import World
 
@@ -41,11 +42,11 @@ def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0, shard_eac
     parts = dict(enumerate(build.parts))
     if not shard_each:
         return local_graph(build.schema, build.book, parts)
-    pool = ops.Pool()
-    holders = [
-        Holder(shard=LocalShard({index: part}, book=build.book, pool=pool), parts=(index,)) for index, part in parts.items()
-    ]
-    return Graph(schema=build.schema, book=build.book, router=Router(build.book, holders, pool), pool=pool)
+    pool, counters = ops.Pool(), Counters()
+    shards = {index: LocalShard({index: part}, book=build.book, pool=pool, counters=counters) for index, part in parts.items()}
+    holders = [Holder(shard=shard, parts=(index,)) for index, shard in shards.items()]
+    router = Router(build.book, holders, pool, counters)
+    return Graph(schema=build.schema, book=build.book, router=router, pool=pool, counters=counters)
 
 
 @contextmanager
