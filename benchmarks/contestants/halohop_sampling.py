@@ -13,7 +13,7 @@ from benchmarks.protocol import Info, Unit, serve, timed
 from benchmarks.work import SeedBatches
 from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.neighbor import NeighborSampler, Rules
 
 MODELLED = 4  # batches whose cache lines are counted
 
@@ -25,7 +25,7 @@ def start(
     graph = halohop.open(f"{folder}/parts-{parts}")
     seeds = SeedBatches(folder)
     pool = ThreadPoolExecutor(threads) if threads > 1 else None
-    sampler = NeighborSampler(graph, Fanouts.uniform(fanout, graph.schema), expand=expand)
+    sampler = NeighborSampler(graph, Fanouts.uniform(fanout, graph.schema), rules=Rules(expand=expand))
     # The same seeds go through the draws of an epoch each time they come round.
     gids = graph.locate(torch.from_numpy(seeds.seeds), seed_type)
     numbers = SeedBatches(folder)

@@ -292,16 +292,86 @@ def test_unequal_numbers_of_hops(hetero):
     [
         {"subgraph_type": "induced"},
         {"directed": False},
-        {"disjoint": True},
-        {"temporal_strategy": "last"},
-        {"time_attr": "time"},
-        {"weight_attr": "w"},
-        {"input_time": torch.zeros(200)},
     ],
 )
 def test_coming_features_say_so(data, options):
     with pytest.raises(NotImplementedError, match="coming feature"):
         NeighborLoader(data, [1], **options)
+
+
+@pytest.fixture(scope="module")
+def dated() -> Data:
+    """Edges v-1 -> v, v-2 -> v, ..., v-8 -> v of 200 nodes in a ring, each edge as old as its source; weights 0 to 7."""
+    steps = torch.arange(1, 9).repeat(200)
+    dst = torch.arange(200).repeat_interleave(8)
+    src = (dst - steps) % 200
+    edge_index = torch.stack([src, dst])
+    return Data(x=torch.eye(200), edge_index=edge_index, time=torch.arange(200), when=src.clone(), weight=(8.0 - steps))
+
+
+@pytest.mark.parametrize("run", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("time_attr", ["time", "when"])
+def test_nothing_later_than_its_seed(dated, time_attr, run):
+    times = torch.full((200,), 100)
+    loader = NeighborLoader(dated, [3, 2], input_time=times, time_attr=time_attr, batch_size=32, run=run, num_workers=2)
+    edges = 0
+    for batch in loader:
+        assert batch.seed_time.tolist() == [100] * batch.batch_size
+        assert batch.batch[: batch.batch_size].tolist() == list(range(batch.batch_size))
+        src, dst = batch.edge_index
+        assert (batch.time[src] <= 100).all()
+        assert torch.equal(batch.batch[src], batch.batch[dst])
+        edges += len(src)
+    assert edges > 500
+
+
+def test_the_most_recent_neighbours(dated):
+    loader = NeighborLoader(
+        dated, [3], torch.tensor([50, 52]), input_time=torch.tensor([48, 90]), time_attr="when", temporal_strategy="last"
+    )
+    neighbours = [sorted(batch.n_id[1:].tolist()) for batch in loader]
+    assert neighbours == [[46, 47, 48], [49, 50, 51]]
+
+
+def test_nodes_bring_their_own_time(dated):
+    batch = next(iter(NeighborLoader(dated, [-1], torch.tensor([3]), time_attr="time")))
+    assert batch.seed_time.tolist() == [3]
+    assert sorted(batch.n_id.tolist()) == [0, 1, 2, 3]
+
+
+def test_weights_decide_who_is_drawn(dated):
+    for replace in (False, True):
+        drawn = torch.cat([batch.n_id[batch.edge_index[0]] - batch.n_id[batch.edge_index[1]] for batch in NeighborLoader(
+            dated, [2], weight_attr="weight", batch_size=1, replace=replace)])  # fmt: skip
+        steps = torch.bincount(-drawn % 200, minlength=9)
+        assert steps[8] == 0  # weight 0
+        assert steps[1] > steps[4] > steps[7] > 0
+
+
+def test_disjoint_subgraphs_share_no_node(dated):
+    batch = next(iter(NeighborLoader(dated, [4, 4], torch.tensor([10, 11, 10]), batch_size=3, disjoint=True)))
+    assert len(set(zip(batch.batch.tolist(), batch.n_id.tolist(), strict=True))) == batch.num_nodes
+    src, dst = batch.edge_index
+    assert torch.equal(batch.batch[src], batch.batch[dst])
+    ones = [set(batch.n_id[batch.batch == tree].tolist()) for tree in (0, 2)]
+    assert ones[0] != ones[1]  # two trees of one node are drawn apart
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"input_time": torch.zeros(200)}, "without time_attr"),
+        ({"time_attr": "when"}, "give the time of every input node"),
+        ({"time_attr": "when", "input_time": torch.zeros(7)}, "7 entries for 200"),
+        ({"time_attr": "then"}, "have times 'then'"),
+        ({"weight_attr": "wait"}, "no relation has weights 'wait'"),
+        ({"temporal_strategy": "first"}, "neither 'uniform' nor 'last'"),
+        ({"temporal_strategy": "last"}, "no times are named"),
+    ],
+)
+def test_times_and_weights_that_cannot_be_used(dated, options, message):
+    with pytest.raises(InputError, match=message):
+        NeighborLoader(dated, [1], **options)
 
 
 def test_transform_and_its_failures(data):

@@ -1,16 +1,19 @@
 """One seed, one batch: whatever the partitions, the expansion and the fanouts, it is the oracle's."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
 
 from halohop.cluster.graph import Graph
 from halohop.datasets import aifb
+from halohop.errors import InputError, SchemaError
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.store.tables import GraphTables
 from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
@@ -35,11 +38,45 @@ GRAPHS = {
 }
 
 
-def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoch: int, index: int, **options) -> OracleBatch:
+def with_weights_and_times(tables: GraphTables) -> GraphTables:
+    """Weights with zeros, times with ties: of the edges of every relation but the second one, and of every node."""
+    generator = torch.Generator().manual_seed(3)
+
+    def times(count: int) -> torch.Tensor:
+        return torch.randint(20, (count,), generator=generator)
+
+    nodes = {
+        name: replace(table, columns=table.columns | {"seen": times(table.num_nodes)}) for name, table in tables.nodes.items()
+    }
+    edges = dict(tables.edges)
+    for relation, table in list(edges.items())[:1] + list(edges.items())[2:]:
+        weights = torch.rand(table.num_edges, generator=generator) * (torch.arange(table.num_edges) % 3)
+        edges[relation] = replace(table, columns=table.columns | {"weight": weights, "when": times(table.num_edges)})
+    return GraphTables(nodes=nodes, edges=edges)
+
+
+WEIGHED = {name: with_weights_and_times(GRAPHS[name]) for name in ("multi_edges", "power_law", "typed", "isolated")}
+
+
+def sampled(
+    graph: Graph,
+    fanouts: Fanouts,
+    node_type: str,
+    raw: list[int],
+    epoch: int,
+    index: int,
+    times: list[int] | None = None,
+    **options,
+) -> OracleBatch:
     """What the product makes of it, with its columns checked against the ids, in the oracle's words."""
     ids = torch.tensor(raw, dtype=torch.int64)
     seeds = Seeds(
-        node_type=node_type, gid=graph.locate(ids, node_type), input_id=torch.arange(len(raw)), epoch=epoch, index=index
+        node_type=node_type,
+        gid=graph.locate(ids, node_type),
+        input_id=torch.arange(len(raw)),
+        epoch=epoch,
+        index=index,
+        time=None if times is None else torch.tensor(times, dtype=torch.int64),
     )
     batch = collect(graph, NeighborSampler(graph, fanouts, **options).sample(seeds))
     return OracleBatch(
@@ -50,6 +87,7 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
         },
         num_sampled_nodes={name: list(block.num_sampled) for name, block in batch.nodes.items()},
         num_sampled_edges={relation: list(block.num_sampled) for relation, block in batch.edges.items()},
+        trees=None if batch.nodes[node_type].tree is None else {name: b.tree.tolist() for name, b in batch.nodes.items()},
     )
 
 
@@ -60,8 +98,9 @@ def sampled(graph: Graph, fanouts: Fanouts, node_type: str, raw: list[int], epoc
     ("fanout", "options"),
     [
         ([2, 2], {}),
-        ([3, 2, 1], {"expand": "all"}),
-        ([2, 2], {"replace": True}),
+        ([3, 2, 1], {"rules": Rules(expand="all")}),
+        ([2, 2], {"rules": Rules(replace=True)}),
+        ([2, 2], {"rules": Rules(disjoint=True)}),
         ([-1, 1], {"seed": 2**63}),
         ([0], {}),
         ([100, 0, 2], {"seed": -1}),
@@ -79,6 +118,79 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
         ids = seeds.tolist()
         got = sampled(graph, fanouts, node_type, ids, 1, index, **options)
         assert got == oracle.batch(node_type, ids, epoch=1, index=index)
+
+
+@pytest.mark.parametrize("shard_each", [False, True])
+@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize(
+    ("fanout", "rules"),
+    [
+        ([2, 2], Rules(weight="weight")),
+        ([3, 2, 1], Rules(weight="weight", expand="all")),
+        ([2, 2], Rules(weight="weight", replace=True)),
+        ([70, -1], Rules(weight="weight", disjoint=True)),
+        ([2, 3], Rules(time="when", disjoint=True)),
+        ([2, 3], Rules(time="when", disjoint=True, replace=True, expand="all")),
+        ([2, -1], Rules(time="when", disjoint=True, last=True)),
+        ([2, 3], Rules(time="when", disjoint=True, weight="weight")),
+        ([2, 3], Rules(time="seen", disjoint=True)),
+        ([2, 3], Rules(time="seen", disjoint=True, last=True)),
+    ],
+    ids=str,
+)
+def test_batches_by_weight_and_time_are_the_oracles(name, num_parts, shard_each, fanout, rules):
+    if rules.time == "seen" and shard_each and num_parts > 1:
+        pytest.skip("times of nodes are not known on other hosts")
+    tables = WEIGHED[name]
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    node_type = next(iter(tables.nodes))
+    fanouts = Fanouts.uniform(fanout, graph.schema)
+    oracle = Oracle(tables, fanouts.per_relation, rules=rules)
+    _, raw = graph.select(None, node_type)
+    for index, seeds in enumerate([raw[:6], raw[-1:], raw[[4, 2, 4, 4]], raw[:0], raw[:40]]):
+        ids = seeds.tolist()
+        times = [7 * place % 23 - 1 for place in range(len(ids))] if rules.time else None
+        got = sampled(graph, fanouts, node_type, ids, 1, index, times, rules=rules)
+        assert got == oracle.batch(node_type, ids, epoch=1, index=index, times=times)
+
+
+def test_times_of_nodes_on_other_hosts_are_refused():
+    graph = partitioned(WEIGHED["power_law"], 2, shard_each=True)
+    _, raw = graph.select()
+    rules = Rules(time="seen", disjoint=True)
+    with pytest.raises(SchemaError, match="store the time on the edges"):
+        sampled(
+            graph,
+            Fanouts.uniform([2], graph.schema),
+            NODE,
+            raw[:4].tolist(),
+            0,
+            0,
+            [9] * 4,
+            rules=rules,
+        )
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"expand": "some"}, "neither 'new' nor 'all'"),
+        ({"last": True}, "no times are named"),
+        ({"time": "when"}, "disjoint=True"),
+        ({"time": "when", "last": True, "weight": "weight", "disjoint": True}, "no matter of chance"),
+    ],
+)
+def test_rules_that_exclude_each_other_are_refused(rules, message):
+    with pytest.raises(InputError, match=message):
+        Rules(**rules)
+
+
+@pytest.mark.parametrize(("rules", "named"), [(Rules(weight="wait"), "wait"), (Rules(time="then", disjoint=True), "then")])
+def test_columns_that_nobody_has_are_refused(rules, named):
+    graph = partitioned(WEIGHED["power_law"], 1)
+    with pytest.raises(InputError, match=f"{named}.*when"):
+        NeighborSampler(graph, Fanouts.uniform([1], graph.schema), rules=rules)
 
 
 def test_relations_have_their_own_fanouts():
@@ -152,5 +264,5 @@ def test_draws_differ_by_seed_epoch_batch_and_hop():
 
     assert len({drawn(epoch, index, seed) for epoch in (0, 1) for index in (0, 1) for seed in (0, 1)}) == 8
     again = Fanouts.uniform([3, 3], graph.schema)
-    edges = sampled(graph, again, NODE, [0], 0, 0, expand="all").edges[EDGE]
+    edges = sampled(graph, again, NODE, [0], 0, 0, rules=Rules(expand="all")).edges[EDGE]
     assert edges[:3] != edges[3:]

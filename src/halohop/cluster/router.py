@@ -98,7 +98,7 @@ class Router:
     def _sample(self, request: SampleRequest) -> SampleReply:
         routed = self._routed(
             [(query.relation[2], query.dst_gid) for query in request.queries],
-            lambda picks: replace(request, queries=tuple(replace(request.queries[query], dst_gid=ids) for query, ids in picks)),
+            lambda picks: replace(request, queries=tuple(request.queries[query].of(rows) for query, rows in picks)),
             lambda reply: reply.answers,
         )
         return SampleReply(answers=tuple(self._merge_hops(buckets, answers) for buckets, answers in routed))
@@ -106,7 +106,7 @@ class Router:
     def _fetch(self, request: FetchRequest) -> FetchReply:
         routed = self._routed(
             [(query.table, query.gid) for query in request.queries],
-            lambda picks: FetchRequest(queries=tuple(replace(request.queries[query], gid=ids) for query, ids in picks)),
+            lambda picks: FetchRequest(queries=tuple(request.queries[query].of(rows) for query, rows in picks)),
             lambda reply: reply.rows,
         )
         return FetchReply(rows=tuple(self._merge_rows(buckets, answers) for buckets, answers in routed))
@@ -136,16 +136,16 @@ class Router:
         buckets = [ops.bucket(ids, self._book.bounds(table), self._shard_of_part, pool=self._pool) for table, ids in queries]
         self._refuse_unheld(queries, buckets)
         picks: dict[int, list[tuple[int, Tensor]]] = {}
-        for query, (bucketed, (_, ids)) in enumerate(zip(buckets, queries, strict=True)):
+        for query, bucketed in enumerate(buckets):
             asked = [shard for shard in range(len(self._shards)) if len(_held(bucketed, shard))]
             for shard in asked or [self._order[-1]]:  # somebody must say of which dtype nothing is
-                picks.setdefault(shard, []).append((query, ids[_held(bucketed, shard)]))
+                picks.setdefault(shard, []).append((query, _held(bucketed, shard)))
         replies = self._ask_all({shard: request_of(chosen) for shard, chosen in picks.items()})
         answers: list[list[Answer]] = [[] for _ in queries]
         for shard in sorted(replies):
-            for (query, ids), answer in zip(picks[shard], answers_of(replies[shard]), strict=True):
+            for (query, rows), answer in zip(picks[shard], answers_of(replies[shard]), strict=True):
                 answers[query].append(answer)
-                self._counters.add("remote_rows" if self._remote[shard] else "local_rows", len(ids))
+                self._counters.add("remote_rows" if self._remote[shard] else "local_rows", len(rows))
         return list(zip(buckets, answers, strict=True))
 
     def _ask_all(self, requests: dict[int, Request[Any]]) -> dict[int, Any]:

@@ -71,6 +71,9 @@ class LocalShard:
                 indices=self._pieces(relation, {index: held.indices for index, held in edges.items()}),
                 edge_bounds=book.bounds(relation),
                 dst_raw=self._tables[relation[2]].ids,
+                columns=self._tables[relation].columns,
+                src_columns=self._tables[relation[0]].columns,
+                has_all_sources=len(parts) == book.num_parts,
             )
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:

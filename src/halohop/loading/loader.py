@@ -35,10 +35,13 @@ Task = tuple[int, Share]
 class SeedDataset(IterableDataset[int]):
     """The input nodes as torch and Lightning see them: iterable (so nobody injects a sampler), with a length."""
 
-    def __init__(self, *, node_type: NodeType, gid: torch.Tensor, input_id: torch.Tensor) -> None:
+    def __init__(
+        self, *, node_type: NodeType, gid: torch.Tensor, input_id: torch.Tensor, time: torch.Tensor | None = None
+    ) -> None:
         self.node_type = node_type
         self.gid = gid
         self.input_id = input_id
+        self.time = time
 
     def __len__(self) -> int:
         return len(self.gid)
@@ -213,6 +216,7 @@ class BatchLoader(DataLoader[Any]):
             input_id=self._seeds.input_id[share.positions],
             epoch=epoch,
             index=share.index,
+            time=None if self._seeds.time is None else self._seeds.time[share.positions],
         )
         with self.counters.span("sample"):
             batch = self._sampler.sample(seeds)

@@ -74,6 +74,8 @@ def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
     seeded = out if isinstance(out, Data) else out[seeds.node_type]
     seeded.input_id = seeds.input_id
     seeded.batch_size = len(seeds.input_id)
+    if seeds.time is not None:
+        seeded.seed_time = seeds.time
     return out
 
 
@@ -86,6 +88,8 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
         store.num_nodes = len(raw_id)
     if "n_id" not in columns:
         store.n_id = raw_id
+    if block.tree is not None:
+        store.batch = block.tree
     if block.num_sampled is not None:
         store.num_sampled_nodes = list(block.num_sampled)
 

@@ -13,6 +13,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.loader import SeedDataset
 from halohop.sampling.fanouts import Fanouts
+from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
 
@@ -33,7 +34,14 @@ def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], 
     return Fanouts.uniform(_numbers(num_neighbors), schema)
 
 
-def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None = None) -> SeedDataset:
+def seed_dataset(
+    graph: Graph,
+    input_nodes: InputNodes,
+    input_id: Tensor | None = None,
+    *,
+    time: Tensor | None = None,
+    time_attr: str | None = None,
+) -> SeedDataset:
     """The seeds that `input_nodes` names.
 
     Args:
@@ -41,6 +49,8 @@ def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None 
         input_nodes: None (all nodes), raw ids, a bool mask over all nodes in ascending raw order, or the name of a stored
             split; in a heterogeneous graph a node type, or a pair of it and any of these.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
+        time: of every input node; by default their own `time_attr`.
+        time_attr: the column of times that is sampled by; None samples regardless of time.
 
     Raises:
         SchemaError: an unknown node type or split.
@@ -57,7 +67,23 @@ def seed_dataset(graph: Graph, input_nodes: InputNodes, input_id: Tensor | None 
         positions = _as_tensor(input_id, "input_id")
         if positions.shape != gid.shape:
             raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
-    return SeedDataset(node_type=node_type, gid=gid, input_id=positions)
+    return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=_times(graph, node_type, gid, time, time_attr))
+
+
+def _times(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None, time_attr: str | None) -> Tensor | None:
+    if time_attr is None:
+        if time is not None:
+            raise InputError("input_time is given without time_attr; name the attribute that it is compared with")
+        return None
+    if time is None:
+        if time_attr not in graph.schema.nodes[node_type].columns:
+            raise InputError(f"nodes of {node_type!r} have no {time_attr!r}; give the time of every input node as input_time")
+        query = RowQuery(table=node_type, columns=(time_attr,), gid=gid)
+        ((time,),) = graph.fetch(FetchRequest(queries=(query,)))
+    time = _as_tensor(time, "input_time")
+    if time.shape != gid.shape:
+        raise InputError(f"input_time has {len(time)} entries for {len(gid)} input nodes")
+    return time.double() if time.is_floating_point() else time.long()
 
 
 def _numbers(fanouts: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to
 from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
-from halohop.sampling.neighbor import Expand, NeighborSampler
+from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
 from halohop.typing import Relation
 
 
@@ -27,7 +27,13 @@ class NeighborLoader(BatchLoader):
         num_neighbors: neighbours per hop, or a dict with such a list per relation; -1 takes all.
         input_nodes: None (all nodes), raw ids, a bool mask, or the name of a stored split such as "train"; in heterogeneous
             graphs a node type, or a pair of it and any of these.
+        input_time: the time of every input node; by default the nodes' own `time_attr`.
         replace: draw with replacement.
+        disjoint: every seed gets a subgraph of its own; `batch` tells which one a node belongs to.
+        time_attr: the attribute of edges or nodes that holds times: no edge or neighbour later than a seed is sampled around it.
+            Implies `disjoint`.
+        temporal_strategy: "uniform", or "last": the most recent neighbours instead of random ones.
+        weight_attr: the attribute of edges that holds weights to draw by, at least 0; 0 is never drawn.
         transform: applied to every batch, by the workers that make them.
         transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
         is_sorted, filter_per_worker: accepted for PyG's sake; the batches do not depend on them.
@@ -41,8 +47,7 @@ class NeighborLoader(BatchLoader):
         kwargs: batch_size, shuffle, drop_last, num_workers, prefetch_factor, persistent_workers, sampler, batch_sampler,
             generator, pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
 
-    The options `subgraph_type`, `disjoint`, `temporal_strategy`, `time_attr`, `input_time` and `weight_attr` raise
-    NotImplementedError for now where they ask for more than PyG's defaults.
+    Other subgraph types than "directional" raise NotImplementedError for now.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.
@@ -83,11 +88,6 @@ class NeighborLoader(BatchLoader):
             {
                 "subgraph_type": getattr(subgraph_type, "value", subgraph_type) != "directional",
                 "directed=False (subgraph_type='induced')": not directed,
-                "disjoint": disjoint,
-                "temporal_strategy": temporal_strategy != "uniform",
-                "time_attr": time_attr is not None,
-                "input_time": input_time is not None,
-                "weight_attr": weight_attr is not None,
             }
         )
         if neighbor_sampler is not None:
@@ -98,12 +98,20 @@ class NeighborLoader(BatchLoader):
             seed = _seed_of(kwargs.get("generator"))
         kwargs.pop("generator", None)
         kwargs["sampler_of_seeds"] = kwargs.pop("sampler", None)
+        rules = Rules(
+            replace=replace,
+            expand=expand,
+            disjoint=disjoint or time_attr is not None,
+            weight=weight_attr,
+            time=time_attr,
+            last=_is_last(temporal_strategy),
+        )
         self._template = _template(data, graph)
         self._transform = transform
         self._transform_sampler_output = transform_sampler_output
         super().__init__(
-            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, replace=replace, expand=expand),
-            seed_dataset(graph, input_nodes, input_id),
+            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules),
+            seed_dataset(graph, input_nodes, input_id, time=input_time, time_attr=time_attr),
             finish=self._to_user,
             revise=None if transform_sampler_output is None else self._revised,
             seed=seed,
@@ -128,6 +136,12 @@ def _template(data: Data | HeteroData | Graph, graph: Graph) -> Data | HeteroDat
     if not isinstance(data, Graph):
         return template_of(data)
     return Data() if is_homogeneous(graph.schema) else HeteroData()
+
+
+def _is_last(temporal_strategy: str) -> bool:
+    if temporal_strategy not in ("uniform", "last"):
+        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
+    return temporal_strategy == "last"
 
 
 def _seed_of(generator: Any) -> int:

@@ -13,7 +13,7 @@ from halohop.errors import InputError
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg
 from halohop.pyg.inputs import fanouts_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
-from halohop.sampling.neighbor import Expand, NeighborSampler
+from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation, TableKey
 
@@ -46,7 +46,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     ) -> None:
         self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
         fanouts = fanouts_of(num_neighbors, self.graph.schema)
-        self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, replace=replace, expand=expand)
+        self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, rules=Rules(replace=replace, expand=expand))
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:

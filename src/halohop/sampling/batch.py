@@ -16,6 +16,7 @@ class Seeds:
         gid: int64 ``[n]``; a node may occur twice.
         input_id: where the user's `input_nodes` holds them, int64 ``[n]``.
         epoch, index: the batch's place; with the seed of the sampler they determine every draw.
+        time: nothing later may be sampled around a seed, int64 or float64 ``[n]``; None without times.
     """
 
     node_type: NodeType
@@ -23,10 +24,12 @@ class Seeds:
     input_id: Tensor
     epoch: int
     index: int
+    time: Tensor | None = None
 
     def __post_init__(self) -> None:
         assert self.gid.dim() == 1
         assert self.gid.shape == self.input_id.shape
+        assert self.time is None or self.gid.shape == self.time.shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,13 @@ class NodeBlock:
     Args:
         gid: int64 ``[num_nodes]``.
         num_sampled: how many were found by each hop, seeds first: ``hops + 1`` numbers; None after a user has rearranged them.
+        tree: the number of the seed around which each was found, int64 ``[num_nodes]``; None if all seeds share one subgraph.
         columns: rows of the nodes, ``[num_nodes, ...]`` each; empty until collected.
     """
 
     gid: Tensor
     num_sampled: tuple[int, ...] | None
+    tree: Tensor | None = None
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ twice, they are answered alike, and a retry is safe.
 """
 
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
@@ -32,22 +32,47 @@ class Shard(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What the random numbers of one hop are a function of, besides the relation and each node's raw id."""
+    """How neighbours are drawn in one hop.
+
+    Args:
+        seed, epoch, batch, hop: what random numbers are a function of, besides the relation, each node's raw id and its tree.
+        replace: with replacement.
+        weight: the column of the edges that holds their weights. Relations without it draw uniformly.
+        time: the column of the edges, or else of their sources, that holds times; relations without it ignore time.
+        last: the most recent neighbours, instead of random ones.
+    """
 
     seed: int
     epoch: int
     batch: int
     hop: int
     replace: bool = False
+    weight: str | None = None
+    time: str | None = None
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HopQuery:
-    """Some in-neighbours of `dst_gid` (int64 ``[n]``) along `relation`: at most `fanout` each, all of them with -1."""
+    """Some in-neighbours of `dst_gid` (int64 ``[n]``) along `relation`: at most `fanout` each, all of them with -1.
+
+    Args:
+        tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
+        latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the hop's draw names a time.
+        excluded: edges that are never drawn, gids, int64, ascending.
+    """
 
     relation: Relation
     fanout: int
     dst_gid: Tensor
+    tree: Tensor | None = None
+    latest: Tensor | None = None
+    excluded: Tensor | None = None
+
+    def of(self, rows: Tensor) -> "HopQuery":
+        """The query for some of its destinations, by position."""
+        tree, latest = (None if column is None else column[rows] for column in (self.tree, self.latest))
+        return replace(self, dst_gid=self.dst_gid[rows], tree=tree, latest=latest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +110,10 @@ class RowQuery:
     table: TableKey
     columns: tuple[str, ...]
     gid: Tensor
+
+    def of(self, rows: Tensor) -> "RowQuery":
+        """The query for some of its rows, by position."""
+        return replace(self, gid=self.gid[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

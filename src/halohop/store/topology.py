@@ -1,14 +1,19 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import SchemaError
 from halohop.store.requests import Draw, HopAnswer, HopQuery
 from halohop.telemetry import Counters
 from halohop.typing import Relation
+
+_TREE_STEP = 1 << 40
+"""Between the streams of one node in two trees: raw ids are smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +25,9 @@ class Topology:
         indptr, indices: as in `EdgePart`, a piece per partition.
         edge_bounds: gids of the partitions' edges.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
+        columns: of the edges.
+        src_columns: of the sources.
+        has_all_sources: whether all of them are in this process.
     """
 
     relation: Relation
@@ -27,12 +35,17 @@ class Topology:
     indices: ops.Pieces
     edge_bounds: Sequence[int]
     dst_raw: ops.Pieces | None
+    columns: Mapping[str, ops.Pieces]
+    src_columns: Mapping[str, ops.Pieces]
+    has_all_sources: bool
 
     def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """Draws neighbours; the same for every partitioning, since a draw is keyed by raw id and made by list position.
 
         Raises:
             IdError: a queried node is not owned by this process.
+            InputError: weights or times that cannot be drawn by.
+            SchemaError: the times are those of nodes on other hosts.
         """
         with counters.span("draw"):
             counts, edge_gid = self._draw(query, draw, pool)
@@ -42,14 +55,40 @@ class Topology:
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
-        key = ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=self.relation)
         return ops.sample_neighbors(
             self.indptr,
             query.dst_gid,
-            raw,
+            raw if query.tree is None else raw + query.tree * _TREE_STEP,
             query.fanout,
-            key,
+            ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=self.relation),
             replace=draw.replace,
             edge_bounds=self.edge_bounds,
+            weights=self.columns.get(draw.weight) if draw.weight is not None else None,
+            eligible=self._eligible(query, draw),
             pool=pool,
         )
+
+    def _eligible(self, query: HopQuery, draw: Draw) -> ops.Eligible | None:
+        """Which neighbours may be drawn; None means all."""
+        times, via = self._times(draw.time)
+        if times is None:
+            return None if query.excluded is None else ops.Eligible(excluded=query.excluded)
+        latest = query.latest
+        if latest is not None:
+            latest = latest.to(torch.float64 if times.dtype.is_floating_point else torch.int64)
+        return ops.Eligible(times=times, via=via, latest=latest, last=draw.last, excluded=query.excluded)
+
+    def _times(self, column: str | None) -> tuple[ops.Pieces | None, ops.Pieces | None]:
+        """The times of the edges or, through the second one, of their sources."""
+        if column is None:
+            return None, None
+        if column in self.columns:
+            return self.columns[column], None
+        if column not in self.src_columns:
+            return None, None
+        if not self.has_all_sources:
+            raise SchemaError(
+                f"time {column!r} is not stored on the edges {self.relation}, and not all of their sources are on this host; "
+                f"store the time on the edges, or let every host hold all partitions"
+            )
+        return self.src_columns[column], self.indices

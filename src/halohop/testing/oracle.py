@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from halohop.ops import reference
+from halohop.sampling.neighbor import Rules
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType, Relation
+
+_TREE_STEP = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +22,27 @@ class OracleBatch:
         nodes: raw ids by type, in batch order.
         edges: (source position, destination position, edge id) by relation, in batch order.
         num_sampled_nodes, num_sampled_edges: how many each hop added.
+        trees: the number of each node's seed, where seeds have subgraphs of their own; else None.
     """
 
     nodes: dict[NodeType, list[int]]
     edges: dict[Relation, list[tuple[int, int, int]]]
     num_sampled_nodes: dict[NodeType, list[int]]
     num_sampled_edges: dict[Relation, list[int]]
+    trees: dict[NodeType, list[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    """An edge to some node: its source's raw id, its own number; its weight and time where its relation has any."""
+
+    source: int
+    number: int
+    weight: float | None
+    time: float | None
+
+    def may_be_drawn(self, latest: float | None) -> bool:
+        return (self.weight is None or self.weight > 0) and (self.time is None or latest is None or self.time <= latest)
 
 
 class Oracle:
@@ -33,7 +51,7 @@ class Oracle:
     Args:
         tables: the graph.
         fanouts: per relation, a number per hop.
-        seed, replace, expand: as of `halohop.NeighborLoader`.
+        seed, rules: as of `halohop.sampling.NeighborSampler`.
 
     Example:
         >>> from halohop.testing.graphs import ring
@@ -48,18 +66,21 @@ class Oracle:
         fanouts: Mapping[Relation, Sequence[int]],
         *,
         seed: int = 0,
-        replace: bool = False,
-        expand: str = "new",
+        rules: Rules | None = None,
     ) -> None:
         self._fanouts = fanouts
-        self._seed, self._replace, self._expand = seed, replace, expand
+        self._seed, self._rules = seed, rules or Rules()
         self._num_hops = max((len(values) for values in fanouts.values()), default=0)
-        self._in_edges = {relation: _in_edges(tables, relation) for relation in tables.edges}
+        self._in_edges = {relation: _in_edges(tables, relation, self._rules) for relation in tables.edges}
         self._types = list(tables.nodes)
 
-    def batch(self, node_type: NodeType, seeds: Sequence[int], *, epoch: int, index: int) -> OracleBatch:
-        """The batch number `index` of an epoch, around seeds given by raw id."""
-        nodes: dict[NodeType, list[int]] = {name: list(seeds) if name == node_type else [] for name in self._types}
+    def batch(
+        self, node_type: NodeType, seeds: Sequence[int], *, epoch: int, index: int, times: Sequence[float] | None = None
+    ) -> OracleBatch:
+        """The batch number `index` of an epoch, around seeds given by raw id, each with its time."""
+        rules = self._rules
+        starts = [(tree if rules.disjoint else 0, raw) for tree, raw in enumerate(seeds)]
+        nodes: dict[NodeType, list[tuple[int, int]]] = {name: starts[:] if name == node_type else [] for name in self._types}
         edges: dict[Relation, list[tuple[int, int, int]]] = {relation: [] for relation in self._fanouts}
         nodes_per_hop = {name: [len(found)] for name, found in nodes.items()}
         edges_per_hop: dict[Relation, list[int]] = {relation: [] for relation in self._fanouts}
@@ -68,35 +89,63 @@ class Oracle:
             for relation, fanouts in self._fanouts.items():
                 before = len(edges[relation])
                 destination = relation[2]
-                begin = 0 if self._expand == "all" else known[destination] - nodes_per_hop[destination][-1]
+                begin = 0 if rules.expand == "all" else known[destination] - nodes_per_hop[destination][-1]
                 key = reference.stream_key(seed=self._seed, epoch=epoch, batch=index, hop=hop, relation=relation)
                 for position in range(begin, known[destination]):
-                    raw = nodes[destination][position]
-                    for source, edge in self._drawn(relation, raw, fanouts[hop], key):
-                        edges[relation].append((_position(nodes[relation[0]], source), position, edge))
+                    tree, raw = nodes[destination][position]
+                    latest = None if times is None else times[tree]
+                    for edge in self._drawn(relation, tree, raw, fanouts[hop], key, latest):
+                        source = _position(nodes[relation[0]], (tree, edge.source))
+                        edges[relation].append((source, position, edge.number))
                 edges_per_hop[relation].append(len(edges[relation]) - before)
             for name, found in nodes.items():
                 nodes_per_hop[name].append(len(found) - known[name])
-        return OracleBatch(nodes=nodes, edges=edges, num_sampled_nodes=nodes_per_hop, num_sampled_edges=edges_per_hop)
+        return OracleBatch(
+            nodes={name: [raw for _, raw in found] for name, found in nodes.items()},
+            edges=edges,
+            num_sampled_nodes=nodes_per_hop,
+            num_sampled_edges=edges_per_hop,
+            trees={name: [tree for tree, _ in found] for name, found in nodes.items()} if rules.disjoint else None,
+        )
 
-    def _drawn(self, relation: Relation, raw: int, fanout: int, key: int) -> list[tuple[int, int]]:
-        edges = self._in_edges[relation].get(raw, [])
-        return [edges[place] for place in reference.draw_positions(len(edges), raw, fanout, key, replace=self._replace)]
+    def _drawn(self, relation: Relation, tree: int, raw: int, fanout: int, key: int, latest: float | None) -> list[_Edge]:
+        """The edges that are drawn from those to one node."""
+        edges = [edge for edge in self._in_edges[relation].get(raw, []) if edge.may_be_drawn(latest)]
+        stream, replace = raw + tree * _TREE_STEP, self._rules.replace
+        weights = [edge.weight for edge in edges if edge.weight is not None]
+        times = [edge.time for edge in edges if edge.time is not None]
+        if times and self._rules.last:
+            places = reference.most_recent(times, fanout)
+        elif weights:
+            places = reference.draw_weighted(weights, stream, fanout, key, replace=replace)
+        else:
+            places = reference.draw_positions(len(edges), stream, fanout, key, replace=replace)
+        return [edges[place] for place in places]
 
 
-def _position(found: list[int], raw: int) -> int:
-    if raw not in found:
-        found.append(raw)
-    return found.index(raw)
+def _position(found: list[tuple[int, int]], node: tuple[int, int]) -> int:
+    if node not in found:
+        found.append(node)
+    return found.index(node)
 
 
-def _in_edges(tables: GraphTables, relation: Relation) -> dict[int, list[tuple[int, int]]]:
-    """Per destination's raw id: (source's raw id, edge id), in the user's order."""
-    edges: dict[int, list[tuple[int, int]]] = {}
+def _in_edges(tables: GraphTables, relation: Relation, rules: Rules) -> dict[int, list[_Edge]]:
+    """The edges to each destination, by its raw id, in the user's order."""
+    edges: dict[int, list[_Edge]] = {}
     source_raw, destination_raw = (_raw_ids(tables, name) for name in (relation[0], relation[2]))
     table = tables.edges[relation]
-    for edge, (source, destination) in enumerate(zip(table.src.tolist(), table.dst.tolist(), strict=True)):
-        edges.setdefault(destination_raw[destination], []).append((source_raw[source], edge))
+    weights = table.columns.get(rules.weight or "")
+    edge_times = table.columns.get(rules.time or "")
+    node_times = tables.nodes[relation[0]].columns.get(rules.time or "")
+    for number, (source, destination) in enumerate(zip(table.src.tolist(), table.dst.tolist(), strict=True)):
+        times, row = (edge_times, number) if edge_times is not None else (node_times, source)
+        edge = _Edge(
+            source=source_raw[source],
+            number=number,
+            weight=None if weights is None else weights[number].item(),
+            time=None if times is None else times[row].item(),
+        )
+        edges.setdefault(destination_raw[destination], []).append(edge)
     return edges
 
 

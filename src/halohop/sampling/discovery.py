@@ -1,0 +1,147 @@
+"""What a hop loop has found so far: nodes, numbered in order of discovery, and edges."""
+
+import threading
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.sampling.batch import EdgeBlock, NodeBlock, Seeds
+from halohop.store.schema import Schema
+from halohop.typing import NodeType
+
+
+class Tables:
+    """What numbers the nodes of a batch: a table for each node type and thread, made once and used for every batch.
+
+    Args:
+        schema: of the graph.
+        disjoint: whether a node that is found around two seeds counts twice. Then a batch is a forest in a graph that has a copy
+            of every node for every seed: node v in the tree of seed t.
+        pool: where the memory of results comes from.
+    """
+
+    def __init__(self, schema: Schema, *, disjoint: bool, pool: ops.Pool) -> None:
+        self._counts = {name: spec.count for name, spec in schema.nodes.items()}
+        self._disjoint = disjoint
+        self._pool = pool
+        self._per_thread = threading.local()
+
+    def start(self, seeds: Seeds) -> "Discovery":
+        """A new batch; ends the last one of this thread."""
+        nodes: dict[NodeType, _Nodes] | None = getattr(self._per_thread, "nodes", None)
+        if nodes is None:
+            nodes = {name: _Nodes(count, disjoint=self._disjoint, pool=self._pool) for name, count in self._counts.items()}
+            self._per_thread.nodes = nodes
+        return Discovery(nodes, seeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Nodes to expand in a hop.
+
+    Args:
+        gid: int64 ``[n]``.
+        tree: the number of each node's seed, int64 ``[n]``; None if all seeds share one subgraph.
+        begin: the bid of the first node; the others follow it.
+    """
+
+    gid: Tensor
+    tree: Tensor | None
+    begin: int
+
+    def tree_of(self, bids: Tensor) -> Tensor | None:
+        """The trees of some of its nodes."""
+        return None if self.tree is None else ops.gather_rows(self.tree, bids - self.begin)
+
+
+class Discovery:
+    """The nodes of a batch by type, with the bounds between the hops that found them."""
+
+    def __init__(self, nodes: "dict[NodeType, _Nodes]", seeds: Seeds) -> None:
+        self._nodes = nodes
+        nothing = torch.empty(0, dtype=torch.int64)
+        for name, found in nodes.items():
+            found.start(seeds.gid if name == seeds.node_type else nothing)
+        self._num_sampled = {name: [found.count] for name, found in nodes.items()}
+
+    def frontier(self, *, expand_all: bool) -> dict[NodeType, Frontier]:
+        """The nodes to expand now: those of the last hop, or all."""
+        begins = {name: 0 if expand_all else sum(counts) - counts[-1] for name, counts in self._num_sampled.items()}
+        return {name: found.since(begins[name]) for name, found in self._nodes.items()}
+
+    def add(self, node_type: NodeType, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
+        """Writes the bids of nodes, old and new."""
+        self._nodes[node_type].add(gid, tree, bids)
+
+    def end_hop(self) -> None:
+        for name, counts in self._num_sampled.items():
+            counts.append(self._nodes[name].count - sum(counts))
+
+    def blocks(self) -> dict[NodeType, NodeBlock]:
+        found = {name: nodes.since(0) for name, nodes in self._nodes.items()}
+        return {
+            name: NodeBlock(gid=nodes.gid, tree=nodes.tree, num_sampled=tuple(self._num_sampled[name]))
+            for name, nodes in found.items()
+        }
+
+
+class _Nodes:
+    """The nodes of one type. In a forest node v of tree t has the key ``t * num_nodes + v``, else v."""
+
+    def __init__(self, num_nodes: int, *, disjoint: bool, pool: ops.Pool) -> None:
+        self._num_nodes = max(num_nodes, 1)
+        self._disjoint = disjoint
+        most_trees = 2**62 // self._num_nodes
+        self._relabeler = ops.Relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
+
+    @property
+    def count(self) -> int:
+        return self._relabeler.count
+
+    def start(self, gid: Tensor) -> None:
+        """Every seed begins a tree of its own."""
+        self._relabeler.start(self._keys(gid, torch.arange(len(gid)) if self._disjoint else None))
+
+    def add(self, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
+        self._relabeler.add(self._keys(gid, tree), out=bids)
+
+    def since(self, begin: int) -> Frontier:
+        """The nodes from bid `begin` on."""
+        keys = self._relabeler.nodes(begin)
+        if not self._disjoint:
+            return Frontier(gid=keys, tree=None, begin=begin)
+        return Frontier(gid=keys % self._num_nodes, tree=keys // self._num_nodes, begin=begin)
+
+    def _keys(self, gid: Tensor, tree: Tensor | None) -> Tensor:
+        return gid if tree is None else gid + tree * self._num_nodes
+
+
+class Trail:
+    """The edges of one relation, hop after hop.
+
+    It grows to the exact size in every hop, so the last one, which has most of the edges, is written once, where it stays.
+    """
+
+    def __init__(self, pool: ops.Pool) -> None:
+        self._pool = pool
+        self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
+        self._gid = torch.empty(0, dtype=torch.int64)
+        self._num_sampled: list[int] = []
+
+    def extend(self, edge_gid: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes in a hop's edges; returns the room for the bids of their sources and destinations."""
+        known, total = len(self._gid), len(self._gid) + len(edge_gid)
+        ends_bid, gid = self._pool.empty((2, total), torch.int64), self._pool.empty((total,), torch.int64)
+        for old, new in zip((*self._ends_bid, self._gid), (*ends_bid, gid), strict=True):
+            ops.copy_ids(old, new[:known])
+        ops.copy_ids(edge_gid, gid[known:])
+        self._ends_bid, self._gid = ends_bid, gid
+        return ends_bid[0, known:], ends_bid[1, known:]
+
+    def end_hop(self) -> None:
+        self._num_sampled.append(len(self._gid) - sum(self._num_sampled))
+
+    def block(self) -> EdgeBlock:
+        return EdgeBlock(ends_bid=self._ends_bid, gid=self._gid, num_sampled=tuple(self._num_sampled))
