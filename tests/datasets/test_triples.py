@@ -13,7 +13,7 @@ FILES = {
     "valid.txt": "cow\t_sees\tdog\n",
     "test.txt": "dog\t_eats\tant\n",
     "entities.dict": "1\tant\n0\tbee\n2\tcow\n3\tdog\n",
-    "relations.dict": "0\t_sees\n1\t_eats\n",
+    "relations.dict": "1\t_eats\n0\t_sees\n",
 }
 
 
