@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
-from halohop import ops
+from halohop import NeighborLoader, ops
+from halohop.cluster.graph import in_memory
+from halohop.datasets import read_temporal
 from halohop.testing.leaks import assert_no_future, assert_trees_apart
 
 TIMES = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8])
@@ -70,3 +74,24 @@ def test_edges_between_trees_are_caught() -> None:
     """Every edge is early enough, but a path through the tree of a later seed reaches what is not."""
     with pytest.raises(AssertionError, match="edge 1 leads from the tree of seed 1 into that of seed 0"):
         assert_trees_apart(torch.tensor([0, 1]), torch.tensor([0, 0]))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+def test_real_messages_are_sampled_from_the_past_of_each_test_edge(shared_data: Path, strategy: str) -> None:
+    """The whole graph, test edges included, is the history; what the loader draws with times is clean, without them it leaks."""
+    links = read_temporal(shared_data / "collegemsg" / "CollegeMsg.txt", undirected=True, held_out=True)
+    test = links.splits["test"]
+    assert test.time is not None
+    options = {"input_nodes": test.src_raw[:256], "batch_size": 64, "num_workers": 0}
+    timed = {"time_attr": "time", "input_time": test.time[:256], "temporal_strategy": strategy}
+    graph, edges = in_memory(links.tables), 0
+    for batch in NeighborLoader(graph, [5, 5], **options, **timed):
+        src, dst = batch.edge_index
+        assert_no_future(batch.time, batch.batch[dst], test.time[batch.input_id])
+        assert_trees_apart(batch.batch[src], batch.batch[dst])
+        edges += batch.num_edges
+    assert edges > 1000
+    blind = next(iter(NeighborLoader(graph, [5, 5], **options, disjoint=True)))
+    with pytest.raises(AssertionError, match="edges leak"):
+        assert_no_future(blind.time, blind.batch[blind.edge_index[1]], test.time[blind.input_id])
