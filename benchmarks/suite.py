@@ -184,9 +184,11 @@ def epoch(threads: list[int]) -> Benchmark:
     for fanout in ([15, 10], FANOUT):
         layers = f"{len(fanout)} layers"
         ways = (
-            ("halohop, inline", "halohop_epoch", "ours", {"workers": 0}),
-            ("halohop, threads", "halohop_epoch", "ours", {"workers": t}),
-            ("halohop, threads, expand=new", "halohop_epoch", "ours", {"workers": t, "expand": "new"}),
+            ("halohop, inline", "halohop_epoch", "ours", {"run": "inline", "workers": 0}),
+            ("halohop, 1 maker", "halohop_epoch", "ours", {"run": "threads", "workers": 1}),
+            ("halohop, threads", "halohop_epoch", "ours", {"run": "threads", "workers": t}),
+            ("halohop, processes", "halohop_epoch", "ours", {"run": "processes", "workers": t}),
+            ("halohop, threads, expand=new", "halohop_epoch", "ours", {"run": "threads", "workers": t, "expand": "new"}),
             ("DGL, inline", "dgl_epoch", "dgl", {"workers": 0}),
             (f"DGL, {t} workers", "dgl_epoch", "dgl", {"workers": t}),
             ("PyG, inline", "pyg_epoch", "pyg", {"workers": 0}),
@@ -202,6 +204,8 @@ def epoch(threads: list[int]) -> Benchmark:
                 ("threads", "DGL, inline"),
                 ("threads", f"DGL, {t} workers"),
                 ("threads", "halohop, inline"),
+                ("threads", "halohop, 1 maker"),
+                ("threads", "halohop, processes"),
                 ("threads, expand=new", "PyG, inline"),
                 ("threads, expand=new", f"PyG, {t} workers"),
             )

@@ -1,4 +1,4 @@
-"""halohop's loader feeding the model: `workers` threads, or each batch when it is asked for."""
+"""halohop's loader feeding the model: `workers` threads or processes, or each batch when it is asked for."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,15 +12,19 @@ from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches
 
 
-def start(folder: str, fanout: list[int], threads: int, workers: int, expand: Any = "all") -> tuple[Info, Any]:
+def start(folder: str, fanout: list[int], threads: int, run: Any, workers: int, expand: Any = "all") -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     graph = halohop.open(f"{folder}/parts-1")
     seeds = SeedBatches(folder)
+    # One loader for all units: its processes stay. Its seeds are those of one unit.
+    loaders: dict[int, halohop.NeighborLoader] = {}
 
     def epoch(batches: int) -> Iterator[Any]:
-        nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
-        how = {"run": "threads", "num_workers": workers} if workers else {"run": "inline"}
-        return iter(halohop.NeighborLoader(graph, fanout, nodes, batch_size=seeds.batch_size, expand=expand, **how))
+        if batches not in loaders:
+            nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
+            how = {"run": run, "num_workers": workers, "persistent_workers": run == "processes"}
+            loaders[batches] = halohop.NeighborLoader(graph, fanout, nodes, batch_size=seeds.batch_size, expand=expand, **how)
+        return iter(loaders[batches])
 
     trainer = Trainer(graph.schema.nodes["node"].columns["x"].shape[0], len(fanout), epoch, partial(ready, expand=expand))
     return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), trainer.run

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -43,6 +45,17 @@ def test_the_backlog_of_a_loader_is_bounded(data):
     assert 0 < statistics["backlog_peak_bytes"] <= 1.3 * limit  # batches differ in size
     free = NeighborLoader(data, [10], batch_size=250, num_workers=1, prefetch_factor=20)
     assert len(list(free)) == len(loader) == 20
+
+
+@pytest.mark.parametrize(
+    ("cores", "trainers", "workers"), [(1, 1, 1), (2, 1, 2), (2, 2, 1), (64, 1, 4), (64, 8, 4), (8, 4, 2), (4, 8, 1)]
+)
+def test_trainers_of_a_host_share_its_cores(monkeypatch, cores, trainers, workers):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, str(trainers))
+    monkeypatch.setenv("RANK", "0")
+    assert loading.default_workers() == workers
 
 
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])

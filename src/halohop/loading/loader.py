@@ -64,7 +64,7 @@ class BatchLoader(DataLoader[Any]):
         seed: of the shuffle.
         run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
             batch when it is asked for), or "auto": threads unless num_workers is 0.
-        num_workers: threads or processes; None takes one per core, at most four.
+        num_workers: threads or processes; None takes one per core that this trainer has to itself, at most four.
         prefetch_factor: batches in flight per worker.
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
             One may always be in flight.
@@ -235,7 +235,7 @@ class BatchLoader(DataLoader[Any]):
 def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog_bytes: int, timeout: float) -> Flight:
     if run not in ("auto", "threads", "inline", "processes"):
         raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
-    workers = min(os.cpu_count() or 1, 4) if num_workers is None else _whole(num_workers, "num_workers")
+    workers = default_workers() if num_workers is None else _whole(num_workers, "num_workers")
     if run in ("threads", "processes") and workers == 0:
         raise InputError(f"run={run!r} needs num_workers of at least 1")
     return Flight(
@@ -244,6 +244,16 @@ def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, back
         backlog_bytes=_whole(backlog_bytes, "backlog_bytes"),
         deadline=timeout or 300.0,
     )
+
+
+def default_workers() -> int:
+    """A worker for every core of this trainer's share of the host, at most four.
+
+    A batch is made on one core, and four make them faster than most models use them. Trainers that torchrun starts on one host
+    (LOCAL_WORLD_SIZE) share its cores.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // World.from_env().local_size, 1), 4)
 
 
 def _require_forkable(sampler: NeighborSampler) -> None:
