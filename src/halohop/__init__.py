@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
+    from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
     from halohop.pyg.sampler import HalohopSampler
@@ -27,6 +28,7 @@ __all__ = [
     "HalohopFeatureStore",
     "HalohopGraphStore",
     "HalohopSampler",
+    "LinkNeighborLoader",
     "NeighborLoader",
     "Token",
     "World",
@@ -39,6 +41,7 @@ _HOMES = {
     "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
+    "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),

@@ -15,11 +15,19 @@ from halohop.errors import IdError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
-from halohop.store.requests import FetchRequest, LocateRequest, SampleReply, SampleRequest, SelectRequest
+from halohop.store.requests import (
+    EdgesReply,
+    EdgesRequest,
+    FetchRequest,
+    LocateRequest,
+    SampleReply,
+    SampleRequest,
+    SelectRequest,
+)
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters
-from halohop.typing import NodeType
+from halohop.typing import NodeType, Relation
 
 
 class Graph:
@@ -93,6 +101,15 @@ class Graph:
         mask = None if split is None else f"{split}_mask"
         reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
+
+    def edges(self, relation: Relation) -> EdgesReply:
+        """All edges of a relation in the order of the user's input; 24 bytes each, wherever they lie.
+
+        Raises:
+            SchemaError: no such relation.
+        """
+        parts = tuple(range(self.book.num_parts))
+        return self._router.answer(EdgesRequest(relation=self.schema.relation(relation), parts=parts))
 
     @property
     def is_local(self) -> bool:

@@ -5,6 +5,8 @@ from concurrent.futures import Future
 
 from halohop.errors import ClusterError
 from halohop.store.requests import (
+    EdgesReply,
+    EdgesRequest,
     FetchReply,
     FetchRequest,
     LocateReply,
@@ -31,6 +33,8 @@ def graph_codec() -> Codec:
             LocateReply,
             SelectRequest,
             SelectReply,
+            EdgesRequest,
+            EdgesReply,
         ]
     )
 

@@ -15,6 +15,8 @@ from halohop import ops
 from halohop.errors import ClusterError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.requests import (
+    EdgesReply,
+    EdgesRequest,
     FetchReply,
     FetchRequest,
     HopAnswer,
@@ -89,6 +91,7 @@ class Router:
             FetchRequest: self._fetch,
             LocateRequest: self._locate,
             SelectRequest: self._select,
+            EdgesRequest: self._edges,
         }
         if type(request) not in route:
             raise SchemaError(f"a graph cannot answer {type(request).__name__}")
@@ -116,15 +119,24 @@ class Router:
         return LocateReply(gid=torch.stack([reply.gid for reply in replies.values()]).amax(dim=0))
 
     def _select(self, request: SelectRequest) -> SelectReply:
+        raw, gid = self._listed(request, ("raw", "gid"))
+        return SelectReply(gid=gid, raw=raw)
+
+    def _edges(self, request: EdgesRequest) -> EdgesReply:
+        edge_id, src_gid, dst_gid = self._listed(request, ("edge_id", "src_gid", "dst_gid"))
+        return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=edge_id)
+
+    def _listed(self, request: SelectRequest | EdgesRequest, columns: tuple[str, ...]) -> list[Tensor]:
+        """Columns of what the holders of the named partitions list, ascending by the first."""
         asked: dict[int, list[int]] = {}
         for part in request.parts:
             asked.setdefault(self._shard_of_part[part], []).append(part)
         if len(self._shards) in asked:
             raise ClusterError(f"partitions {asked[len(self._shards)]} are not held by this host")
         replies = self._ask_all({shard: replace(request, parts=tuple(parts)) for shard, parts in asked.items()}).values()
-        gid, raw = (torch.cat([getattr(reply, name) for reply in replies]) for name in ("gid", "raw"))
-        order = torch.argsort(raw)
-        return SelectReply(gid=gid[order], raw=raw[order])
+        whole = [torch.cat([getattr(reply, name) for reply in replies]) for name in columns]
+        order = torch.argsort(whole[0])
+        return [column[order] for column in whole]
 
     def _routed(
         self,

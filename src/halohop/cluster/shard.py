@@ -12,6 +12,8 @@ from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.store.requests import (
+    EdgesReply,
+    EdgesRequest,
     FetchReply,
     FetchRequest,
     LocateReply,
@@ -110,6 +112,8 @@ class LocalShard:
                 return self._locate(request)
             case SelectRequest():
                 return self._select(request)
+            case EdgesRequest():
+                return self._edges(request)
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
 
     def _sample(self, request: SampleRequest) -> SampleReply:
@@ -160,6 +164,18 @@ class LocalShard:
             lid = _lookup(nodes.columns, request.mask, f"column of {request.node_type!r}").nonzero().view(-1)
         gid = lid + self._book.offset(request.node_type, part)
         return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
+
+    def _edges(self, request: EdgesRequest) -> EdgesReply:
+        pieces = [self._edges_to(request.relation, part) for part in request.parts]
+        src_gid, dst_gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
+        order = torch.argsort(edge_id)
+        return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
+
+    def _edges_to(self, relation: Relation, part: int) -> tuple[Tensor, Tensor, Tensor]:
+        edges = _lookup(_lookup(self._parts, part, "partition").edges, relation, "relation")
+        dst_gid = torch.repeat_interleave(edges.indptr.diff()) + self._book.offset(relation[2], part)
+        edge_id = torch.arange(edges.num_edges) + self._book.offset(relation, part) if edges.edge_id is None else edges.edge_id
+        return edges.indices.long(), dst_gid, edge_id.long()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

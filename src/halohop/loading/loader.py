@@ -11,43 +11,25 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.seeds import Plan, SampledPlan, Share, ShuffledPlan
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
-from halohop.sampling.batch import Batch, Seeds
+from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.telemetry import Counters
-from halohop.typing import NodeType
 from halohop.world import World
 
 Run = Literal["auto", "threads", "inline", "processes"]
 Task = tuple[int, Share]
 """The epoch, and its batch."""
-
-
-class SeedDataset(IterableDataset[int]):
-    """The input nodes as torch and Lightning see them: iterable (so nobody injects a sampler), with a length."""
-
-    def __init__(
-        self, *, node_type: NodeType, gid: torch.Tensor, input_id: torch.Tensor, time: torch.Tensor | None = None
-    ) -> None:
-        self.node_type = node_type
-        self.gid = gid
-        self.input_id = input_id
-        self.time = time
-
-    def __len__(self) -> int:
-        return len(self.gid)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.input_id.tolist())
 
 
 class BatchLoader(DataLoader[Any]):
@@ -57,7 +39,7 @@ class BatchLoader(DataLoader[Any]):
 
     Args:
         sampler: draws the subgraphs; its graph is asked for the rows.
-        seeds: the input nodes.
+        seeds: the input nodes or edges.
         revise: changes a sampled batch before its rows are collected.
         finish: turns a collected batch into what the user sees; runs in the workers.
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
@@ -83,7 +65,7 @@ class BatchLoader(DataLoader[Any]):
     def __init__(
         self,
         sampler: NeighborSampler,
-        seeds: SeedDataset,
+        seeds: Examples,
         *,
         finish: Callable[[Batch], Any],
         revise: Callable[[Batch], Batch] | None = None,
@@ -210,16 +192,8 @@ class BatchLoader(DataLoader[Any]):
 
     def _make(self, task: Task) -> Made[Any]:
         epoch, share = task
-        seeds = Seeds(
-            node_type=self._seeds.node_type,
-            gid=self._seeds.gid[share.positions],
-            input_id=self._seeds.input_id[share.positions],
-            epoch=epoch,
-            index=share.index,
-            time=None if self._seeds.time is None else self._seeds.time[share.positions],
-        )
         with self.counters.span("sample"):
-            batch = self._sampler.sample(seeds)
+            batch = self._sampler.sample(self._seeds.seeds(epoch, share))
             if self._revise is not None:
                 batch = self._revise(batch)
         with self.counters.span("collect"):

@@ -10,7 +10,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, NodeStorage
 
 from halohop.errors import InputError
-from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
+from halohop.sampling.links import LinkSeeds
 from halohop.store.schema import Schema
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
@@ -64,19 +65,45 @@ def template_of(data: Data | HeteroData) -> Data | HeteroData:
 
 
 def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
-    """The batch as PyG's NeighborLoader would return it."""
+    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it."""
     out = copy.copy(template)
-    seeds = batch.seeds
     for name, block in batch.nodes.items():
         _fill_nodes(out._store if isinstance(out, Data) else out[name], block)
     for relation, edges in batch.edges.items():
         _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
-    seeded = out if isinstance(out, Data) else out[seeds.node_type]
-    seeded.input_id = seeds.input_id
-    seeded.batch_size = len(seeds.input_id)
-    if seeds.time is not None:
-        seeded.seed_time = seeds.time
+    match batch.seeds:
+        case Seeds() as seeds:
+            _tell_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds)
+        case LinkSeeds() as links:
+            _tell_links(out, links, *batch.ends_bid)
     return out
+
+
+def _tell_seeds(store: Any, seeds: Seeds) -> None:
+    store.input_id = seeds.input_id
+    store.batch_size = len(seeds.input_id)
+    if seeds.time is not None:
+        store.seed_time = seeds.time
+
+
+def _tell_links(out: Data | HeteroData, links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> None:
+    """What a link task asks, under PyG's names."""
+    src_type, _, dst_type = links.relation
+    sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
+    edges.input_id = links.input_id
+    if links.triplet:
+        sources.src_index = src_bid
+        destinations.dst_pos_index = dst_bid[: links.num_pos]
+        per_positive = links.num_neg // max(links.num_pos, 1)
+        destinations.dst_neg_index = dst_bid[links.num_pos :].view(links.num_pos, per_positive).squeeze(-1)
+        if links.time is not None:
+            edges.seed_time = links.time
+        return
+    edges.edge_label_index = torch.stack([src_bid, dst_bid])
+    if links.label is not None:
+        edges.edge_label = links.label
+    if links.time is not None:
+        edges.edge_label_time = links.time[links.ends[0].tree]
 
 
 def _fill_nodes(store: Any, block: NodeBlock) -> None:

@@ -11,7 +11,7 @@ from torch_geometric.sampler import NumNeighbors
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
-from halohop.loading.loader import SeedDataset
+from halohop.loading.examples import SeedDataset
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema

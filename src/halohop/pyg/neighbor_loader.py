@@ -6,18 +6,14 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from halohop.cluster.graph import Graph, in_memory
-from halohop.errors import InputError
-from halohop.loading.loader import BatchLoader
-from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
-from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
-from halohop.pyg.sampler import from_sampler_output, to_sampler_output
-from halohop.sampling.batch import Batch
-from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
+from halohop.cluster.graph import Graph
+from halohop.pyg.inputs import InputNodes, seed_dataset
+from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler
+from halohop.sampling.neighbor import Expand, Rules
 from halohop.typing import Relation
 
 
-class NeighborLoader(BatchLoader):
+class NeighborLoader(SampledLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.loader.NeighborLoader` gives them.
 
     Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).
@@ -90,62 +86,25 @@ class NeighborLoader(BatchLoader):
                 "directed=False (subgraph_type='induced')": not directed,
             }
         )
-        if neighbor_sampler is not None:
-            raise InputError("neighbor_sampler is for PyG's own NeighborLoader; give it there, or leave it out here")
-        self.data = data
-        graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
-        if seed is None:
-            seed = _seed_of(kwargs.get("generator"))
-        kwargs.pop("generator", None)
-        kwargs["sampler_of_seeds"] = kwargs.pop("sampler", None)
+        refuse_neighbor_sampler(neighbor_sampler)
         rules = Rules(
             replace=replace,
             expand=expand,
             disjoint=disjoint or time_attr is not None,
             weight=weight_attr,
             time=time_attr,
-            last=_is_last(temporal_strategy),
+            last=is_last(temporal_strategy),
         )
-        self._template = _template(data, graph)
-        self._transform = transform
-        self._transform_sampler_output = transform_sampler_output
         super().__init__(
-            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules),
-            seed_dataset(graph, input_nodes, input_id, time=input_time, time_attr=time_attr),
-            finish=self._to_user,
-            revise=None if transform_sampler_output is None else self._revised,
+            data,
+            num_neighbors,
+            lambda graph, _: seed_dataset(graph, input_nodes, input_id, time=input_time, time_attr=time_attr),
+            rules=rules,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
             seed=seed,
             **kwargs,
         )
-
-    def _to_user(self, batch: Batch) -> Any:
-        data = to_pyg(batch, self._template)
-        return data if self._transform is None else self._transform(data)
-
-    def _revised(self, batch: Batch) -> Batch:
-        assert self._transform_sampler_output is not None
-        graph = self._sampler.graph
-        output = self._transform_sampler_output(to_sampler_output(graph, batch, edge_gid=True))
-        return from_sampler_output(graph, batch.seeds, output)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(fanouts={self._sampler.fanouts.per_relation}, steps={len(self)})"
-
-
-def _template(data: Data | HeteroData | Graph, graph: Graph) -> Data | HeteroData:
-    if not isinstance(data, Graph):
-        return template_of(data)
-    return Data() if is_homogeneous(graph.schema) else HeteroData()
-
-
-def _is_last(temporal_strategy: str) -> bool:
-    if temporal_strategy not in ("uniform", "last"):
-        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
-    return temporal_strategy == "last"
-
-
-def _seed_of(generator: Any) -> int:
-    return 0 if generator is None else int(generator.initial_seed())
 
 
 def _refuse_coming_features(asked: dict[str, bool]) -> None:

@@ -119,8 +119,8 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     )
 
 
-def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | HeteroSamplerOutput) -> Batch:
-    """The batch that a user's transform of PyG's record describes; edges are given by gid."""
+def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | HeteroSamplerOutput) -> Batch:
+    """The batch that a user's transform of PyG's record of `batch` describes; edges are given by gid."""
     if isinstance(output, SamplerOutput):
         output = HeteroSamplerOutput(
             node={NODE: output.node},
@@ -144,7 +144,7 @@ def from_sampler_output(graph: Graph, seeds: Seeds, output: SamplerOutput | Hete
         row, col, gid = (part.get(relation, nothing) for part in (output.row, output.col, output.edge))
         num_sampled = _still_true(output.num_sampled_edges, relation, len(gid))
         edges[relation] = EdgeBlock(ends_bid=torch.stack([row, col]), gid=gid, num_sampled=num_sampled)
-    return Batch(seeds=seeds, nodes=nodes, edges=edges)
+    return Batch(seeds=batch.seeds, nodes=nodes, edges=edges, ends_bid=batch.ends_bid)
 
 
 def _listed(num_sampled: tuple[int, ...] | None) -> list[int] | None:

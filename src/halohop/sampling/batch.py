@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
+from halohop.sampling.links import End, LinkSeeds
 from halohop.typing import NodeType, Relation
 
 
@@ -30,6 +32,20 @@ class Seeds:
         assert self.gid.dim() == 1
         assert self.gid.shape == self.input_id.shape
         assert self.time is None or self.gid.shape == self.time.shape
+
+    def starts(self, node_type: NodeType) -> Tensor:
+        """The seeds of a type; one that occurs twice is two nodes of the batch."""
+        return self.gid if node_type == self.node_type else torch.empty(0, dtype=torch.int64)
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """None: sampling begins at the seeds alone."""
+        return ()
+
+    @property
+    def excluded(self) -> dict[Relation, Tensor]:
+        """None: every edge may be sampled."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +93,19 @@ class EdgeBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A sampled subgraph: every node type and relation of the graph has its block, also when it is empty."""
+    """A sampled subgraph: every node type and relation of the graph has its block, also when it is empty.
 
-    seeds: Seeds
+    Args:
+        seeds: what it is about.
+        nodes, edges: the blocks.
+        ends_bid: of a link task, the positions of the sources and of the destinations of `seeds`, int64 ``[num_src]`` and
+            ``[num_dst]``; otherwise empty.
+    """
+
+    seeds: Seeds | LinkSeeds
     nodes: dict[NodeType, NodeBlock]
     edges: dict[Relation, EdgeBlock]
+    ends_bid: tuple[Tensor, ...] = ()
 
     @property
     def num_edges(self) -> int:

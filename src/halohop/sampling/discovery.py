@@ -8,6 +8,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.sampling.batch import EdgeBlock, NodeBlock, Seeds
+from halohop.sampling.links import LinkSeeds
 from halohop.store.schema import Schema
 from halohop.typing import NodeType
 
@@ -28,7 +29,7 @@ class Tables:
         self._pool = pool
         self._per_thread = threading.local()
 
-    def start(self, seeds: Seeds) -> "Discovery":
+    def start(self, seeds: Seeds | LinkSeeds) -> "Discovery":
         """A new batch; ends the last one of this thread."""
         nodes: dict[NodeType, _Nodes] | None = getattr(self._per_thread, "nodes", None)
         if nodes is None:
@@ -57,13 +58,19 @@ class Frontier:
 
 
 class Discovery:
-    """The nodes of a batch by type, with the bounds between the hops that found them."""
+    """The nodes of a batch by type, with the bounds between the hops that found them.
 
-    def __init__(self, nodes: "dict[NodeType, _Nodes]", seeds: Seeds) -> None:
+    Attributes:
+        ends_bid: the bids of each of the seeds' ends.
+    """
+
+    def __init__(self, nodes: "dict[NodeType, _Nodes]", seeds: Seeds | LinkSeeds) -> None:
         self._nodes = nodes
-        nothing = torch.empty(0, dtype=torch.int64)
         for name, found in nodes.items():
-            found.start(seeds.gid if name == seeds.node_type else nothing)
+            found.start(seeds.starts(name))
+        self.ends_bid = tuple(torch.empty_like(end.gid) for end in seeds.ends)
+        for end, bids in zip(seeds.ends, self.ends_bid, strict=True):
+            self.add(end.node_type, end.gid, end.tree, bids)
         self._num_sampled = {name: [found.count] for name, found in nodes.items()}
 
     def frontier(self, *, expand_all: bool) -> dict[NodeType, Frontier]:
@@ -115,7 +122,7 @@ class _Nodes:
         return Frontier(gid=keys % self._num_nodes, tree=keys // self._num_nodes, begin=begin)
 
     def _keys(self, gid: Tensor, tree: Tensor | None) -> Tensor:
-        return gid if tree is None else gid + tree * self._num_nodes
+        return gid if tree is None or not self._disjoint else gid + tree * self._num_nodes
 
 
 class Trail:

@@ -13,6 +13,7 @@ from halohop.errors import InputError
 from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.links import LinkSeeds
 from halohop.store.requests import Draw, HopQuery, SampleRequest
 from halohop.typing import Relation
 
@@ -78,7 +79,7 @@ class NeighborSampler:
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
         _check_columns(graph, self.rules)
 
-    def sample(self, seeds: Seeds) -> Batch:
+    def sample(self, seeds: Seeds | LinkSeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
         discovery = self._tables.start(seeds)
@@ -101,9 +102,9 @@ class NeighborSampler:
             for trail in trails.values():
                 trail.end_hop()
         edges = {relation: trail.block() for relation, trail in trails.items()}
-        return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges)
+        return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges, ends_bid=discovery.ends_bid)
 
-    def _draw(self, seeds: Seeds, hop: int) -> Draw:
+    def _draw(self, seeds: Seeds | LinkSeeds, hop: int) -> Draw:
         rules = self.rules
         return Draw(
             seed=self._seed,
@@ -116,13 +117,20 @@ class NeighborSampler:
             last=rules.last,
         )
 
-    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: Seeds) -> HopQuery:
+    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: Seeds | LinkSeeds) -> HopQuery:
         latest: Tensor | None = None
         if self.rules.time is not None:
             assert seeds.time is not None
             assert frontier.tree is not None
             latest = ops.gather_rows(seeds.time, frontier.tree)
-        return HopQuery(relation=relation, fanout=fanout, dst_gid=frontier.gid, tree=frontier.tree, latest=latest)
+        return HopQuery(
+            relation=relation,
+            fanout=fanout,
+            dst_gid=frontier.gid,
+            tree=frontier.tree,
+            latest=latest,
+            excluded=seeds.excluded.get(relation),
+        )
 
 
 def _check_columns(graph: Graph, rules: Rules) -> None:

@@ -160,3 +160,20 @@ class SelectRequest(Request[SelectReply]):
     node_type: NodeType
     mask: str | None
     parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgesReply:
+    """The edges, ascending by edge id; all int64 ``[n]``."""
+
+    src_gid: Tensor
+    dst_gid: Tensor
+    edge_id: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgesRequest(Request[EdgesReply]):
+    """All edges of a relation to the nodes of the partitions `parts`."""
+
+    relation: Relation
+    parts: tuple[int, ...]

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from halohop.store.requests import (
     Draw,
+    EdgesReply,
+    EdgesRequest,
     FetchReply,
     FetchRequest,
     HopAnswer,
@@ -25,6 +27,7 @@ from halohop.store.requests import (
 MESSAGE_TYPES = (
     *(SampleRequest, SampleReply, FetchRequest, FetchReply),
     *(LocateRequest, LocateReply, SelectRequest, SelectReply),
+    *(EdgesRequest, EdgesReply),
 )
 _WORDS = ("node", "paper", "Autor", "日本", "x" * 300)
 _DTYPES = (
@@ -84,6 +87,8 @@ def random_messages(seed: int) -> Iterator[Any]:
     yield LocateReply(gid=ids())
     yield SelectRequest(node_type=word(), mask=word() if number(2) else None, parts=some(lambda: number(9)))
     yield SelectReply(gid=ids(), raw=ids())
+    yield EdgesRequest(relation=relation(), parts=some(lambda: number(9)))
+    yield EdgesReply(src_gid=ids(), dst_gid=ids(), edge_id=ids())
 
 
 def same(one: Any, other: Any) -> bool:

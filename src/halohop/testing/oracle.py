@@ -3,7 +3,7 @@
 Whatever the partitioning, the hosts, the threads or the kernels, a loader's batches must equal these.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from halohop.ops import reference
@@ -12,6 +12,9 @@ from halohop.store.tables import GraphTables
 from halohop.typing import NodeType, Relation
 
 _TREE_STEP = 2**40
+
+_Found = dict[NodeType, list[tuple[int, int]]]
+"""Nodes by type in batch order, each as its tree and its raw id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +81,41 @@ class Oracle:
         self, node_type: NodeType, seeds: Sequence[int], *, epoch: int, index: int, times: Sequence[float] | None = None
     ) -> OracleBatch:
         """The batch number `index` of an epoch, around seeds given by raw id, each with its time."""
+        nodes: _Found = {name: [] for name in self._types}
+        nodes[node_type] = [(tree if self._rules.disjoint else 0, raw) for tree, raw in enumerate(seeds)]
+        return self._grow(nodes, epoch, index, times, ())
+
+    def links(
+        self,
+        relation: Relation,
+        ends: tuple[Sequence[int], Sequence[int]],
+        trees: tuple[Sequence[int], Sequence[int]],
+        *,
+        epoch: int,
+        index: int,
+        times: Sequence[float] | None = None,
+        excluded: Collection[tuple[Relation, int]] = (),
+    ) -> tuple[OracleBatch, list[list[int]]]:
+        """The batch around sources and destinations given by raw id, each in its tree, and their positions in it.
+
+        The times are those of the trees; edges in `excluded`, by relation and number, are as if they were not there.
+        """
+        nodes: _Found = {name: [] for name in self._types}
+        positions = []
+        for name, raws, tree_of in zip((relation[0], relation[2]), ends, trees, strict=True):
+            keys = [(tree if self._rules.disjoint else 0, raw) for tree, raw in zip(tree_of, raws, strict=True)]
+            positions.append([_position(nodes[name], key) for key in keys])
+        return self._grow(nodes, epoch, index, times, excluded), positions
+
+    def _grow(
+        self,
+        nodes: "_Found",
+        epoch: int,
+        index: int,
+        times: Sequence[float] | None,
+        excluded: Collection[tuple[Relation, int]],
+    ) -> OracleBatch:
         rules = self._rules
-        starts = [(tree if rules.disjoint else 0, raw) for tree, raw in enumerate(seeds)]
-        nodes: dict[NodeType, list[tuple[int, int]]] = {name: starts[:] if name == node_type else [] for name in self._types}
         edges: dict[Relation, list[tuple[int, int, int]]] = {relation: [] for relation in self._fanouts}
         nodes_per_hop = {name: [len(found)] for name, found in nodes.items()}
         edges_per_hop: dict[Relation, list[int]] = {relation: [] for relation in self._fanouts}
@@ -94,7 +129,7 @@ class Oracle:
                 for position in range(begin, known[destination]):
                     tree, raw = nodes[destination][position]
                     latest = None if times is None else times[tree]
-                    for edge in self._drawn(relation, tree, raw, fanouts[hop], key, latest):
+                    for edge in self._drawn(relation, tree, raw, fanouts[hop], key, latest, excluded):
                         source = _position(nodes[relation[0]], (tree, edge.source))
                         edges[relation].append((source, position, edge.number))
                 edges_per_hop[relation].append(len(edges[relation]) - before)
@@ -108,9 +143,19 @@ class Oracle:
             trees={name: [tree for tree, _ in found] for name, found in nodes.items()} if rules.disjoint else None,
         )
 
-    def _drawn(self, relation: Relation, tree: int, raw: int, fanout: int, key: int, latest: float | None) -> list[_Edge]:
+    def _drawn(
+        self,
+        relation: Relation,
+        tree: int,
+        raw: int,
+        fanout: int,
+        key: int,
+        latest: float | None,
+        excluded: Collection[tuple[Relation, int]],
+    ) -> list[_Edge]:
         """The edges that are drawn from those to one node."""
-        edges = [edge for edge in self._in_edges[relation].get(raw, []) if edge.may_be_drawn(latest)]
+        stored = [edge for edge in self._in_edges[relation].get(raw, []) if (relation, edge.number) not in excluded]
+        edges = [edge for edge in stored if edge.may_be_drawn(latest)]
         stream, replace = raw + tree * _TREE_STEP, self._rules.replace
         weights = [edge.weight for edge in edges if edge.weight is not None]
         times = [edge.time for edge in edges if edge.time is not None]

@@ -1,0 +1,82 @@
+"""What a loader goes through: input nodes, or edges. Both tell torch their length, and the sampler the seeds of a batch."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from torch import Tensor
+from torch.utils.data import IterableDataset
+
+from halohop.loading.seeds import Share
+from halohop.sampling.batch import Seeds
+from halohop.sampling.links import LinkSeeds
+from halohop.typing import NodeType, Relation
+
+
+class Examples(IterableDataset[int]):
+    """The inputs as torch and Lightning see them: iterable (so nobody injects a sampler), with a length."""
+
+    def __init__(self, input_id: Tensor) -> None:
+        self.input_id = input_id
+
+    def __len__(self) -> int:
+        return len(self.input_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.input_id.tolist())
+
+    @abstractmethod
+    def seeds(self, epoch: int, share: Share) -> Seeds | LinkSeeds:
+        """Those of one batch."""
+
+
+class SeedDataset(Examples):
+    """The input nodes, each with its time where sampling asks for it."""
+
+    def __init__(self, *, node_type: NodeType, gid: Tensor, input_id: Tensor, time: Tensor | None = None) -> None:
+        super().__init__(input_id)
+        self.node_type = node_type
+        self.gid = gid
+        self.time = time
+
+    def seeds(self, epoch: int, share: Share) -> Seeds:
+        return Seeds(
+            node_type=self.node_type,
+            gid=self.gid[share.positions],
+            input_id=self.input_id[share.positions],
+            epoch=epoch,
+            index=share.index,
+            time=None if self.time is None else self.time[share.positions],
+        )
+
+
+class LinkDataset(Examples):
+    """The input edges by their ends, each with its label and time where there are any."""
+
+    def __init__(
+        self,
+        *,
+        relation: Relation,
+        src_gid: Tensor,
+        dst_gid: Tensor,
+        input_id: Tensor,
+        label: Tensor | None = None,
+        time: Tensor | None = None,
+    ) -> None:
+        super().__init__(input_id)
+        self.relation = relation
+        self.src_gid = src_gid
+        self.dst_gid = dst_gid
+        self.label = label
+        self.time = time
+
+    def seeds(self, epoch: int, share: Share) -> LinkSeeds:
+        return LinkSeeds(
+            relation=self.relation,
+            src_gid=self.src_gid[share.positions],
+            dst_gid=self.dst_gid[share.positions],
+            input_id=self.input_id[share.positions],
+            epoch=epoch,
+            index=share.index,
+            label=None if self.label is None else self.label[share.positions],
+            time=None if self.time is None else self.time[share.positions],
+        )

@@ -1,0 +1,104 @@
+"""`halohop.LinkNeighborLoader`: PyG's arguments and PyG's batches for what is predicted of edges."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.loading.examples import LinkDataset
+from halohop.pyg.link_inputs import InputEdges, link_dataset
+from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler
+from halohop.sampling.neighbor import Expand, Rules
+from halohop.typing import Relation
+
+
+class LinkNeighborLoader(SampledLoader):
+    """Mini-batches around edges, as `torch_geometric.loader.LinkNeighborLoader` gives them.
+
+    Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).
+
+    Args:
+        data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
+        num_neighbors: neighbours per hop, or a dict with such a list per relation; -1 takes all.
+        edge_label_index: the edges, int ``[2, n]``: ids of sources and destinations; None for all edges (in memory here: 24
+            bytes each). In a graph of several relations one of them, or a pair of it and any of these.
+        edge_label: a label per edge, ``[n, ...]``.
+        edge_label_time: a time per edge, ``[n]``; needs `time_attr`.
+        replace, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output, is_sorted,
+            filter_per_worker, seed, expand, kwargs: as of `halohop.NeighborLoader`. A subgraph of its own (`disjoint`) has both
+            ends of an edge, and its negatives.
+        input_id: numbers to give out as the batches' `input_id` instead of positions.
+
+    A batch has `input_id`, `edge_label_index` (positions of the ends among its nodes) and `edge_label`; with times
+    `edge_label_time`. An end that occurs twice is one node, unless in two disjoint subgraphs.
+
+    Raises:
+        InputError: arguments that cannot work; the message names the value and the remedy.
+
+    Example:
+        >>> import torch
+        >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> batch = next(iter(LinkNeighborLoader(data, [-1], torch.tensor([[2, 2], [3, 0]]), batch_size=2)))
+        >>> batch.n_id.tolist(), batch.edge_label_index.tolist()
+        ([2, 3, 0, 1], [[0, 0], [1, 2]])
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
+        edge_label_index: InputEdges = None,
+        edge_label: Tensor | None = None,
+        edge_label_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
+        input_id: Tensor | None = None,
+        seed: int | None = None,
+        expand: Expand = "new",
+        **kwargs: Any,
+    ) -> None:
+        refuse_neighbor_sampler(neighbor_sampler)
+        if getattr(subgraph_type, "value", subgraph_type) != "directional" or not directed:
+            raise NotImplementedError("LinkNeighborLoader gives directional subgraphs only; leave subgraph_type out for now")
+        if (edge_label_time is None) != (time_attr is None):
+            raise InputError("edge_label_time and time_attr need each other: times of the edges, and what is compared with them")
+        rules = Rules(
+            replace=replace,
+            expand=expand,
+            disjoint=disjoint or time_attr is not None,
+            weight=weight_attr,
+            time=time_attr,
+            last=is_last(temporal_strategy),
+        )
+
+        def links(graph: Graph, _: int) -> LinkDataset:
+            return link_dataset(
+                graph, edge_label_index, edge_label=edge_label, edge_label_time=edge_label_time, input_id=input_id
+            )
+
+        super().__init__(
+            data,
+            num_neighbors,
+            links,
+            rules=rules,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            seed=seed,
+            **kwargs,
+        )

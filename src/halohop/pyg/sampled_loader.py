@@ -1,0 +1,99 @@
+"""What PyG's loaders of nodes and of links have in common: a sampler, and batches turned into PyG's objects."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch_geometric.data import Data, HeteroData
+
+from halohop.cluster.graph import Graph, in_memory
+from halohop.errors import InputError
+from halohop.loading.examples import Examples
+from halohop.loading.loader import BatchLoader
+from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
+from halohop.pyg.inputs import fanouts_of
+from halohop.pyg.sampler import from_sampler_output, to_sampler_output
+from halohop.sampling.batch import Batch
+from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.typing import Relation
+
+
+class SampledLoader(BatchLoader):
+    """Batches of sampled subgraphs as PyG's `Data` or `HeteroData`.
+
+    Args:
+        data, num_neighbors, transform, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
+        examples: makes the inputs, given the graph and the seed.
+        rules: how neighbours are drawn.
+        seed: of all draws; None takes it from `generator`, or 0.
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
+        examples: Callable[[Graph, int], Examples],
+        *,
+        rules: Rules,
+        transform: Callable[[Any], Any] | None,
+        transform_sampler_output: Callable[[Any], Any] | None,
+        seed: int | None,
+        generator: Any = None,
+        sampler: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.data = data
+        graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+        if seed is None:
+            seed = 0 if generator is None else int(generator.initial_seed())
+        self._template = _template(data, graph)
+        self._transform = transform
+        self._transform_sampler_output = transform_sampler_output
+        super().__init__(
+            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules),
+            examples(graph, seed),
+            finish=self._to_user,
+            revise=None if transform_sampler_output is None else self._revised,
+            seed=seed,
+            sampler_of_seeds=sampler,
+            **kwargs,
+        )
+
+    def _to_user(self, batch: Batch) -> Any:
+        data = to_pyg(batch, self._template)
+        return data if self._transform is None else self._transform(data)
+
+    def _revised(self, batch: Batch) -> Batch:
+        assert self._transform_sampler_output is not None
+        graph = self._sampler.graph
+        output = self._transform_sampler_output(to_sampler_output(graph, batch, edge_gid=True))
+        return from_sampler_output(graph, batch, output)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(fanouts={self._sampler.fanouts.per_relation}, steps={len(self)})"
+
+
+def is_last(temporal_strategy: str) -> bool:
+    """PyG's name of a strategy: whether the most recent neighbours are meant.
+
+    Raises:
+        InputError: any other name.
+    """
+    if temporal_strategy not in ("uniform", "last"):
+        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
+    return temporal_strategy == "last"
+
+
+def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:
+    """PyG's argument for sharing a sampler, which has no meaning here.
+
+    Raises:
+        InputError: it is given.
+    """
+    if neighbor_sampler is not None:
+        raise InputError("neighbor_sampler is for PyG's own loaders; give it there, or leave it out here")
+
+
+def _template(data: Data | HeteroData | Graph, graph: Graph) -> Data | HeteroData:
+    if not isinstance(data, Graph):
+        return template_of(data)
+    return Data() if is_homogeneous(graph.schema) else HeteroData()

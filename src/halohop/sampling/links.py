@@ -1,0 +1,95 @@
+"""Edges as seeds: what a link task predicts, the negatives among them, and where sampling begins around them."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from halohop.typing import NodeType, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Nodes from which sampling begins; equal ones of one tree are one node of the batch.
+
+    Args:
+        node_type: their type.
+        gid: int64 ``[n]``.
+        tree: the number of the tree that each belongs to, int64 ``[n]``; of no meaning where all share one subgraph.
+    """
+
+    node_type: NodeType
+    gid: Tensor
+    tree: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSeeds:
+    """The edges that a batch is about, positives first, and which batch it is.
+
+    Without negatives, or with binary ones, source i and destination i are a pair. Triplets are positive pairs and, for each in
+    turn, the same number of further destinations. An edge, its ends and its negatives make one tree.
+
+    Args:
+        relation: of the edges.
+        src_gid: int64 ``[num_src]``.
+        dst_gid: int64 ``[num_dst]``.
+        input_id: where the user's `edge_label_index` holds the positives, int64 ``[num_pos]``.
+        epoch, index: the batch's place; with the seed of the sampler they determine every draw.
+        triplet: whether the negatives are destinations alone.
+        label: of the positives and then of the binary negatives, ``[num_src, ...]``; None without labels.
+        time: nothing later may be sampled around a positive, int64 or float64 ``[num_pos]``; None without times.
+        excluded: edges that are not sampled, by relation: gids, int64, ascending.
+    """
+
+    relation: Relation
+    src_gid: Tensor
+    dst_gid: Tensor
+    input_id: Tensor
+    epoch: int
+    index: int
+    triplet: bool = False
+    label: Tensor | None = None
+    time: Tensor | None = None
+    excluded: dict[Relation, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.num_pos == len(self.src_gid) if self.triplet else len(self.src_gid) == len(self.dst_gid)
+        assert self.num_pos <= len(self.src_gid)
+        assert self.label is None or len(self.label) == len(self.src_gid)
+        assert self.time is None or self.time.shape == self.input_id.shape
+
+    @property
+    def num_pos(self) -> int:
+        return len(self.input_id)
+
+    @property
+    def num_neg(self) -> int:
+        return len(self.dst_gid) - self.num_pos
+
+    def starts(self, node_type: NodeType) -> Tensor:
+        """None: every node of a link task is an end, so that one that occurs twice is one node of the batch."""
+        return self.src_gid[:0]
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """The sources, then the destinations."""
+        src_type, _, dst_type = self.relation
+        return (
+            End(node_type=src_type, gid=self.src_gid, tree=trees(self.num_pos, len(self.src_gid) - self.num_pos, triplet=False)),
+            End(node_type=dst_type, gid=self.dst_gid, tree=trees(self.num_pos, self.num_neg, triplet=self.triplet)),
+        )
+
+
+def trees(num_pos: int, num_neg: int, *, triplet: bool) -> Tensor:
+    """The positive to which each end belongs: binary negatives go round, those of triplets follow one another.
+
+    Example:
+        >>> trees(2, 4, triplet=False).tolist(), trees(2, 4, triplet=True).tolist()
+        ([0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1])
+    """
+    own = torch.arange(num_pos)
+    if not num_neg:
+        return own
+    negatives = own.repeat_interleave(num_neg // num_pos) if triplet else torch.arange(num_neg) % num_pos
+    return torch.cat([own, negatives])
