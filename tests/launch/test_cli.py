@@ -58,6 +58,7 @@ def test_defaults_are_the_librarys() -> None:
         (("train", "x", "--eval-fanout", "5"), "another number of hops"),
         (("inspect", "nowhere"), "nowhere"),
         (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "batch_size=0"),
+        (("infer", "nowhere", "--checkpoint", "nothing", "--nodes", "2"), "nowhere"),
         (("partition", "nowhere.npz", "out"), "'nowhere.npz' is neither a file nor a known source"),
     ],
 )
@@ -155,6 +156,9 @@ def test_torchrun_and_the_options_must_agree(tiny_parts: Path, monkeypatch: pyte
     result = invoke("train", "synthetic:tiny", "--out", tmp_path)
     assert result.exit_code == 1
     assert "halohop partition synthetic:tiny PARTS" in result.output
+    result = invoke("infer", tiny_parts, "--checkpoint", "x", "--trainers", "3", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "torchrun decides" in result.output
 
 
 def test_bench_prints_what_it_measured():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from halohop.errors import DatasetError, InputError
@@ -91,9 +92,26 @@ def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[P
 
 
 def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
-    pytest.importorskip("halohop.recipes.inference")
-    run("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--split", "test", "--out", tmp_path / "p")
-    assert list((tmp_path / "p").glob("*.npy"))
+    given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--batch-size", "60", "--batch-edges", "200")
+    said = {}
+    for name, options in (("one", []), ("four", ["--nodes", "2", "--trainers", "2"]), ("drawn", ["--fanout", "-1,-1"])):
+        said[name] = run(*given, *options, "--out", tmp_path / name).stdout.splitlines()
+        assert said[name] == [str(tmp_path / name / f"{file}.npy") for file in ("raw_ids", "predictions", "confidence")]
+        assert not (tmp_path / name / "unfinished").exists()
+    raw, *one = map(np.load, said["one"])
+    assert raw.tolist() == list(range(1000))
+    for other in ("four", "drawn"):
+        same, classes, confidence = map(np.load, said[other])
+        assert same.tolist() == raw.tolist()
+        assert (classes == one[0]).mean() > 0.99  # ties aside
+        np.testing.assert_allclose(confidence, one[1], rtol=1e-3)
+
+
+def test_torchrun_starts_inference_too(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *HALOHOP[2:]]
+    given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--out", tmp_path, "--form", "parquet")
+    done = run(*given, command=torchrun, OMP_NUM_THREADS="1")
+    assert done.stdout.splitlines() == [str(tmp_path / "predictions.parquet")]
 
 
 def test_a_source_is_partitioned_into_the_run_folder(tmp_path: Path) -> None:

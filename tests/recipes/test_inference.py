@@ -42,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(folder / "parts"), str(folder / "run/checkpoint")
 
 
-def config_for(trained: tuple[str, str], out: Path, **values: Any) -> InferConfig:
+def config_for(trained: tuple[str, str | None], out: Path, **values: Any) -> InferConfig:
     parts, checkpoint = trained
     return InferConfig(
         parts=parts, checkpoint=checkpoint, out=str(out), **{"batch_size": 64, "workers": 1, "device": "cpu"} | values
@@ -61,7 +61,9 @@ def test_rows_belong_to_their_raw_ids(trained: tuple[str, str], tmp_path: Path) 
     assert [file.name for file in files] == ["raw_ids.npy", "predictions.npy", "confidence.npy", "embeddings.npy"]
     raw, classes, confidence, hidden = map(load, files)
     assert raw.tolist() == sorted(IDS.tolist())
-    assert calls[-1] == ("predict", 16, 16)
+    assert [call for call in calls if call[0].startswith("layer")][-1] == ("layer 2 of 2", 1000, 1000)
+    assert calls[-1] == ("write results", 1000, 1000)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
     some = torch.tensor([7093, 100, 3600])
     with halohop.open(trained[0], world=World()) as graph:
         model, _ = load_checkpoint(trained[1], graph.schema)
@@ -104,11 +106,24 @@ def test_what_does_not_fit_is_refused(trained: tuple[str, str], tmp_path: Path) 
         infer(config_for((str(tmp_path / "other"), trained[1]), tmp_path / "out"), world=World())
 
 
-def test_ranks_write_each_their_share(trained: tuple[str, str], tmp_path: Path, start_trainers: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("fanout", [None, (-1, -1)])
+def test_ranks_and_batches_agree_with_one_rank_and_layers(
+    trained: tuple[str, str], tmp_path: Path, start_trainers: Callable[..., Any], fanout: tuple[int, ...] | None
+) -> None:
     alone = [load(file) for file in infer(config_for(trained, tmp_path / "alone"), world=World())]
-    config = config_for(trained, tmp_path / "together", batch_size=90)
+    config = config_for(trained, tmp_path / "together", batch_size=90, fanout=fanout)
     with start_trainers([config], 2, "halohop.recipes.inference") as ranks:
         assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].error
-        assert ranks[0].wait_for("progress")["total"] == 6
+        assert ranks[0].wait_for("progress")["total"] == (1000 if fanout is None else 6)
+        assert ranks[0].wait_for("end")["files"][0] == str(tmp_path / "together/raw_ids.npy")
     for array, name in zip(alone, ("raw_ids", "predictions", "confidence"), strict=True):
         np.testing.assert_allclose(load(tmp_path / "together" / f"{name}.npy"), array, rtol=1e-3)
+
+
+def test_either_a_checkpoint_or_a_model(trained: tuple[str, str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give one of them"):
+        infer(config_for(trained, tmp_path), model=torch.nn.Linear(2, 2), world=World())
+    with pytest.raises(InputError, match="give one of them"):
+        infer(config_for((trained[0], None), tmp_path), world=World())
+    with pytest.raises(InputError, match="leave it out"):
+        infer(config_for((trained[0], None), tmp_path, fanout=(1,)), model=torch.nn.Linear(2, 2), world=World())

@@ -207,22 +207,28 @@ def infer(
     form: options.ResultForm = options.Form.npy,
     split: options.Split = _INFER["split"],
     embeddings: options.Embeddings = _INFER["embeddings"],
-    fanout: options.EvalFanout = _INFER["fanout"],
+    fanout: options.InferFanout = _INFER["fanout"],
     batch_size: options.EvalBatchSize = _INFER["batch_size"],
+    batch_edges: options.BatchEdges = _INFER["batch_edges"],
     seed: Annotated[int, typer.Option(help="Of the draws, where not all neighbours are taken.")] = _INFER["seed"],
+    nodes: options.Nodes = 1,
+    trainers: options.Trainers = 1,
     workers: options.Workers = _INFER["workers"],
     device: options.Device = _INFER["device"],
+    deadline: options.Deadline = _INFER["deadline_s"],
     config: options.Config = None,
 ) -> None:
-    """Predict the classes of nodes with a trained model, by the nodes' own ids.
+    """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks.
+
+    Each layer is computed once for every node, from all neighbours. If it is stopped, the same command goes on from there.
 
     [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --out predictions
 
-    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet
+    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --nodes 2 --trainers 2 --embeddings
+
+    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
     """
-    from halohop.launch.progress import stages
-    from halohop.recipes.inference import infer as predict
-    from halohop.world import World
+    from halohop.launch import runs
 
     settings = InferConfig(
         parts=str(parts),
@@ -233,13 +239,13 @@ def infer(
         embeddings=embeddings,
         fanout=options.numbers(fanout),
         batch_size=batch_size,
+        batch_edges=batch_edges,
         seed=seed,
         workers=workers,
         device=device,
+        deadline_s=deadline,
     )
-    with stages(Console(stderr=True)) as progress:
-        files = predict(settings, world=World(), on_progress=progress)
-    for file in files:
+    for file in runs.infer(settings, nodes=nodes, trainers=trainers, console=Console(stderr=True)):
         typer.echo(file)
 
 

@@ -136,6 +136,17 @@ EvalFanout = Annotated[
         show_default="all; as in training on graphs of over 10 M edges",
     ),
 ]
+InferFanout = Annotated[
+    str | None,
+    _group(
+        EVALUATION,
+        "Draw so many neighbours per hop for each batch of nodes, -1 for all.",
+        metavar="N,N,...",
+        callback=_check_numbers,
+        show_default="all, a layer at a time",
+    ),
+]
+BatchEdges = Annotated[int, _group(EVALUATION, "In-edges per step and trainer, without --fanout.")]
 EvalBatchSize = Annotated[int, _group(EVALUATION, "Nodes per step and trainer.")]
 Patience = Annotated[int, _group(EVALUATION, "Validations without a better result before training stops; 0 never stops early.")]
 

@@ -19,7 +19,8 @@ from halohop.launch.picture import page, training_charts
 from halohop.launch.progress import TrainingDisplay, stages
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
-from halohop.recipes.config import TrainConfig, to_dict
+from halohop.recipes.config import InferConfig, TrainConfig, to_dict
+from halohop.recipes.inference import infer as predict
 from halohop.recipes.sources import load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
@@ -145,21 +146,9 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
         ClusterError: a process failed; names it.
         DatasetError: the data set cannot be used.
     """
-    out = Path(config.out)
-    gpus = torch.cuda.device_count()
-    if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot reduce gradients through NCCL
-        console.print(f"{nodes * trainers} trainers share {_counted(gpus, 'GPU')}: training on the CPU", style="yellow")
-        config = replace(config, device="cpu")
-    configs = []
-    for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
-        path = out / "nodes" / f"node-{node}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(to_dict(replace(config, parts=str(folder.resolve())))))
-        configs.append([str(path)])
-    logs = out / "logs"
 
     def start(on_event: OnEvent) -> None:
-        local.run("halohop.recipes.trainer", configs, trainers=trainers, logs=logs, on_event=on_event, linger=config.deadline_s)
+        _start_here("halohop.recipes.trainer", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
 
     outcome = _watched(start, config, console)
     draw(outcome, config, f"{_counted(nodes, 'node')} x {_counted(trainers, 'trainer')}")
@@ -172,18 +161,49 @@ def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Con
     Raises:
         InputError: the options speak of another world than torchrun.
     """
-    world = World.from_env()
-    if nodes not in (1, world.num_hosts) or trainers not in (1, world.local_size):
-        raise InputError(
-            f"--nodes {nodes} --trainers {trainers} under torchrun, which started {world.num_hosts} nodes with "
-            f"{world.local_size} trainers each; leave both out, torchrun decides"
-        )
+    world = _torchruns_world(nodes, trainers)
     if world.rank != 0:
         recipe(config, world=world, on_event=lambda event: None)
         return None
     outcome = _watched(lambda on_event: recipe(config, world=world, on_event=on_event), config, console)
     draw(outcome, config, f"{_counted(world.num_hosts, 'node')} x {_counted(world.local_size, 'trainer')}")
     return outcome
+
+
+def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console) -> list[Path]:
+    """Writes predictions, in this process if it is the only one or torchrun's, and shows how far they are.
+
+    Args:
+        config: what to do.
+        nodes, trainers: hosts to simulate, processes on each.
+        console: where to show how it goes.
+
+    Returns:
+        The files; none on torchrun's ranks other than 0.
+
+    Raises:
+        InputError: as `halohop.recipes.inference.infer`, or options that speak of another world than torchrun.
+        DatasetError: the graph or the checkpoint cannot be used.
+        ClusterError: a process failed; names it.
+    """
+    joining = "RANK" in os.environ
+    world = _torchruns_world(nodes, trainers) if joining else World()
+    if world.rank != 0:
+        predict(config, world=world)
+        return []
+    files: list[str] = []
+    with stages(console) as progress:
+        if joining or nodes * trainers == 1:
+            return predict(config, world=world, on_progress=progress)
+
+        def on_event(event: local.Event) -> None:
+            if event["event"] == "progress":
+                progress(event["stage"], event["done"], event["total"])
+            elif event["event"] == "end":
+                files.extend(event["files"])
+
+        _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+    return [Path(file) for file in files]
 
 
 def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
@@ -210,6 +230,34 @@ def show(outcome: Outcome, console: Console) -> None:
     for name, file in (("metrics", METRICS), ("checkpoint", CHECKPOINT), ("picture", PICTURE)):
         table.add_row(name, str(outcome.out / file), style="dim")
     console.print(table)
+
+
+def _start_here(
+    module: str, config: TrainConfig | InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent
+) -> None:
+    """Runs a recipe in ``nodes * trainers`` processes, with a folder of partitions for each node."""
+    gpus = torch.cuda.device_count()
+    if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot meet through NCCL
+        console.print(f"{nodes * trainers} trainers share {_counted(gpus, 'GPU')}: computing on the CPU", style="yellow")
+        config = replace(config, device="cpu")
+    out = Path(config.out)
+    configs = []
+    for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
+        path = out / "nodes" / f"node-{node}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode(to_dict(replace(config, parts=str(folder.resolve())))))
+        configs.append([str(path)])
+    local.run(module, configs, trainers=trainers, logs=out / "logs", on_event=on_event, linger=config.deadline_s)
+
+
+def _torchruns_world(nodes: int, trainers: int) -> World:
+    world = World.from_env()
+    if nodes not in (1, world.num_hosts) or trainers not in (1, world.local_size):
+        raise InputError(
+            f"--nodes {nodes} --trainers {trainers} under torchrun, which started {world.num_hosts} nodes with "
+            f"{world.local_size} trainers each; leave both out, torchrun decides"
+        )
+    return world
 
 
 def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console) -> Outcome:

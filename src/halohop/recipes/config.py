@@ -102,13 +102,16 @@ class InferConfig:
 
     Args:
         parts: folder of the partitioned graph, as in `TrainConfig`.
-        checkpoint: folder that training wrote, ``<run>/checkpoint``.
-        out: folder for the results; all ranks must see the same one.
+        checkpoint: folder that training wrote, ``<run>/checkpoint``; None where `infer` is given a model.
+        out: folder for the results, which rank 0 writes; every host keeps its share of an unfinished run there. With a
+            `fanout` all ranks must see the same one.
         split: a stored split; None predicts every node of the model's node type.
         form: "npy" (``raw_ids.npy``, ``predictions.npy``, ...) or "parquet" (``predictions.parquet``).
         embeddings: write the last hidden layer of every node too.
-        fanout: neighbours per hop; None as `eval_fanout` in `TrainConfig`.
+        fanout: neighbours per hop, drawn for each batch. None takes all, and computes each layer once for every node; where
+            a split is a small part of a large graph, batches with all neighbours, -1 per hop, may be quicker.
         batch_size: nodes per trainer and step.
+        batch_edges: in-edges per trainer and step, where no `fanout` is given.
         seed: of the draws, where not all neighbours are taken.
         workers, device, deadline_s: as in `TrainConfig`.
 
@@ -117,25 +120,26 @@ class InferConfig:
     """
 
     parts: str
-    checkpoint: str
+    checkpoint: str | None
     out: str
     split: str | None = None
     form: Literal["npy", "parquet"] = "npy"
     embeddings: bool = False
     fanout: tuple[int, ...] | None = None
     batch_size: int = 1024
+    batch_edges: int = 131_072
     seed: int = 0
     workers: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0
 
     def __post_init__(self) -> None:
-        _check_paths(parts=self.parts, checkpoint=self.checkpoint, out=self.out)
+        _check_paths(parts=self.parts, out=self.out, **{} if self.checkpoint is None else {"checkpoint": self.checkpoint})
         if self.form not in ("npy", "parquet"):
             raise InputError(f"form={self.form!r} is none of npy, parquet")
         if self.fanout is not None:
             _check_fanout("fanout", self.fanout)
-        _check_at_least(1, batch_size=self.batch_size)
+        _check_at_least(1, batch_size=self.batch_size, batch_edges=self.batch_edges)
         _check_at_least(0, seed=self.seed, workers=self.workers or 0)
         _check_positive(deadline_s=self.deadline_s)
 

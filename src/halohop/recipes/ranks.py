@@ -1,8 +1,9 @@
 """What trainers do together: share a machine, form a process group, add numbers up, and notice that one of them is gone."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 
 import torch
@@ -17,6 +18,11 @@ from halohop.world import World
 
 _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "connection reset", "broken pipe", "socket")
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
+
+_ROUND_S = 1.0
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is, and how much there is."""
 
 
 def cores_per_trainer(world: World) -> int:
@@ -132,6 +138,39 @@ def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> 
 def max_over_ranks(number: float, device: torch.device, world: World) -> float:
     """The largest of all ranks' numbers."""
     return _reduced([number], device, world, dist.ReduceOp.MAX)[0]
+
+
+def in_rounds(
+    name: str,
+    work: Generator[int, None, None],
+    total: int,
+    *,
+    world: World,
+    device: torch.device,
+    on_progress: Progress,
+) -> None:
+    """Does this rank's work and waits for the others'.
+
+    All ranks meet about once a second, finished or not. So nobody waits long for one that lives, however uneven the work is, and
+    one that is gone is soon missed.
+
+    Args:
+        name: what this is, for `on_progress`.
+        work: does a step and says how much that was, until there is no more.
+        total: how much there is for this rank.
+        world, device: who meets, and where.
+        on_progress: called with (name, done, total), sums over all ranks.
+    """
+    done, running, others = 0, True, 1.0
+    with closing(work):
+        while others:
+            end = time.monotonic() + _ROUND_S
+            while running and time.monotonic() < end:
+                step = next(work, None)
+                running = step is not None
+                done += step or 0
+            others, all_done, all_there_is = sum_over_ranks([running, done, total], device, world)
+            on_progress(name, int(all_done), int(all_there_is))
 
 
 @contextmanager

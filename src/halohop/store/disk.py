@@ -43,7 +43,16 @@ from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema
 from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, TableKey
 
-__all__ = ["DatasetWriter", "FileRecord", "Manifest", "held_parts", "map_part", "read_manifest", "write_dataset"]
+__all__ = [
+    "DatasetWriter",
+    "FileRecord",
+    "Manifest",
+    "held_parts",
+    "map_part",
+    "read_manifest",
+    "sync_folder",
+    "write_dataset",
+]
 
 _PARTIAL = re.compile(r"\.partial-[0-9a-f]{8}$")
 _ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int32, torch.int64)}
@@ -165,12 +174,12 @@ class DatasetWriter:
         )
         assert manifest.num_parts == self._num_parts, f"{self._num_parts} partitions written, bounds are of {manifest.num_parts}"
         for folder in [path for path in self._folder.rglob("*") if path.is_dir()]:
-            _sync(folder)
+            sync_folder(folder)
         with (self._folder / MANIFEST).open("xb") as stream:
             stream.write(encode(manifest))
             stream.flush()
             os.fsync(stream.fileno())
-        _sync(self._folder)
+        sync_folder(self._folder)
         self.finished = True
         return manifest
 
@@ -228,7 +237,7 @@ def _publish(partial: Path, out: Path) -> None:
         if replaced is not None:
             replaced.rename(out)
         raise
-    _sync(out.parent)
+    sync_folder(out.parent)
     if replaced is not None:
         shutil.rmtree(replaced)  # whoever has mapped it keeps its pages
 
@@ -241,7 +250,7 @@ def _siblings(folder: Path) -> Iterator[Path]:
     return folder.parent.iterdir() if folder.parent.is_dir() else iter(())
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable; the files' contents are synced on their own."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

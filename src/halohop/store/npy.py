@@ -1,10 +1,11 @@
-"""One tensor in one `.npy` file: written with a checksum, read by mapping.
+"""One tensor in one `.npy` file: written with a checksum, at once or by rows, and read by mapping.
 
 The header is written here and compared byte by byte when reading: whatever else a file holds, it is not the array that was
 written.
 """
 
 import ctypes
+import math
 import mmap
 import os
 import struct
@@ -70,7 +71,7 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
     header = _header(dtype, shape)
-    data = memoryview(b"") if tensor.numel() == 0 else tensor.view(-1).view(torch.uint8).numpy().data
+    data = _bytes_of(tensor)
     checksum = zlib.crc32(header)
     with file.open("xb") as stream:
         stream.write(header)
@@ -81,6 +82,41 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
         stream.flush()
         os.fsync(stream.fileno())
     return FileRecord(dtype=dtype, shape=shape, bytes=len(header) + len(data), crc32=f"{checksum:08x}")
+
+
+def reserve_array(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Makes the file of an array of zeros, for `write_rows` to fill; it appears under its name when it has its full size."""
+    header = _header(numpy_name(dtype), shape)
+    partial = file.with_name(f"{file.name}.new")
+    with partial.open("wb") as stream:
+        stream.write(header)
+        stream.truncate(len(header) + dtype.itemsize * math.prod(shape))
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(file)
+
+
+def write_rows(file: Path, shape: tuple[int, ...], first: int, rows: Tensor) -> None:
+    """Writes some rows of a reserved array of this shape, through to the disk; `first` is where they begin."""
+    with file.open("r+b") as stream:
+        stream.seek(len(_header(numpy_name(rows.dtype), shape)) + first * rows.dtype.itemsize * math.prod(shape[1:]))
+        stream.write(_bytes_of(rows.detach().contiguous()))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sum_array(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    """The checksum of an array that was written by rows; reads all of it."""
+    header = _header(numpy_name(dtype), shape)
+    with file.open("rb", buffering=0) as stream:
+        stream.seek(len(header))
+        return _rest_of_sum(stream.fileno(), header)
+
+
+def record_of(dtype: torch.dtype, shape: tuple[int, ...], checksum: int) -> FileRecord:
+    """The record of an array that was written by rows, here or on another host."""
+    size = len(_header(numpy_name(dtype), shape)) + dtype.itemsize * math.prod(shape)
+    return FileRecord(dtype=numpy_name(dtype), shape=shape, bytes=size, crc32=f"{checksum:08x}")
 
 
 def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: bool) -> Tensor:
@@ -117,10 +153,20 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
-def _check_sum(descriptor: int, file: Path, header: bytes, record: FileRecord) -> None:
+def _bytes_of(tensor: Tensor) -> memoryview:
+    return memoryview(b"") if tensor.numel() == 0 else tensor.view(-1).view(torch.uint8).numpy().data
+
+
+def _rest_of_sum(descriptor: int, header: bytes) -> int:
+    """The checksum of a file that is open behind its header."""
     checksum = zlib.crc32(header)
     while chunk := os.read(descriptor, _CHUNK):
         checksum = zlib.crc32(chunk, checksum)
+    return checksum
+
+
+def _check_sum(descriptor: int, file: Path, header: bytes, record: FileRecord) -> None:
+    checksum = _rest_of_sum(descriptor, header)
     if f"{checksum:08x}" != record.crc32:
         raise CorruptDatasetError(f"{file} has checksum {checksum:08x}, the manifest says {record.crc32}; copy it again")
 

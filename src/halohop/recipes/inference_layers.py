@@ -1,0 +1,226 @@
+"""Inference a layer at a time: every stage of a model is computed once for every node, in batches of bounded size.
+
+A host computes the nodes of the partitions that it serves; its trainers share them. In-edges lie with their destination, so they
+are here; the sources' rows of the stage before come from wherever they lie, as features do. What comes out of a stage goes to
+the disk, chunk by chunk, and is never held in memory as a whole (compare PyG's `BasicGNN.inference`).
+"""
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import halohop
+from halohop.cluster.graph import Graph
+from halohop.cluster.rendezvous import owners
+from halohop.recipes.config import InferConfig
+from halohop.recipes.inference_edges import Reader
+from halohop.recipes.inference_models import LayeredModel, Neighbours
+from halohop.recipes.inference_stages import HIDDEN, Chunk, Stage, begin, end
+from halohop.recipes.ranks import Progress, in_rounds, max_over_ranks, sum_over_ranks
+from halohop.store.disk import held_parts, map_part, read_manifest
+from halohop.store.manifest import MANIFEST
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.schema import ColumnSpec
+from halohop.transport import Limits
+from halohop.typing import NodeType
+from halohop.world import World
+
+UNFINISHED = "unfinished"
+"""Folder beside the results where a run keeps what it needs to go on after it was stopped."""
+
+_BATCHES_PER_CHUNK = 16
+
+
+class LayerRun:
+    """One rank's part in computing all stages of a model.
+
+    Args:
+        model: what to compute; its module is moved to `device`.
+        graph: whose nodes.
+        config: where, and the sizes of batches.
+        world, device: this rank's place.
+        on_progress: called about once a second with (stage, nodes done by all ranks, nodes in all).
+    """
+
+    def __init__(
+        self,
+        model: LayeredModel,
+        graph: Graph,
+        config: InferConfig,
+        *,
+        world: World,
+        device: torch.device,
+        on_progress: Progress,
+    ) -> None:
+        self._model, self._graph, self._config = model, graph, config
+        self._world, self._device, self._on_progress = world, device, on_progress
+        manifest = read_manifest(config.parts)
+        self._num_parts, self._bounds = manifest.num_parts, manifest.node_bounds
+        found = held_parts(config.parts, manifest)
+        self._parts = _dealt(found, self._num_parts, world, device)
+        self._edges = {part: map_part(config.parts, manifest, part).edges for part in self._parts}
+        self._work = Path(config.out) / UNFINISHED
+        model.module.to(device).eval()
+        self._stages = [
+            Stage(self._work, number, self._bounds, columns) for number, columns in enumerate(stage_columns(model, graph, device))
+        ]
+
+    @property
+    def columns(self) -> dict[str, ColumnSpec]:
+        """The columns of the results."""
+        return self._stages[-1].columns[self._model.target]
+
+    @contextmanager
+    def results(self) -> Iterator[Graph]:
+        """Computes what is still to be computed; gives the last stage as a graph without edges, whose columns are the results.
+
+        What was kept for a later run is deleted when the block ends well.
+
+        Raises:
+            InputError: the folder holds an unfinished run of another model, graph or size.
+        """
+        begin(self._work, self._run())
+        for number in range(self._first(), len(self._stages)):
+            self._compute(number)
+            if number and self._world.local_rank == 0:
+                self._stages[number - 1].remove()
+        with self._opened(self._stages[-1]) as last:
+            yield last
+        if self._world.local_rank == 0:
+            end(self._work)
+
+    def _run(self) -> dict[str, str | int]:
+        """What the rows are a function of."""
+        return {
+            "graph": hashlib.sha256((Path(self._config.parts) / MANIFEST).read_bytes()).hexdigest(),
+            "model": _fingerprint(self._model.module),
+            "results": ", ".join(self.columns),
+            "batch_size": self._config.batch_size,
+            "batch_edges": self._config.batch_edges,
+            "device": self._device.type,
+            "torch": str(torch.__version__),
+        }
+
+    def _first(self) -> int:
+        """The first stage that is not complete on every host."""
+        mine = max((number + 1 for number, stage in enumerate(self._stages) if stage.finished), default=0)
+        return -int(max_over_ranks(-mine, self._device, self._world))
+
+    def _compute(self, number: int) -> None:
+        stage, world = self._stages[number], self._world
+        if world.local_rank == 0:
+            stage.reserve(self._parts)
+        self._meet()
+        done = stage.done()
+        chunks = stage.chunks(self._parts, _BATCHES_PER_CHUNK * self._config.batch_size)
+        todo = [chunk for chunk in chunks if chunk not in done][world.local_rank :: world.local_size]
+        self._meet()  # every rank has read the journals; now they may grow
+        with self._opened(self._stages[number - 1]) if number else nullcontext(self._graph) as source:
+            name = f"layer {number + 1} of {len(self._stages)}"
+            self._rounds(name, self._chunks(number, todo, source), sum(chunk.end - chunk.begin for chunk in todo))
+        checksums = [0.0] * stage.num_files(self._num_parts)
+        parts = self._parts[world.local_rank :: world.local_size]
+        self._rounds(
+            f"check layer {number + 1}", _filling(checksums, stage.checksums(parts, self._num_parts)), stage.num_files(len(parts))
+        )
+        checksums = sum_over_ranks(checksums, self._device, world)  # each from one rank; float64 holds their 32 bits exactly
+        if world.local_rank == 0:
+            stage.finish([int(checksum) for checksum in checksums])
+        self._meet()
+
+    def _chunks(self, number: int, todo: list[Chunk], source: Graph) -> Generator[int, None, None]:
+        """Computes and keeps one chunk after the other; says after each batch how many nodes it had."""
+        reader = Reader(
+            self._model,
+            number,
+            source,
+            self._edges,
+            self._bounds,
+            batch_size=self._config.batch_size,
+            batch_edges=self._config.batch_edges,
+            device=self._device,
+        )
+        with self._stages[number].journal(self._world.rank) as journal, ThreadPoolExecutor(1, "halohop-rows") as thread:
+            for chunk in todo:
+                kept: dict[str, list[Tensor]] = {name: [] for name in self._stages[number].columns[chunk.node_type]}
+                for x, neighbours in reader.batches(chunk, thread):
+                    for name, values in stage_results(self._model, number, chunk.node_type, x, neighbours).items():
+                        kept[name].append(values.cpu())
+                    yield len(x)
+                journal.keep(chunk, {name: torch.cat(values) for name, values in kept.items()})
+
+    def _rounds(self, name: str, work: Generator[int, None, None], total: int) -> None:
+        in_rounds(name, work, total, world=self._world, device=self._device, on_progress=self._on_progress)
+
+    def _opened(self, stage: Stage) -> AbstractContextManager[Graph]:
+        deadline = self._config.deadline_s
+        limits = Limits(call_seconds=min(deadline, Limits().call_seconds))
+        return halohop.open(stage.folder, world=self._world, deadline=deadline, limits=limits)
+
+    def _meet(self) -> None:
+        max_over_ranks(0, self._device, self._world)
+
+
+@torch.no_grad()
+def stage_results(
+    model: LayeredModel, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]
+) -> dict[str, Tensor]:
+    """What a stage gives nodes: their rows, or after the last stage the results, by the names of their columns."""
+    rows = model.rows(stage, node_type, x, neighbours)
+    return {HIDDEN: rows} if stage < model.stages - 1 else model.results(rows)
+
+
+@torch.no_grad()
+def stage_columns(model: LayeredModel, graph: Graph, device: torch.device) -> list[dict[NodeType, dict[str, ColumnSpec]]]:
+    """Per stage and node type what comes out, found by giving the model one node without edges."""
+    rows = {}
+    for name in graph.schema.nodes:
+        query = RowQuery(table=name, columns=model.columns(name), gid=torch.arange(0))
+        (columns,) = graph.fetch(FetchRequest(queries=(query,)))
+        rows[name] = model.inputs(name, tuple(column.to(device) for column in columns))
+    found = []
+    for stage in range(model.stages):
+        results = {}
+        for name in model.node_types(stage):
+            x = rows[name].new_zeros((1, *rows[name].shape[1:]))
+            count, src = (torch.zeros(length, dtype=torch.int64, device=device) for length in (1, 0))
+            none = [
+                Neighbours(
+                    relation=relation, x=x if relation[0] == name else rows[relation[0]], src=src, counts=count, degree=count
+                )
+                for relation in model.relations_into(stage, name)
+            ]
+            results[name] = stage_results(model, stage, name, x, none)
+        found.append({name: {key: ColumnSpec.of(value) for key, value in kept.items()} for name, kept in results.items()})
+        rows = {name: kept[HIDDEN][:0] for name, kept in results.items() if HIDDEN in kept}
+    return found
+
+
+def _dealt(found: tuple[int, ...], num_parts: int, world: World, device: torch.device) -> tuple[int, ...]:
+    """The partitions that this host computes: each is computed by one host that holds it."""
+    held = [0.0] * (world.num_hosts * num_parts)
+    if world.local_rank == 0:
+        for part in found:
+            held[world.host * num_parts + part] = 1
+    held = sum_over_ranks(held, device, world)
+    hosts = [tuple(part for part in range(num_parts) if held[host * num_parts + part]) for host in range(world.num_hosts)]
+    return owners(hosts, num_parts)[world.host]
+
+
+def _filling(sums: list[float], found: Iterable[tuple[int, int]]) -> Generator[int, None, None]:
+    for number, checksum in found:
+        sums[number] = checksum
+        yield 1
+
+
+def _fingerprint(module: nn.Module) -> str:
+    digest = hashlib.sha256(repr(module).encode())
+    for name, value in module.state_dict().items():
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

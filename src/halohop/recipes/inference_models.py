@@ -1,0 +1,239 @@
+"""Models a layer at a time: what a layer makes of some nodes, given their in-edges in pieces of bounded size.
+
+A node may have more in-edges than fit in memory. So the layers of the recipes fold the pieces one after the other: sums add up,
+and a softmax is kept as (maximum, sum, weighted sum), each rescaled when the maximum rises (Milakov and Gimelshein, 2018).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import GATConv
+
+from halohop.recipes.models import (
+    MeanConv,
+    NodeClassifier,
+    PlainClassifier,
+    RelationalClassifier,
+    RelationalConv,
+    SelfLoopMeanConv,
+)
+from halohop.typing import RAW_ID, NodeType, Relation
+
+PREDICTIONS, CONFIDENCE, EMBEDDINGS = "predictions", "confidence", "embeddings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Neighbours:
+    """Some in-edges of a batch of `n` nodes, all of one relation, grouped by the node that they lead to.
+
+    Args:
+        relation: their relation.
+        x: rows of their sources, ``[m, width]``; of the batch's own nodes first, where the relation leads from a type to itself.
+        src: which row of `x` each edge comes from, int64 ``[edges]``.
+        counts: how many of these edges each node has, int64 ``[n]``.
+        degree: how many in-edges of this relation it has in all, int64 ``[n]``.
+    """
+
+    relation: Relation
+    x: Tensor
+    src: Tensor
+    counts: Tensor
+    degree: Tensor
+
+    @property
+    def dst(self) -> Tensor:
+        """Which node of the batch each edge leads to, int64 ``[edges]``."""
+        return torch.arange(len(self.counts), device=self.src.device).repeat_interleave(self.counts, output_size=len(self.src))
+
+    def reduce(self, values: Tensor, how: str = "sum", empty: float = 0.0) -> Tensor:
+        """Per node the sum (or "max") of `values` ``[edges, ...]``; `empty` where it has no edge.
+
+        By segments and not by scattering, so that the order of the additions, and so the result, is the same every time.
+        """
+        flat = values.reshape(len(values), values[:0].flatten(1).shape[1])
+        if not len(values):
+            return values.new_full((len(self.counts), *values.shape[1:]), empty)
+        out: Tensor = torch.segment_reduce(flat, how, lengths=self.counts, axis=0, initial=empty)
+        return out.view(len(self.counts), *values.shape[1:])
+
+    def share_of_mean(self, values: Tensor) -> Tensor:
+        """What these edges contribute to each node's mean of `values` ``[m, width]`` over all its in-edges."""
+        return self.reduce(values[self.src]) / self.degree.clamp(min=1)[:, None]
+
+
+class LayeredModel:
+    """A model in stages. Each gives every node a new row, made of its own row and those of its in-neighbours before.
+
+    Attributes:
+        target: the node type whose rows are wanted in the end.
+        relations: of the graph.
+        stages: how many.
+        folds: whether `rows` takes a node's edges in several pieces; otherwise it needs all of a relation in one.
+    """
+
+    folds = True
+
+    def __init__(self, module: nn.Module, target: NodeType, relations: tuple[Relation, ...], stages: int) -> None:
+        self.module, self.target, self.relations, self.stages = module, target, relations, stages
+
+    def hops(self, stage: int) -> bool:
+        """Whether a stage looks at neighbours."""
+        return True
+
+    def relations_into(self, stage: int, node_type: NodeType) -> tuple[Relation, ...]:
+        """The relations along which a stage looks for neighbours of a node type."""
+        return tuple(relation for relation in self.relations if relation[2] == node_type) if self.hops(stage) else ()
+
+    def columns(self, node_type: NodeType) -> tuple[str, ...]:
+        """The columns that `inputs` is made of."""
+        raise NotImplementedError
+
+    def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
+        """What the first stage begins with, ``[n, ...]``."""
+        raise NotImplementedError
+
+    def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+        """New rows ``[n, width]`` of nodes whose rows were `x`."""
+        raise NotImplementedError
+
+    def results(self, rows: Tensor) -> dict[str, Tensor]:
+        """What is kept of the last stage's rows."""
+        raise NotImplementedError
+
+    def node_types(self, stage: int) -> tuple[NodeType, ...]:
+        """The node types that a stage must compute, for the last one to know all it needs."""
+        needed = {self.target}
+        for later in range(self.stages - 1, stage, -1):
+            needed |= {relation[0] for name in tuple(needed) for relation in self.relations_into(later, name)}
+        return tuple(sorted(needed))
+
+
+class _RecipeLayers(LayeredModel):
+    module: NodeClassifier
+
+    def __init__(self, module: NodeClassifier, stages: int, *, embeddings: bool) -> None:
+        super().__init__(module, module.spec.target, module.spec.relations, stages)
+        self._embeddings = embeddings
+        self._widths = {node_input.node_type: node_input.width for node_input in module.spec.inputs}
+
+    def columns(self, node_type: NodeType) -> tuple[str, ...]:
+        return (RAW_ID,) if self._widths[node_type] is None else ("x",)
+
+    def results(self, rows: Tensor) -> dict[str, Tensor]:
+        return classified(self.module.head, rows, embeddings=self._embeddings)
+
+
+class PlainLayers(_RecipeLayers):
+    """GraphSAGE, GCN and GAT: a stage per convolution."""
+
+    module: PlainClassifier
+
+    def __init__(self, module: PlainClassifier, *, embeddings: bool) -> None:
+        super().__init__(module, module.spec.layers, embeddings=embeddings)
+
+    def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
+        (values,) = columns
+        out: Tensor = values.float() if self.module.embedding is None else self.module.embedding(values)
+        return out
+
+    def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+        conv = self.module.encoder.convs[stage]
+        out = _FOLDS[type(conv)](conv, x, neighbours)
+        return F.relu(self.module.encoder.norms[stage](out) if stage < self.stages - 1 else out)
+
+
+class RelationalLayers(_RecipeLayers):
+    """R-GCN: a stage that brings all features to one width, then one per convolution."""
+
+    module: RelationalClassifier
+
+    def __init__(self, module: RelationalClassifier, *, embeddings: bool) -> None:
+        super().__init__(module, module.spec.layers + 1, embeddings=embeddings)
+        self._projections = dict(zip(self._widths, module.inputs, strict=True))
+        self._numbers = {relation: number for number, relation in enumerate(self.relations)}
+
+    def hops(self, stage: int) -> bool:
+        return stage > 0
+
+    def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
+        (values,) = columns
+        return values if self._widths[node_type] is None else values.float()
+
+    def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+        if stage == 0:
+            projected: Tensor = self._projections[node_type](x)
+            return projected
+        conv = self.module.convs[stage - 1]
+        assert isinstance(conv, RelationalConv)
+        total: Tensor = conv.root(x)
+        for piece in neighbours:
+            mixture = conv.mixture[self._numbers[piece.relation]]
+            total = total + piece.share_of_mean(piece.x) @ torch.einsum("b,bio->io", mixture, conv.bases)
+        return F.relu(total)
+
+
+def recipe_layers(model: NodeClassifier, *, embeddings: bool) -> LayeredModel:
+    """A recipe's model in stages; with `embeddings` the last hidden layer is among its results."""
+    if isinstance(model, RelationalClassifier):
+        return RelationalLayers(model, embeddings=embeddings)
+    assert isinstance(model, PlainClassifier)
+    return PlainLayers(model, embeddings=embeddings)
+
+
+def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool) -> dict[str, Tensor]:
+    """Classes, how sure the model is of them, and the rows themselves if they are wanted."""
+    confidence, classes = head(rows).softmax(dim=1).max(dim=1)
+    return {PREDICTIONS: classes, CONFIDENCE: confidence} | ({EMBEDDINGS: rows} if embeddings else {})
+
+
+def _fold_mean(conv: MeanConv, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+    out: Tensor = conv.root(x)
+    for piece in neighbours:
+        out = out + piece.share_of_mean(conv.neighbour(piece.x))
+    return out
+
+
+def _fold_self_loop_mean(conv: SelfLoopMeanConv, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+    total: Tensor = conv.weight(x)
+    degree = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    for piece in neighbours:
+        total = total + piece.reduce(conv.weight(piece.x)[piece.src])
+        degree = piece.degree
+    return total / (1 + degree)[:, None]
+
+
+def _fold_attention(conv: GATConv, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
+    def split(rows: Tensor) -> Tensor:
+        out: Tensor = conv.lin(rows).view(-1, conv.heads, conv.out_channels)
+        return out
+
+    def score(of_src: Tensor, of_dst: Tensor) -> Tensor:
+        return F.leaky_relu(of_src + of_dst, conv.negative_slope)
+
+    own = split(x)
+    as_dst = (own * conv.att_dst).sum(dim=-1)
+    # Every node looks at itself once; loops among its edges do not count beside that.
+    highest = score((own * conv.att_src).sum(dim=-1), as_dst)
+    weight, total = torch.ones_like(highest), own
+    for piece in neighbours:
+        sources, dst = split(piece.x), piece.dst
+        scores = score((sources * conv.att_src).sum(dim=-1)[piece.src], as_dst[dst])
+        scores = scores.masked_fill((piece.src == dst)[:, None], -torch.inf)
+        higher = torch.maximum(highest, piece.reduce(scores, "max", -torch.inf))
+        fading, weights = (highest - higher).exp(), (scores - higher[dst]).exp()
+        weight = weight * fading + piece.reduce(weights)
+        total = total * fading[..., None] + piece.reduce(sources[piece.src] * weights[..., None])
+        highest = higher
+    out: Tensor = (total / weight[..., None]).flatten(1) + conv.bias
+    return out
+
+
+_FOLDS: dict[type[nn.Module], Callable[[Any, Tensor, Iterable[Neighbours]], Tensor]] = {
+    MeanConv: _fold_mean,
+    SelfLoopMeanConv: _fold_self_loop_mean,
+    GATConv: _fold_attention,
+}
