@@ -39,10 +39,12 @@ def test_who_is_symmetric_and_who_looks_at_the_relation() -> None:
 
 
 @torch.no_grad()
-def test_distmult_is_its_definition_and_begins_near_a_dot_product() -> None:
+def test_distmult_is_its_definition_and_does_not_begin_as_a_dot_product() -> None:
+    """Weights of a mean other than zero make every node its own best neighbour."""
+    torch.manual_seed(5)
     decoder = DistMult(50, 200)
-    assert abs(float(decoder.weight.mean()) - 1) < 0.01
-    assert abs(float(decoder.weight.std()) - 0.1) < 0.01
+    assert abs(float(decoder.weight.mean())) < 0.05
+    assert abs(float(decoder.weight.std()) - 1) < 0.05
     src, dst = torch.randn(1, 200), torch.randn(1, 200)
     expected = sum(float(a * w * b) for a, w, b in zip(src[0], decoder.weight[7], dst[0], strict=True))
     assert float(decoder(src, torch.tensor([7]), dst)) == pytest.approx(expected, rel=1e-4, abs=1e-4)

@@ -50,8 +50,9 @@ class DotProduct(LinkDecoder):
 class DistMult(LinkDecoder):
     """An inner product weighted by a vector per relation (Yang et al., 2015); the decoder of R-GCN. It is symmetric.
 
-    The weights begin as those of a dot product, all one, with normal noise of 0.1 that tells the relations apart: the size of a
-    score is then up to the encoder and does not shrink with the width.
+    The weights begin standard normal, so scores are as large as those of a dot product, with mixed signs. Weights near one would
+    begin as a dot product, for which every node is its own best answer: on WN18RR, with a vector per entity, validation hits@1
+    was then 0.02 after 8 epochs, against 0.32.
 
     Args:
         num_relations: how many relations are told apart.
@@ -61,7 +62,7 @@ class DistMult(LinkDecoder):
     def __init__(self, num_relations: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_relations, width))
-        nn.init.normal_(self.weight, mean=1.0, std=0.1)
+        nn.init.normal_(self.weight)
 
     def forward(self, src: Tensor, relation: Tensor, dst: Tensor) -> Tensor:
         return (src * self.weight[relation] * dst).sum(dim=1)
