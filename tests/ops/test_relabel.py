@@ -26,6 +26,11 @@ def check_batch(relabeler, expected, seeds, additions):
         assert bids.dtype == torch.int64
         assert torch.equal(bids, expected.add(ids))
         assert relabeler.count == expected.count
+        near = torch.cat([ids.long(), (ids + 1) % relabeler._num_nodes])  # some known, some not
+        found = relabeler.find(near)
+        assert found.dtype == torch.int64
+        assert torch.equal(found, expected.find(near))
+        assert relabeler.count == expected.count
         assert torch.equal(relabeler.nodes(begin), expected.nodes(begin))
     assert relabeler.nodes().dtype == torch.int64
     assert torch.equal(relabeler.nodes(), expected.nodes())
@@ -38,6 +43,21 @@ def test_equals_the_reference_over_many_batches(dense_limit, batches, dtype, dty
     for seeds, additions in batches:
         added = [torch.tensor(ids, dtype=dtype_added) for ids in additions]
         check_batch(relabeler, expected, torch.tensor(seeds, dtype=dtype), added)
+
+
+@BOTH
+@given(seeds=IDS, added=IDS, asked=IDS, before=IDS, dtype=DTYPES)
+def test_looking_up_adds_nothing(dense_limit, seeds, added, asked, before, dtype):
+    """Ids that only an earlier batch had, ids of this one, duplicate seeds, and ids never seen."""
+    relabeler, expected = ops.Relabeler(NUM_NODES, dense_limit=dense_limit), reference.Relabeler(NUM_NODES)
+    relabeler.start(torch.tensor(before, dtype=dtype))
+    for table in (relabeler, expected):
+        table.start(torch.tensor(seeds, dtype=torch.int64))
+        table.add(torch.tensor(added, dtype=torch.int64))
+    ids = torch.tensor(asked, dtype=dtype)
+    for _ in range(2):
+        assert torch.equal(relabeler.find(ids), expected.find(ids))
+    assert torch.equal(relabeler.nodes(), expected.nodes())
 
 
 @BOTH
@@ -83,6 +103,8 @@ def test_ids_out_of_range_are_named_and_the_next_batch_is_right(dense_limit, bad
         with pytest.raises(IdError, match=f"seed {bad} is no node: ids go from 0 to {NUM_NODES - 1}"):
             relabeler.start(ids)
         check_batch(relabeler, expected, torch.tensor([8, 3]), [torch.tensor([4, 3])])
+        with pytest.raises(IdError, match=f"id {bad} is no node"):
+            relabeler.find(ids)
         with pytest.raises(IdError, match=f"id {bad} is no node"):
             relabeler.add(ids)
         check_batch(relabeler, expected, torch.tensor([9]), [torch.tensor([8, 4, 3])])

@@ -56,6 +56,20 @@ def dense_add(table: NDArray[Any], base: Any, ids: NDArray[Any], bids: NDArray[A
 
 
 @kernel
+def dense_find(table: NDArray[Any], base: Any, ids: NDArray[Any], bids: NDArray[Any]) -> Any:
+    """Looks up every id, and adds none: -1 where it is not known."""
+    n, num_nodes = u64(ids.size), u64(table.size)
+    for i in range(n):
+        prefetch(table, u64(ids[min(i + _AHEAD, n - _ONE)]))
+        v = u64(ids[i])
+        if v >= num_nodes:
+            return i
+        entry = u64(table[v])
+        bids[i] = i64(entry - base) if entry >= base else i64(-1)
+    return n
+
+
+@kernel
 def _home(v: Any, shift: Any) -> Any:
     """The slot where the search for an id begins: the top bits of a product (Fibonacci hashing)."""
     return (v * _GOLDEN) >> shift
@@ -117,3 +131,17 @@ def hash_add(
         bids[i] = i64(bid)
         known += u64(new)
     return n, known
+
+
+@kernel
+def hash_find(table: NDArray[Any], shift: Any, base: Any, num_nodes: Any, ids: NDArray[Any], bids: NDArray[Any]) -> Any:
+    """As dense_find."""
+    n = u64(ids.size)
+    for i in range(n):
+        prefetch(table, _home(u64(ids[min(i + _AHEAD, n - _ONE)]), shift) << _ONE)
+        v = u64(ids[i])
+        if v >= num_nodes:
+            return i
+        entry = table[_find(table, shift, base, v) + _ONE]
+        bids[i] = i64(entry - base) if entry >= base else i64(-1)
+    return n

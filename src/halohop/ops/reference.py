@@ -196,6 +196,9 @@ class Relabeler:
             bids.append(self._bid[v])
         return torch.tensor(bids, dtype=torch.int64)
 
+    def find(self, ids: Tensor) -> Tensor:
+        return torch.tensor([self._bid.get(v, -1) for v in ids.tolist()], dtype=torch.int64)
+
     @property
     def count(self) -> int:
         return len(self._ids)

@@ -36,6 +36,8 @@ class Relabeler:
         [1, 2, 0, 2, 3]
         >>> relabeler.nodes().tolist(), relabeler.nodes(begin=2).tolist(), relabeler.count
         ([7, 3, 50, 4], [50, 4], 4)
+        >>> relabeler.find(torch.tensor([4, 5, 7])).tolist()
+        [3, -1, 0]
     """
 
     def __init__(self, num_nodes: int, *, dense_limit: int = DENSE_LIMIT, pool: Pool | None = None) -> None:
@@ -93,6 +95,21 @@ class Relabeler:
         self._check(done, array, "id")
         return bids
 
+    def find(self, ids: Tensor) -> Tensor:
+        """The bids of `ids`, int64 ``[n]``; -1 where an id is not in this batch.
+
+        Args:
+            ids: int64 or int32 ``[n]``; an id may occur many times.
+
+        Raises:
+            IdError: an id is no node.
+            InputError: wrong dtype or shape.
+        """
+        array = integers(ids, "ids")
+        bids = empty(self._pool, (len(array),), torch.int64)
+        self._check(self._table.find(array, bids.numpy()), array, "id")
+        return bids
+
     def nodes(self, begin: int = 0) -> Tensor:
         """The ids with the bids `begin` to ``count - 1``, as a new int64 tensor."""
         nodes = empty(self._pool, (max(self._count - begin, 0),), torch.int64)
@@ -122,6 +139,9 @@ class _Table(Protocol):
     def add(self, ids: NDArray[Any], bids: NDArray[np.int64], nodes: NDArray[np.int64], known: int) -> tuple[int, int]:
         """Looks up or enters ids; returns how many before one out of range, and the number of nodes known then."""
 
+    def find(self, ids: NDArray[Any], bids: NDArray[np.int64]) -> int:
+        """Looks up ids; returns how many before one out of range."""
+
 
 class _DenseTable:
     """An entry per node of the graph: the fastest while it fits the processor's caches, and simple."""
@@ -145,6 +165,10 @@ class _DenseTable:
     def add(self, ids: NDArray[Any], bids: NDArray[np.int64], nodes: NDArray[np.int64], known: int) -> tuple[int, int]:
         done, known = cpu_relabel.dense_add(self._table, np.uint64(self._base), ids, bids, nodes, np.uint64(known))
         return done, known
+
+    def find(self, ids: NDArray[Any], bids: NDArray[np.int64]) -> int:
+        done: int = cpu_relabel.dense_find(self._table, np.uint64(self._base), ids, bids)
+        return done
 
 
 class _HashTable:
@@ -174,6 +198,10 @@ class _HashTable:
                 return begin, known
             self._grow(known)  # it stopped because half of the slots are taken
             self.start(nodes[:known], nodes)
+
+    def find(self, ids: NDArray[Any], bids: NDArray[np.int64]) -> int:
+        done: int = cpu_relabel.hash_find(self._table, self._shift, np.uint64(self._base), self._num_nodes, ids, bids)
+        return done
 
     def _grow(self, num_ids: int) -> None:
         """At least 4 slots per id, all empty."""

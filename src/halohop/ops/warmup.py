@@ -76,3 +76,4 @@ def _call_every_kernel() -> None:
             relabeler = Relabeler(2, dense_limit=dense_limit)
             relabeler.start(typed)
             relabeler.add(typed)
+            relabeler.find(typed)
