@@ -70,23 +70,34 @@ class NodeBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flips:
+    """Which edges of a block are flips of another relation's: bool ``[num_edges]``. Their gids are those of `relation`."""
+
+    relation: Relation
+    mask: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeBlock:
-    """A batch's edges of one relation, hop after hop.
+    """A batch's edges of one relation, hop after hop; of induced and bidirectional subgraphs ordered by destination.
 
     Args:
         ends_bid: positions of sources and destinations among the batch's nodes of their types, int64 ``[2, num_edges]``.
         gid: int64 ``[num_edges]``.
-        num_sampled: how many were drawn by each hop: ``hops`` numbers; None after a user has rearranged them.
+        num_sampled: how many were drawn by each hop: ``hops`` numbers; None where they are not in the order of hops.
+        flips: of a bidirectional subgraph, the edges that come from the partner relation; None if there is none.
         columns: rows of the edges, ``[num_edges, ...]`` each; empty until collected.
     """
 
     ends_bid: Tensor
     gid: Tensor
     num_sampled: tuple[int, ...] | None
+    flips: Flips | None = None
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.ends_bid.shape == (2, len(self.gid))
+        assert self.flips is None or self.flips.mask.shape == self.gid.shape
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
         assert all(len(column) == len(self.gid) for column in self.columns.values())
 

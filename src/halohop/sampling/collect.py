@@ -2,28 +2,57 @@
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
+from halohop import ops
 from halohop.cluster.graph import Graph
-from halohop.sampling.batch import Batch
+from halohop.sampling.batch import Batch, EdgeBlock
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.typing import EDGE_ID, RAW_ID
+from halohop.typing import EDGE_ID, RAW_ID, Relation
 
 
 def collect(graph: Graph, batch: Batch) -> Batch:
     """The batch with every column of its nodes and edges, and ``raw_id`` and ``edge_id`` among them.
 
-    One request for everything, so a peer is asked once a batch whatever the number of features.
+    One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     """
-    queries = [
+    of_nodes = [
         RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid)
         for name, block in batch.nodes.items()
-    ] + [
-        RowQuery(table=relation, columns=(EDGE_ID, *graph.schema.edges[relation].columns), gid=block.gid)
-        for relation, block in batch.edges.items()
     ]
-    rows = graph.fetch(FetchRequest(queries=tuple(queries)))
-    columns = {query.table: dict(zip(query.columns, got, strict=True)) for query, got in zip(queries, rows, strict=True)}
+    of_edges = {relation: _edge_queries(graph, relation, block) for relation, block in batch.edges.items()}
+    rows = iter(graph.fetch(FetchRequest(queries=(*of_nodes, *(query for queries in of_edges.values() for query in queries)))))
+    nodes = {query.table: dict(zip(query.columns, next(rows), strict=True)) for query in of_nodes}
+    edges = {
+        relation: dict(zip(queries[0].columns, _merged(batch.edges[relation], [next(rows) for _ in queries]), strict=True))
+        for relation, queries in of_edges.items()
+    }
     return replace(
         batch,
-        nodes={name: replace(block, columns=columns[name]) for name, block in batch.nodes.items()},
-        edges={relation: replace(block, columns=columns[relation]) for relation, block in batch.edges.items()},
+        nodes={name: replace(block, columns=nodes[name]) for name, block in batch.nodes.items()},
+        edges={relation: replace(block, columns=edges[relation]) for relation, block in batch.edges.items()},
     )
+
+
+def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock) -> list[RowQuery]:
+    """For the rows of a block's edges; where some are flips, one query for the others and one for these."""
+    columns = (EDGE_ID, *graph.schema.edges[relation].columns)
+    if block.flips is None:
+        return [RowQuery(table=relation, columns=columns, gid=block.gid)]
+    tables = ((relation, ~block.flips.mask), (block.flips.relation, block.flips.mask))
+    return [RowQuery(table=table, columns=columns, gid=block.gid[mask]) for table, mask in tables]
+
+
+def _merged(block: EdgeBlock, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The columns of a block in the order of its edges."""
+    if block.flips is None:
+        return answers[0]
+    places = [mask.nonzero().view(-1) for mask in (~block.flips.mask, block.flips.mask)]
+    merged = []
+    for own, flipped in zip(*answers, strict=True):
+        out = torch.empty((len(block.gid), *own.shape[1:]), dtype=own.dtype)
+        for values, positions in zip((own, flipped), places, strict=True):
+            ops.scatter_rows(values, positions, out)
+        merged.append(out)
+    return tuple(merged)

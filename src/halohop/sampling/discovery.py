@@ -56,6 +56,11 @@ class Frontier:
         """The trees of some of its nodes."""
         return None if self.tree is None else ops.gather_rows(self.tree, bids - self.begin)
 
+    def slice(self, begin: int, end: int) -> "Frontier":
+        """Some of its nodes, by their place in it."""
+        tree = None if self.tree is None else self.tree[begin:end]
+        return Frontier(gid=self.gid[begin:end], tree=tree, begin=self.begin + begin)
+
 
 class Discovery:
     """The nodes of a batch by type, with the bounds between the hops that found them.
@@ -81,6 +86,10 @@ class Discovery:
     def add(self, node_type: NodeType, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
         """Writes the bids of nodes, old and new."""
         self._nodes[node_type].add(gid, tree, bids)
+
+    def find(self, node_type: NodeType, gid: Tensor, tree: Tensor | None) -> Tensor:
+        """The bids of nodes; -1 where a node is not among those found."""
+        return self._nodes[node_type].find(gid, tree)
 
     def end_hop(self) -> None:
         for name, counts in self._num_sampled.items():
@@ -113,6 +122,9 @@ class _Nodes:
 
     def add(self, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
         self._relabeler.add(self._keys(gid, tree), out=bids)
+
+    def find(self, gid: Tensor, tree: Tensor | None) -> Tensor:
+        return self._relabeler.find(self._keys(gid, tree))
 
     def since(self, begin: int) -> Frontier:
         """The nodes from bid `begin` on."""
@@ -150,5 +162,5 @@ class Trail:
     def end_hop(self) -> None:
         self._num_sampled.append(len(self._gid) - sum(self._num_sampled))
 
-    def block(self) -> EdgeBlock:
-        return EdgeBlock(ends_bid=self._ends_bid, gid=self._gid, num_sampled=tuple(self._num_sampled))
+    def block(self, *, by_hop: bool = True) -> EdgeBlock:
+        return EdgeBlock(ends_bid=self._ends_bid, gid=self._gid, num_sampled=tuple(self._num_sampled) if by_hop else None)

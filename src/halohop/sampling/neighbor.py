@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
+from halohop.sampling.subgraph import Subgraph, bidirectional, induced, partners_of
 from halohop.store.requests import Draw, HopQuery, SampleRequest
 from halohop.typing import Relation
 
@@ -31,6 +32,8 @@ class Rules:
         weight: the edges' column of weights to draw by.
         time: the column of times of edges or nodes: what is later than a seed is not drawn around it. Needs `disjoint`.
         last: of the neighbours in time, the most recent ones instead of random ones.
+        subgraph: which edges a batch has. "directional": those that were drawn; "induced": all edges of the graph among its
+            nodes; "bidirectional": those that were drawn and their flips. The nodes are the same.
 
     Raises:
         InputError: rules that exclude each other.
@@ -42,6 +45,7 @@ class Rules:
     weight: str | None = None
     time: str | None = None
     last: bool = False
+    subgraph: Subgraph = "directional"
 
     def __post_init__(self) -> None:
         if self.expand not in ("new", "all"):
@@ -52,6 +56,10 @@ class Rules:
             raise InputError(f"the most recent neighbours are no matter of chance; leave out the weights {self.weight!r}")
         if self.time is not None and not self.disjoint:
             raise InputError("with times every seed needs a subgraph of its own; set disjoint=True")
+        if self.subgraph not in get_args(Subgraph):
+            raise InputError(f"subgraph type {self.subgraph!r} is none of {list(get_args(Subgraph))}")
+        if self.subgraph == "induced" and self.time is not None:
+            raise InputError("induced subgraphs have edges of any time; leave out the times, or use subgraph type 'directional'")
 
 
 class NeighborSampler:
@@ -66,8 +74,12 @@ class NeighborSampler:
         seed: names the stream of random numbers.
         rules: how they are drawn.
 
+    Attributes:
+        partners: of bidirectional subgraphs, the relation that holds each relation's flips.
+
     Raises:
-        InputError: a column of the rules that no relation or node type has.
+        InputError: a column of the rules that no relation or node type has, or a relation whose flips have no relation.
+        SchemaError: the flips of a relation go to one with other columns.
     """
 
     def __init__(self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None) -> None:
@@ -78,6 +90,7 @@ class NeighborSampler:
         self._seed = seed
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
         _check_columns(graph, self.rules)
+        self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
     def sample(self, seeds: Seeds | LinkSeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
@@ -101,8 +114,12 @@ class NeighborSampler:
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()
-        edges = {relation: trail.block() for relation, trail in trails.items()}
-        return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges, ends_bid=discovery.ends_bid)
+        nodes, edges = discovery.blocks(), {relation: trail.block() for relation, trail in trails.items()}
+        if self.rules.subgraph == "induced":
+            edges = induced(self.graph, discovery, lambda relation, frontier: self._query(relation, -1, frontier, seeds))
+        elif self.rules.subgraph == "bidirectional":
+            edges = bidirectional(edges, nodes, self.partners)
+        return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
     def _draw(self, seeds: Seeds | LinkSeeds, hop: int) -> Draw:
         rules = self.rules

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from halohop.ops import reference
 from halohop.sampling.neighbor import Rules
 from halohop.store.tables import GraphTables
+from halohop.testing.oracle_subgraph import edges_both_ways, induced_edges, raw_ids
 from halohop.typing import NodeType, Relation
 
 _TREE_STEP = 2**40
@@ -24,14 +25,14 @@ class OracleBatch:
     Args:
         nodes: raw ids by type, in batch order.
         edges: (source position, destination position, edge id) by relation, in batch order.
-        num_sampled_nodes, num_sampled_edges: how many each hop added.
+        num_sampled_nodes, num_sampled_edges: how many each hop added; None where edges are not in the order of hops.
         trees: the number of each node's seed, where seeds have subgraphs of their own; else None.
     """
 
     nodes: dict[NodeType, list[int]]
     edges: dict[Relation, list[tuple[int, int, int]]]
     num_sampled_nodes: dict[NodeType, list[int]]
-    num_sampled_edges: dict[Relation, list[int]]
+    num_sampled_edges: dict[Relation, list[int] | None]
     trees: dict[NodeType, list[int]] | None = None
 
 
@@ -71,7 +72,7 @@ class Oracle:
         seed: int = 0,
         rules: Rules | None = None,
     ) -> None:
-        self._fanouts = fanouts
+        self._tables, self._fanouts = tables, fanouts
         self._seed, self._rules = seed, rules or Rules()
         self._num_hops = max((len(values) for values in fanouts.values()), default=0)
         self._in_edges = {relation: _in_edges(tables, relation, self._rules) for relation in tables.edges}
@@ -135,11 +136,13 @@ class Oracle:
                 edges_per_hop[relation].append(len(edges[relation]) - before)
             for name, found in nodes.items():
                 nodes_per_hop[name].append(len(found) - known[name])
+        if rules.subgraph != "directional":
+            edges = induced_edges(self._tables, nodes) if rules.subgraph == "induced" else edges_both_ways(edges)
         return OracleBatch(
             nodes={name: [raw for _, raw in found] for name, found in nodes.items()},
             edges=edges,
             num_sampled_nodes=nodes_per_hop,
-            num_sampled_edges=edges_per_hop,
+            num_sampled_edges={**edges_per_hop} if rules.subgraph == "directional" else dict.fromkeys(edges),
             trees={name: [tree for tree, _ in found] for name, found in nodes.items()} if rules.disjoint else None,
         )
 
@@ -177,7 +180,7 @@ def _position(found: list[tuple[int, int]], node: tuple[int, int]) -> int:
 def _in_edges(tables: GraphTables, relation: Relation, rules: Rules) -> dict[int, list[_Edge]]:
     """The edges to each destination, by its raw id, in the user's order."""
     edges: dict[int, list[_Edge]] = {}
-    source_raw, destination_raw = (_raw_ids(tables, name) for name in (relation[0], relation[2]))
+    source_raw, destination_raw = (raw_ids(tables, name) for name in (relation[0], relation[2]))
     table = tables.edges[relation]
     weights = table.columns.get(rules.weight or "")
     edge_times = table.columns.get(rules.time or "")
@@ -192,8 +195,3 @@ def _in_edges(tables: GraphTables, relation: Relation, rules: Rules) -> dict[int
         )
         edges.setdefault(destination_raw[destination], []).append(edge)
     return edges
-
-
-def _raw_ids(tables: GraphTables, name: NodeType) -> list[int]:
-    table = tables.nodes[name]
-    return list(range(table.num_nodes)) if table.raw_id is None else table.raw_id.tolist()

@@ -1,0 +1,141 @@
+"""Which edges a batch has: those that were drawn, all among its nodes, or those that were drawn and their flips."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError, SchemaError
+from halohop.sampling.batch import EdgeBlock, Flips, NodeBlock
+from halohop.sampling.discovery import Discovery, Frontier, Trail
+from halohop.store.requests import Draw, HopAnswer, HopQuery, SampleRequest
+from halohop.store.schema import Schema
+from halohop.typing import NodeType, Relation
+
+Subgraph = Literal["directional", "induced", "bidirectional"]
+
+Partners = dict[Relation, Relation]
+"""Per relation, the one that holds its flips; itself where flips stay in the relation."""
+
+_FIRST_SLICE, _GROWTH = 4096, 4
+_EDGES_PER_SLICE = 2**22  # 20 bytes each in an answer
+
+
+def induced(graph: Graph, discovery: Discovery, query: Callable[[Relation, Frontier], HopQuery]) -> dict[Relation, EdgeBlock]:
+    """All edges of the graph among the nodes of a batch; in a forest, among those of the same tree.
+
+    They are ordered by the position of their destination, then as the graph stores them. A seed that occurs several times has
+    its in-edges each time; edges from it begin at its first position.
+
+    The owners list all in-edges of all nodes, slice by slice, and sources outside the batch are dropped here. Nobody knows
+    degrees in advance, so the length of a slice follows from the lists of the last one. A hub may exceed the bound: its list
+    comes in one piece.
+
+    Args:
+        graph: where the nodes are.
+        discovery: the nodes.
+        query: asks for all in-edges of some of them.
+    """
+    frontiers = discovery.frontier(expand_all=True)
+    trails = {relation: Trail(graph.pool) for relation in graph.schema.edges}
+    longest = max((len(frontier.gid) for frontier in frontiers.values()), default=0)
+    begin, length = 0, _FIRST_SLICE
+    while begin < longest:
+        slices = {name: frontier.slice(begin, begin + length) for name, frontier in frontiers.items()}
+        queries = tuple(query(relation, slices[relation[2]]) for relation in trails if len(slices[relation[2]].gid))
+        draw = Draw(seed=0, epoch=0, batch=0, hop=0)  # nothing is left to chance
+        answers = graph.sample(SampleRequest(draw=draw, queries=queries)).answers if queries else ()
+        with graph.counters.span("dedup"):
+            for asked, answer in zip(queries, answers, strict=True):
+                _keep_known(answer, asked.relation[0], slices[asked.relation[2]], discovery, trails[asked.relation], graph.pool)
+        begin += length
+        listed = sum(len(answer.edge_gid) for answer in answers)
+        length = max(min(_GROWTH * length, _EDGES_PER_SLICE * length // max(listed, 1)), 1)
+    return {relation: trail.block(by_hop=False) for relation, trail in trails.items()}
+
+
+def _keep_known(
+    answer: HopAnswer, src_type: NodeType, asked: Frontier, discovery: Discovery, trail: Trail, pool: ops.Pool
+) -> None:
+    """Adds the edges whose source the batch has."""
+    dst_bid = pool.empty((len(answer.edge_gid),), torch.int64)
+    ops.repeat_positions(answer.counts, asked.begin, dst_bid)
+    src_bid = discovery.find(src_type, answer.src_gid, asked.tree_of(dst_bid))
+    known_first = ops.bucket(src_bid, (-1, 0, 2**62), (1, 0), pool=pool)
+    known = known_first.order[: known_first.starts[1]]
+    src_room, dst_room = trail.extend(ops.gather_rows(answer.edge_gid, known, pool=pool))
+    ops.gather_rows(src_bid, known, out=src_room)
+    ops.gather_rows(dst_bid, known, out=dst_room)
+
+
+def partners_of(schema: Schema) -> Partners:
+    """Where the flips of every relation go: those of ("a", "to", "b") to ("b", "rev_to", "a") and back, if there is such a
+    relation; otherwise, between nodes of one type, to the relation itself.
+
+    Raises:
+        InputError: flips of a relation have no place to go.
+        SchemaError: two relations hold each other's flips, but not the same columns.
+
+    Example:
+        >>> from halohop.store.schema import TableSpec
+        >>> spec = TableSpec(count=0, columns={})
+        >>> partners_of(Schema(nodes={"a": spec}, edges={("a", "to", "a"): spec}))
+        {('a', 'to', 'a'): ('a', 'to', 'a')}
+    """
+    pairs: Partners = {}
+    for relation in schema.edges:
+        src, name, dst = relation
+        reverse = (dst, f"rev_{name}", src)
+        if reverse in schema.edges and relation not in pairs:
+            pairs[relation], pairs[reverse] = reverse, relation
+            if schema.edges[relation].columns != schema.edges[reverse].columns:
+                raise SchemaError(
+                    f"flips of {relation} are edges of {reverse} and keep their features, but the columns differ: "
+                    f"{list(schema.edges[relation].columns)} and {list(schema.edges[reverse].columns)}, or their dtypes or shapes"
+                )
+    for relation in schema.edges:
+        src, name, dst = relation
+        if relation not in pairs and src != dst:
+            raise InputError(
+                f"flips of {relation} lead from {dst!r} to {src!r}, and no relation {(dst, 'rev_' + name, src)} holds them; "
+                f"add it (torch_geometric.transforms.ToUndirected), or use another subgraph type"
+            )
+    return {relation: pairs.get(relation, relation) for relation in schema.edges}
+
+
+def bidirectional(
+    edges: dict[Relation, EdgeBlock], nodes: dict[NodeType, NodeBlock], partners: Partners
+) -> dict[Relation, EdgeBlock]:
+    """The sampled edges and their flips, each pair of ends once, ordered by destination, then by source (positions).
+
+    Of several edges with the same ends the one sampled first stays, and sampled edges go before flips. A flip has the gid of its
+    original, which is an edge of the partner relation.
+    """
+    both = {}
+    for relation, partner in partners.items():
+        own, other = edges[relation], edges[partner]
+        ends_bid = torch.cat([own.ends_bid, other.ends_bid.flip(0)], dim=1)
+        kept = _first_of_each(ends_bid, *(len(nodes[name].gid) for name in relation[::2]))
+        flips = None if relation == partner else Flips(relation=partner, mask=kept >= len(own.gid))
+        both[relation] = EdgeBlock(
+            ends_bid=torch.stack([ops.gather_rows(end, kept) for end in ends_bid]),
+            gid=ops.gather_rows(torch.cat([own.gid, other.gid]), kept),
+            num_sampled=None,
+            flips=flips,
+        )
+    return both
+
+
+def _first_of_each(ends_bid: Tensor, num_src: int, num_dst: int) -> Tensor:
+    """Where each pair of ends occurs first, ordered by the second end, then by the first one."""
+    src_bid, dst_bid = ends_bid
+    _, by_src = ops.build_csc(src_bid, num_src)
+    _, by_dst = ops.build_csc(ops.gather_rows(dst_bid, by_src), num_dst)  # stable, so equal pairs stay in their order
+    order = ops.gather_rows(by_src, by_dst)
+    src_bid, dst_bid = (ops.gather_rows(end, order) for end in ends_bid)
+    is_first = torch.ones(len(order), dtype=torch.bool)
+    is_first[1:] = (src_bid[1:] != src_bid[:-1]) | (dst_bid[1:] != dst_bid[:-1])
+    return order[is_first]
