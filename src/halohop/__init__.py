@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from halohop.pyg.partition import partition
     from halohop.pyg.sampler import HalohopSampler
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
+    from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.transport.security import Token
     from halohop.world import World
 
@@ -30,6 +31,7 @@ __all__ = [
     "HalohopSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "SubGraphLoader",
     "Token",
     "World",
     "open",
@@ -43,6 +45,7 @@ _HOMES = {
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
     "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
+    "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),
     "open": ("halohop.cluster.open", "open_graph"),

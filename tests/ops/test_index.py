@@ -118,6 +118,24 @@ def test_build_csc_names_destinations_out_of_range(bad):
         ops.build_csc(torch.tensor([0]), -1)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=60), DTYPES)
+def test_distinct_pairs_equals_the_reference(pairs, dtype):
+    """Repeats, and pairs that share one end: mixing up the ends or an unstable sort shows."""
+    src, dst = (torch.tensor([pair[end] for pair in pairs], dtype=dtype) for end in (0, 1))
+    got = ops.distinct_pairs(src, dst, 4, 5)
+    assert got.dtype == torch.int64
+    assert torch.equal(got, reference.distinct_pairs(src, dst, 4, 5))
+
+
+def test_distinct_pairs_refuses_what_are_no_pairs():
+    ends = torch.tensor([0, 3])
+    with pytest.raises(InputError, match="dst has 1 entries, expected 2"):
+        ops.distinct_pairs(ends, ends[:1], 4, 4)
+    for sizes in ((3, 4), (4, 3)):
+        with pytest.raises(IdError, match="holds 3"):
+            ops.distinct_pairs(ends, ends, *sizes)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("step", [1, 2])
 def test_copy_ids_is_the_reference(dtype, step):

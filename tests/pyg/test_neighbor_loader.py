@@ -287,18 +287,6 @@ def test_unequal_numbers_of_hops(hetero):
         NeighborLoader(hetero, fanouts, input_nodes="paper")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"subgraph_type": "induced"},
-        {"directed": False},
-    ],
-)
-def test_coming_features_say_so(data, options):
-    with pytest.raises(NotImplementedError, match="coming feature"):
-        NeighborLoader(data, [1], **options)
-
-
 @pytest.fixture(scope="module")
 def dated() -> Data:
     """Edges v-1 -> v, v-2 -> v, ..., v-8 -> v of 200 nodes in a ring, each edge as old as its source; weights 0 to 7."""

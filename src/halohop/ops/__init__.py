@@ -5,7 +5,7 @@ same names again, slow and obvious: it is the specification, and the tests compa
 """
 
 from halohop.ops.eligible import Eligible
-from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, repeat_positions, stitch
+from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, repeat_positions, stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import stream_key
@@ -23,6 +23,7 @@ __all__ = [
     "bucket",
     "build_csc",
     "copy_ids",
+    "distinct_pairs",
     "gather_rows",
     "repeat_positions",
     "sample_neighbors",

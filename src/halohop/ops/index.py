@@ -95,6 +95,33 @@ def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[
     return counts_out, source
 
 
+def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:
+    """Where each pair of ends occurs first, ordered by destination, then by source: how edges are coalesced.
+
+    Args:
+        src, dst: ends of the edges, int64 or int32 ``[num_edges]`` each.
+        num_src, num_dst: how many ends there are.
+
+    Returns:
+        Positions, int64 ``[num_pairs]``.
+
+    Raises:
+        IdError: an end outside 0..num-1.
+        InputError: different lengths, a negative number, or wrong dtypes.
+
+    Example:
+        >>> distinct_pairs(torch.tensor([1, 0, 1, 0]), torch.tensor([1, 1, 1, 0]), 2, 2).tolist()
+        [3, 1, 0]
+    """
+    sources, destinations = integers(src, "src"), integers(dst, "dst", length=len(src))
+    by_src = build_csc(src, num_src)[1].numpy()  # a radix sort of pairs: each step is stable
+    order = by_src[build_csc(torch.from_numpy(destinations[by_src]), num_dst)[1].numpy()]
+    sources, destinations = sources[order], destinations[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (sources[1:] != sources[:-1]) | (destinations[1:] != destinations[:-1])
+    return torch.from_numpy(order[first])
+
+
 def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
     """Copies ids, in the calling thread alone: torch would share the copy with its intra-op threads, which belong to the trainer.
 

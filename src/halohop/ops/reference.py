@@ -176,6 +176,13 @@ def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(indptr, dtype=torch.int64), torch.tensor(order, dtype=torch.int64)
 
 
+def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:
+    first: dict[tuple[int, int], int] = {}
+    for position, (s, d) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        first.setdefault((d, s), position)
+    return torch.tensor([first[pair] for pair in sorted(first)], dtype=torch.int64)
+
+
 class Relabeler:
     def __init__(self, num_nodes: int) -> None:
         self._bid: dict[int, int] = {}

@@ -129,6 +129,8 @@ def _fill_edges(store: Any, block: EdgeBlock) -> None:
         store[key] = column
     if "e_id" not in columns:
         store.e_id = edge_id
+    if block.flips is not None:
+        store.e_flipped = block.flips.mask
     if block.num_sampled is not None:
         store.num_sampled_edges = list(block.num_sampled)
 

@@ -8,7 +8,7 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.pyg.inputs import InputNodes, seed_dataset
-from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler
+from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler, subgraph_of
 from halohop.sampling.neighbor import Expand, Rules
 from halohop.typing import Relation
 
@@ -25,6 +25,14 @@ class NeighborLoader(SampledLoader):
             graphs a node type, or a pair of it and any of these.
         input_time: the time of every input node; by default the nodes' own `time_attr`.
         replace: draw with replacement.
+        subgraph_type: which edges a batch has, as a word or PyG's `SubgraphType`; its nodes are the same in any case.
+            "directional": the edges that were drawn. "induced" (or `directed=False`): all edges of the graph among the batch's
+            nodes, whatever their weights, ordered by destination, then as the graph stores them; not with times.
+            "bidirectional": the drawn edges and their flips, each pair of ends once, ordered by destination, then by source.
+            Flips of a relation ("a", "to", "b") belong to ("b", "rev_to", "a"), and the other way round; those of a relation
+            between nodes of one type without such a partner belong to itself. A flip has the `e_id` and the features of its
+            original. Where that is an edge of the partner, `e_flipped` says so. Batches of "induced" and "bidirectional" have no
+            `num_sampled_edges`, and layers cannot be trimmed.
         disjoint: every seed gets a subgraph of its own; `batch` tells which one a node belongs to.
         time_attr: the attribute of edges or nodes that holds times: no edge or neighbour later than a seed is sampled around it.
             Implies `disjoint`.
@@ -42,8 +50,6 @@ class NeighborLoader(SampledLoader):
         backlog_bytes: what the batches that are made ahead may weigh together (default 4 GiB).
         kwargs: batch_size, shuffle, drop_last, num_workers, prefetch_factor, persistent_workers, sampler, batch_sampler,
             generator, pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
-
-    Other subgraph types than "directional" raise NotImplementedError for now.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.
@@ -80,12 +86,6 @@ class NeighborLoader(SampledLoader):
         expand: Expand = "new",
         **kwargs: Any,
     ) -> None:
-        _refuse_coming_features(
-            {
-                "subgraph_type": getattr(subgraph_type, "value", subgraph_type) != "directional",
-                "directed=False (subgraph_type='induced')": not directed,
-            }
-        )
         refuse_neighbor_sampler(neighbor_sampler)
         rules = Rules(
             replace=replace,
@@ -94,6 +94,7 @@ class NeighborLoader(SampledLoader):
             weight=weight_attr,
             time=time_attr,
             last=is_last(temporal_strategy),
+            subgraph=subgraph_of(subgraph_type, directed=directed),
         )
         super().__init__(
             data,
@@ -105,8 +106,3 @@ class NeighborLoader(SampledLoader):
             seed=seed,
             **kwargs,
         )
-
-
-def _refuse_coming_features(asked: dict[str, bool]) -> None:
-    for name in (name for name, wanted in asked.items() if wanted):
-        raise NotImplementedError(f"{name} is a coming feature of halohop.NeighborLoader; leave it at its default for now")

@@ -14,6 +14,7 @@ from halohop.pyg.inputs import fanouts_of
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
 from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.subgraph import Subgraph
 from halohop.typing import Relation
 
 
@@ -48,8 +49,14 @@ class SampledLoader(BatchLoader):
         self._template = _template(data, graph)
         self._transform = transform
         self._transform_sampler_output = transform_sampler_output
+        neighbors = NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules)
+        if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
+            raise InputError(
+                "transform_sampler_output cannot be told which edges are flips of another relation's; "
+                "use `transform`, or another subgraph type"
+            )
         super().__init__(
-            NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules),
+            neighbors,
             examples(graph, seed),
             finish=self._to_user,
             revise=None if transform_sampler_output is None else self._revised,
@@ -81,6 +88,14 @@ def is_last(temporal_strategy: str) -> bool:
     if temporal_strategy not in ("uniform", "last"):
         raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
     return temporal_strategy == "last"
+
+
+def subgraph_of(subgraph_type: Any, *, directed: bool) -> Subgraph:
+    """PyG's names of a subgraph type: its enum, a word, or the older `directed=False`. `Rules` refuses what is none."""
+    if not directed:
+        return "induced"
+    name: Subgraph = getattr(subgraph_type, "value", subgraph_type)
+    return name
 
 
 def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,6 +76,11 @@ class Flips:
 
     relation: Relation
     mask: Tensor
+
+    def places(self) -> tuple[Tensor, Tensor]:
+        """The positions of the others, and of the flips, int64 ``[n]`` each."""
+        mask = self.mask.numpy()
+        return torch.from_numpy(np.flatnonzero(~mask)), torch.from_numpy(np.flatnonzero(mask))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from halohop import ops
@@ -25,7 +24,9 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     rows = iter(graph.fetch(FetchRequest(queries=(*of_nodes, *(query for queries in of_edges.values() for query in queries)))))
     nodes = {query.table: dict(zip(query.columns, next(rows), strict=True)) for query in of_nodes}
     edges = {
-        relation: dict(zip(queries[0].columns, _merged(batch.edges[relation], [next(rows) for _ in queries]), strict=True))
+        relation: dict(
+            zip(queries[0].columns, _merged(graph.pool, batch.edges[relation], [next(rows) for _ in queries]), strict=True)
+        )
         for relation, queries in of_edges.items()
     }
     return replace(
@@ -40,19 +41,21 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock) -> list[Ro
     columns = (EDGE_ID, *graph.schema.edges[relation].columns)
     if block.flips is None:
         return [RowQuery(table=relation, columns=columns, gid=block.gid)]
-    tables = ((relation, ~block.flips.mask), (block.flips.relation, block.flips.mask))
-    return [RowQuery(table=table, columns=columns, gid=block.gid[mask]) for table, mask in tables]
+    tables = (relation, block.flips.relation)
+    return [
+        RowQuery(table=table, columns=columns, gid=ops.gather_rows(block.gid, places, pool=graph.pool))
+        for table, places in zip(tables, block.flips.places(), strict=True)
+    ]
 
 
-def _merged(block: EdgeBlock, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+def _merged(pool: ops.Pool, block: EdgeBlock, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """The columns of a block in the order of its edges."""
     if block.flips is None:
         return answers[0]
-    places = [mask.nonzero().view(-1) for mask in (~block.flips.mask, block.flips.mask)]
     merged = []
     for own, flipped in zip(*answers, strict=True):
-        out = torch.empty((len(block.gid), *own.shape[1:]), dtype=own.dtype)
-        for values, positions in zip((own, flipped), places, strict=True):
+        out = pool.empty((len(block.gid), *own.shape[1:]), own.dtype)
+        for values, positions in zip((own, flipped), block.flips.places(), strict=True):
             ops.scatter_rows(values, positions, out)
         merged.append(out)
     return tuple(merged)

@@ -118,7 +118,7 @@ class NeighborSampler:
         if self.rules.subgraph == "induced":
             edges = induced(self.graph, discovery, lambda relation, frontier: self._query(relation, -1, frontier, seeds))
         elif self.rules.subgraph == "bidirectional":
-            edges = bidirectional(edges, nodes, self.partners)
+            edges = bidirectional(edges, nodes, self.partners, self.graph.pool)
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
     def _draw(self, seeds: Seeds | LinkSeeds, hop: int) -> Draw:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.graph import Graph
@@ -107,7 +106,7 @@ def partners_of(schema: Schema) -> Partners:
 
 
 def bidirectional(
-    edges: dict[Relation, EdgeBlock], nodes: dict[NodeType, NodeBlock], partners: Partners
+    edges: dict[Relation, EdgeBlock], nodes: dict[NodeType, NodeBlock], partners: Partners, pool: ops.Pool
 ) -> dict[Relation, EdgeBlock]:
     """The sampled edges and their flips, each pair of ends once, ordered by destination, then by source (positions).
 
@@ -117,25 +116,20 @@ def bidirectional(
     both = {}
     for relation, partner in partners.items():
         own, other = edges[relation], edges[partner]
-        ends_bid = torch.cat([own.ends_bid, other.ends_bid.flip(0)], dim=1)
-        kept = _first_of_each(ends_bid, *(len(nodes[name].gid) for name in relation[::2]))
-        flips = None if relation == partner else Flips(relation=partner, mask=kept >= len(own.gid))
+        trail = Trail(pool)
+        for block, ends in ((own, own.ends_bid), (other, (other.ends_bid[1], other.ends_bid[0]))):
+            for known, room in zip(ends, trail.extend(block.gid), strict=True):
+                ops.copy_ids(known, room)
+        joined = trail.block(by_hop=False)
+        kept = ops.distinct_pairs(*joined.ends_bid, *(len(nodes[name].gid) for name in relation[::2]))
+        ends_bid = pool.empty((2, len(kept)), torch.int64)
+        for known, room in zip(joined.ends_bid, ends_bid, strict=True):
+            ops.gather_rows(known, kept, out=room)
+        is_flip = torch.from_numpy(kept.numpy() >= len(own.gid))  # NumPy, because torch would wake its threads for it
         both[relation] = EdgeBlock(
-            ends_bid=torch.stack([ops.gather_rows(end, kept) for end in ends_bid]),
-            gid=ops.gather_rows(torch.cat([own.gid, other.gid]), kept),
+            ends_bid=ends_bid,
+            gid=ops.gather_rows(joined.gid, kept, pool=pool),
             num_sampled=None,
-            flips=flips,
+            flips=None if relation == partner else Flips(relation=partner, mask=is_flip),
         )
     return both
-
-
-def _first_of_each(ends_bid: Tensor, num_src: int, num_dst: int) -> Tensor:
-    """Where each pair of ends occurs first, ordered by the second end, then by the first one."""
-    src_bid, dst_bid = ends_bid
-    _, by_src = ops.build_csc(src_bid, num_src)
-    _, by_dst = ops.build_csc(ops.gather_rows(dst_bid, by_src), num_dst)  # stable, so equal pairs stay in their order
-    order = ops.gather_rows(by_src, by_dst)
-    src_bid, dst_bid = (ops.gather_rows(end, order) for end in ends_bid)
-    is_first = torch.ones(len(order), dtype=torch.bool)
-    is_first[1:] = (src_bid[1:] != src_bid[:-1]) | (dst_bid[1:] != dst_bid[:-1])
-    return order[is_first]
