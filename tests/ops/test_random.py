@@ -1,7 +1,9 @@
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from halohop import ops
+from halohop.ops import reference
 from halohop.ops.random import MASK_64, mix
 
 ARGUMENTS = {"seed": 3, "epoch": 1, "batch": 2, "hop": 0, "relation": ("a", "to", "b")}
@@ -38,3 +40,9 @@ def test_small_changes_flip_half_of_the_bits():
     ]
     assert abs(sum(flips) / len(flips) - 32) < 1
     assert min(flips) > 12
+
+
+@given(st.integers(0, MASK_64), st.lists(st.integers(0, 2**63 - 1), max_size=5))
+def test_fractions_are_the_references(key, ids):
+    expected = [reference.fraction(key, number, 0) for number in ids]
+    assert ops.fractions(key, torch.tensor(ids, dtype=torch.int64)).tolist() == expected

@@ -1,5 +1,7 @@
 """halohop.LinkNeighborLoader: PyG's arguments, PyG's batches."""
 
+import math
+
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -85,11 +87,112 @@ def test_all_edges_of_a_graph(data, hetero):
         ({"input_id": torch.arange(4)}, InputError, "input_id has 4 entries"),
         ({"neighbor_sampler": object()}, InputError, "leave it out"),
         ({"subgraph_type": "induced"}, NotImplementedError, "directional"),
+        ({"neg_sampling": "ternary"}, InputError, "'ternary' says nothing"),
+        ({"neg_sampling": ("binary", -1)}, InputError, "needs to be positive"),
+        ({"neg_sampling": ("triplet", 1.5)}, InputError, "needs to be an"),
+        ({"neg_sampling": {"mood": "binary"}}, InputError, "unexpected keyword"),
+        ({"neg_sampling": ("binary", float("inf"))}, InputError, "above 0"),
+        ({"neg_sampling": "binary", "neg_sampling_ratio": 2}, InputError, "give one of them"),
+        ({"neg_sampling": "triplet", "edge_label": torch.zeros(1500)}, InputError, "no place beside triplets"),
+        ({"neg_sampling": {"mode": "binary", "src_weight": torch.ones(3)}}, InputError, "200 nodes"),
+        ({"strict_negatives": True}, InputError, "set neg_sampling"),
+        ({"reverse_relation": ("node", "to", "node")}, InputError, "set exclude_seed_edges=True"),
+        ({"exclude_seed_edges": True, "reverse_relation": ("a", "b", "c")}, SchemaError, "unknown relation"),
     ],
 )
 def test_what_names_no_edges_is_refused(data, options, error, message):
     with pytest.raises(error, match=message):
         LinkNeighborLoader(data, [1], **options)
+
+
+@pytest.mark.parametrize("amount", [0.5, 1, 2.7])
+def test_binary_negatives_come_last(data, amount):
+    labels = torch.arange(30)
+    for label, dtype in ((None, torch.float32), (labels, torch.int64), (labels + 4, torch.int64)):
+        loader = LinkNeighborLoader(
+            data, [2], data.edge_index[:, :30], label, neg_sampling={"mode": "binary", "amount": amount}, batch_size=20
+        )
+        for batch in loader:
+            num_pos, num_neg = len(batch.input_id), math.ceil(len(batch.input_id) * amount)
+            assert batch.edge_label_index.shape == (2, num_pos + num_neg)
+            positives = batch.n_id[batch.edge_label_index[:, :num_pos]]
+            assert torch.equal(positives, data.edge_index[:, batch.input_id])
+            assert batch.edge_label.dtype == dtype
+            assert (batch.edge_label[num_pos:] == 0).all()
+            raised = batch.input_id + (1 if label is labels else 4)
+            assert torch.equal(batch.edge_label[:num_pos], torch.ones(num_pos) if label is None else raised)
+    old = next(iter(LinkNeighborLoader(data, [2], neg_sampling_ratio=amount, batch_size=8)))
+    new = next(iter(LinkNeighborLoader(data, [2], neg_sampling=("binary", amount), batch_size=8)))
+    assert torch.equal(old.edge_label_index, new.edge_label_index)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_triplets(data, hetero, disjoint):
+    for amount, shape in ((1, (8,)), (3, (8, 3))):
+        options = {"neg_sampling": ("triplet", amount), "batch_size": 8, "disjoint": disjoint}
+        batch = next(iter(LinkNeighborLoader(data, [2], **options)))
+        assert torch.equal(batch.n_id[torch.stack([batch.src_index, batch.dst_pos_index])], data.edge_index[:, :8])
+        assert batch.dst_neg_index.shape == shape
+        assert "edge_label" not in batch
+        assert "edge_label_index" not in batch
+        if disjoint:
+            assert torch.equal(batch.batch[batch.dst_neg_index].view(8, -1), torch.arange(8)[:, None].expand(8, amount))
+        batch = next(iter(LinkNeighborLoader(hetero, [2], (WRITES, None), **options)))
+        ends = batch["author"].n_id[batch["author"].src_index], batch["paper"].n_id[batch["paper"].dst_pos_index]
+        assert torch.equal(torch.stack(ends), hetero[WRITES].edge_index[:, :8])
+        assert batch["paper"].dst_neg_index.shape == shape
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_nothing_later_than_its_edge(data, mode):
+    times = torch.arange(1500) % 60 + 40
+    loader = LinkNeighborLoader(
+        data, [4, 4], edge_label_time=times, time_attr="seen", neg_sampling=(mode, 2), batch_size=100, shuffle=True
+    )
+    for batch in loader:
+        of_edges = times[batch.input_id]
+        if mode == "triplet":
+            assert torch.equal(batch.seed_time, of_edges)
+            assert (batch.seen[batch.dst_neg_index] <= of_edges[:, None]).all()
+        else:
+            assert torch.equal(batch.edge_label_time, of_edges.repeat(3))
+            assert (batch.seen[batch.edge_label_index[:, 100:]] <= of_edges.repeat(2)).all()
+        src, dst = batch.edge_index
+        assert (batch.seen[src] <= of_edges[batch.batch[src]]).all()
+        assert torch.equal(batch.batch[src], batch.batch[dst])
+
+
+def test_workers_make_the_same_batches(data):
+    def epoch(**options):
+        loader = LinkNeighborLoader(
+            data,
+            [3, 2],
+            neg_sampling=("binary", 1.5),
+            batch_size=128,
+            shuffle=True,
+            seed=3,
+            strict_negatives=True,
+            exclude_seed_edges=True,
+            **options,
+        )
+        return [batch.to_dict() for batch in loader]
+
+    reference = epoch(run="inline")
+    for options in ({"num_workers": 3}, {"run": "processes", "num_workers": 2}):
+        for got, expected in zip(epoch(**options), reference, strict=True):
+            assert got.keys() == expected.keys()
+            for key, value in expected.items():
+                assert torch.equal(got[key], value) if isinstance(value, torch.Tensor) else got[key] == value
+
+
+def test_seed_edges_and_their_reverses_are_not_sampled(hetero):
+    loader = LinkNeighborLoader(hetero, [-1, -1], (WRITES, None), exclude_seed_edges=True, batch_size=20)
+    for batch in loader:
+        seeds = set(map(tuple, hetero[WRITES].edge_index[:, batch[WRITES].input_id].t().tolist()))
+        for relation, turn in ((WRITES, False), (("paper", "rev_writes", "author"), True)):
+            sampled = hetero[relation].edge_index[:, batch[relation].e_id]
+            assert not seeds & set(map(tuple, (sampled.flip(0) if turn else sampled).t().tolist()))
+        assert batch["paper", "cites", "paper"].num_edges > 0
 
 
 def test_a_graph_of_several_relations_wants_one(hetero):

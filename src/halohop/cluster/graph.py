@@ -2,6 +2,7 @@
 
 import atexit
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 
 import torch
@@ -16,9 +17,12 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
 from halohop.store.requests import (
+    Draw,
     EdgesReply,
     EdgesRequest,
     FetchRequest,
+    HopAnswer,
+    HopQuery,
     LocateRequest,
     SampleReply,
     SampleRequest,
@@ -68,6 +72,14 @@ class Graph:
     def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
         """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
         return self._router.answer(request).rows
+
+    def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
+        """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.
+
+        The owners of the destinations look them up, so nothing but what is found crosses the network.
+        """
+        queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
+        return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
 
     def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).

@@ -1,7 +1,7 @@
 """What a loader goes through: input nodes, or edges. Both tell torch their length, and the sampler the seeds of a batch."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 from torch.utils.data import IterableDataset
@@ -50,7 +50,10 @@ class SeedDataset(Examples):
 
 
 class LinkDataset(Examples):
-    """The input edges by their ends, each with its label and time where there are any."""
+    """The input edges by their ends, each with its label and time where there are any.
+
+    `steps` complete the seeds of every batch, one after the other: they add negatives, or name edges to leave out.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class LinkDataset(Examples):
         input_id: Tensor,
         label: Tensor | None = None,
         time: Tensor | None = None,
+        steps: Sequence[Callable[[LinkSeeds], LinkSeeds]] = (),
     ) -> None:
         super().__init__(input_id)
         self.relation = relation
@@ -68,9 +72,10 @@ class LinkDataset(Examples):
         self.dst_gid = dst_gid
         self.label = label
         self.time = time
+        self._steps = steps
 
     def seeds(self, epoch: int, share: Share) -> LinkSeeds:
-        return LinkSeeds(
+        links = LinkSeeds(
             relation=self.relation,
             src_gid=self.src_gid[share.positions],
             dst_gid=self.dst_gid[share.positions],
@@ -80,3 +85,6 @@ class LinkDataset(Examples):
             label=None if self.label is None else self.label[share.positions],
             time=None if self.time is None else self.time[share.positions],
         )
+        for step in self._steps:
+            links = step(links)
+        return links

@@ -8,7 +8,7 @@ from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, repeat_positions, stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
-from halohop.ops.random import stream_key
+from halohop.ops.random import fractions, stream_key
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
 from halohop.ops.sample import sample_neighbors
@@ -24,6 +24,7 @@ __all__ = [
     "build_csc",
     "copy_ids",
     "distinct_pairs",
+    "fractions",
     "gather_rows",
     "repeat_positions",
     "sample_neighbors",

@@ -2,11 +2,19 @@
 
 import hashlib
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from halohop.typing import Relation
 
 MASK_64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 / golden ratio, odd: the step between the counters of a stream."""
+
+RAW_STEP = 0xD1342543DE82EF95
+"""Between the streams of two ids, odd."""
 
 
 def mix(x: int) -> int:
@@ -37,3 +45,27 @@ def stream_key(*, seed: int, epoch: int, batch: int, hop: int, relation: Relatio
     for word in (seed, epoch, batch, hop, int.from_bytes(relation_digest, "little")):
         key = mix(((key ^ (word & MASK_64)) + GOLDEN) & MASK_64)
     return key
+
+
+def fractions(key: int, ids: Tensor) -> Tensor:
+    """A random number between 0 and 1, never 0 or 1, for each id: float64 ``[n]``.
+
+    Args:
+        key: of the stream, see `stream_key`.
+        ids: int64 ``[n]``, at least 0; equal ids get equal numbers.
+
+    Example:
+        >>> one, other, again = fractions(7, torch.tensor([3, 4, 3])).tolist()
+        >>> 0 < one < 1, one == again, one == other
+        (True, True, False)
+    """
+    stream = _mix_all(np.uint64(key) + np.uint64(RAW_STEP) * ids.numpy().astype(np.uint64))
+    words = _mix_all(stream + np.uint64(GOLDEN))
+    return torch.from_numpy((words >> np.uint64(11) | np.uint64(1)).astype(np.float64) * 2.0**-53)
+
+
+def _mix_all(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix` of every word."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

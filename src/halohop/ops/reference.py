@@ -13,15 +13,13 @@ from torch import Tensor
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets
 from halohop.ops.pieces import Pieces
-from halohop.ops.random import GOLDEN, MASK_64, mix
+from halohop.ops.random import GOLDEN, MASK_64, RAW_STEP, mix
 from halohop.ops.random import stream_key as stream_key
-
-_RAW_STEP = 0xD1342543DE82EF95
 
 
 def word(key: int, raw: int, number: int) -> int:
     """Word `number` of the stream of 64-bit words that the node `raw` has."""
-    stream = mix((key + _RAW_STEP * (raw & MASK_64)) & MASK_64)
+    stream = mix((key + RAW_STEP * (raw & MASK_64)) & MASK_64)
     return mix((stream + GOLDEN * (number + 1)) & MASK_64)
 
 

@@ -1,15 +1,20 @@
 """Every way in which PyG's users name seed edges, turned into one."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import LinkDataset
+from halohop.sampling.exclusion import SeedEdges, check_reverse, reverse_of
+from halohop.sampling.links import LinkSeeds
+from halohop.sampling.negative import Candidates, Negatives
 from halohop.store.schema import Schema
 from halohop.typing import Relation
 
@@ -23,6 +28,12 @@ def link_dataset(
     edge_label: Tensor | None = None,
     edge_label_time: Tensor | None = None,
     input_id: Tensor | None = None,
+    neg_sampling: NegativeSampling | None = None,
+    strict: bool = False,
+    exclude: bool = False,
+    reverse: Relation | None = None,
+    time_attr: str | None = None,
+    seed: int = 0,
 ) -> LinkDataset:
     """The edges that `edge_label_index` names.
 
@@ -32,6 +43,10 @@ def link_dataset(
             one of them, or a pair of it and any of these.
         edge_label, edge_label_time: per edge, ``[n, ...]`` and ``[n]``.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
+        neg_sampling, strict: of negatives.
+        exclude, reverse: whether the edges of a batch, and those of their reverse relation, are not sampled in it.
+        time_attr: the column of times that negatives respect.
+        seed: of the draws.
 
     Raises:
         SchemaError: an unknown relation.
@@ -47,13 +62,71 @@ def link_dataset(
         src_gid, dst_gid = graph.locate(src_raw, relation[0]), graph.locate(dst_raw, relation[2])
     time = _per_edge(edge_label_time, "edge_label_time", len(src_gid), dims=1)
     ids = _per_edge(input_id, "input_id", len(src_gid), dims=1)
+    label = _per_edge(edge_label, "edge_label", len(src_gid))
+    steps: list[Callable[[LinkSeeds], LinkSeeds]] = []
+    if neg_sampling is not None:
+        label = _label_beside(neg_sampling, label)
+        steps.append(_negatives(graph, relation, neg_sampling, strict=strict, time_attr=time_attr, seed=seed))
+    if exclude:
+        found = reverse_of(graph.schema, relation) if reverse is None else check_reverse(graph.schema, relation, reverse)
+        steps.append(SeedEdges(graph=graph, relation=relation, reverse=found))
     return LinkDataset(
         relation=relation,
         src_gid=src_gid,
         dst_gid=dst_gid,
         input_id=torch.arange(len(src_gid)) if ids is None else ids,
-        label=_per_edge(edge_label, "edge_label", len(src_gid)),
+        label=label,
         time=None if time is None else time.double() if time.is_floating_point() else time.long(),
+        steps=steps,
+    )
+
+
+def read_neg_sampling(neg_sampling: Any, ratio: float | None) -> NegativeSampling | None:
+    """PyG's `neg_sampling`, however it is written, or its older `neg_sampling_ratio`.
+
+    Raises:
+        InputError: both, or what PyG cannot make one of.
+    """
+    if ratio:
+        if neg_sampling is not None:
+            raise InputError(f"neg_sampling={neg_sampling!r} and neg_sampling_ratio={ratio!r} say the same; give one of them")
+        neg_sampling = {"mode": "binary", "amount": ratio}
+    try:
+        read = NegativeSampling.cast(neg_sampling)
+        if read is not None and not 0 < read.amount < math.inf:
+            raise ValueError("the amount must be a number above 0")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"neg_sampling={neg_sampling!r} says nothing ({error}); give 'binary', 'triplet' or PyG's NegativeSampling"
+        ) from error
+    return read
+
+
+def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tensor | None:
+    """Labels of edges that get negatives: 0 means a negative, so labels from 0 on are raised by one."""
+    if label is None:
+        return None
+    if neg_sampling.is_triplet():
+        raise InputError("edge_label has no place beside triplets, which tell edges from negatives by position; leave it out")
+    if label.dtype == torch.bool or label.is_complex():
+        raise InputError(f"edge_label of {label.dtype} cannot be told from negatives; give numbers from 0 on")
+    return label + 1 if label.numel() and label.min() == 0 else label
+
+
+def _negatives(
+    graph: Graph, relation: Relation, neg_sampling: NegativeSampling, *, strict: bool, time_attr: str | None, seed: int
+) -> Negatives:
+    dst = Candidates.of(graph, relation[2], weight=neg_sampling.dst_weight, time=time_attr)
+    same = relation[0] == relation[2] and neg_sampling.src_weight is None and neg_sampling.dst_weight is None
+    return Negatives(
+        graph=graph,
+        relation=relation,
+        triplet=neg_sampling.is_triplet(),
+        amount=neg_sampling.amount,
+        src=dst if same else Candidates.of(graph, relation[0], weight=neg_sampling.src_weight, time=time_attr),
+        dst=dst,
+        seed=seed,
+        strict=strict,
     )
 
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
-from halohop.pyg.link_inputs import InputEdges, link_dataset
+from halohop.pyg.link_inputs import InputEdges, link_dataset, read_neg_sampling
 from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler
 from halohop.sampling.neighbor import Expand, Rules
 from halohop.typing import Relation
@@ -27,13 +27,23 @@ class LinkNeighborLoader(SampledLoader):
             bytes each). In a graph of several relations one of them, or a pair of it and any of these.
         edge_label: a label per edge, ``[n, ...]``.
         edge_label_time: a time per edge, ``[n]``; needs `time_attr`.
+        neg_sampling: PyG's `NegativeSampling`, or what it is made from ("binary", "triplet", a dict); its weights are in
+            ascending order of ids. Binary negatives are pairs, triplets have further destinations; neither is later than its
+            edge, where nodes have the attribute `time_attr`.
+        neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
         replace, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output, is_sorted,
             filter_per_worker, seed, expand, kwargs: as of `halohop.NeighborLoader`. A subgraph of its own (`disjoint`) has both
             ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
+        strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
+        exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
+        reverse_relation: which relation holds the reverses; by default the one with "rev_" before the name, or the same relation
+            where it joins nodes of one type.
 
-    A batch has `input_id`, `edge_label_index` (positions of the ends among its nodes) and `edge_label`; with times
-    `edge_label_time`. An end that occurs twice is one node, unless in two disjoint subgraphs.
+    A batch has `input_id`, `edge_label_index` (positions of the ends among its nodes) and `edge_label`: with binary negatives
+    0 for them and 1 for edges, or the edges' own labels, one higher if there was a 0 among them. With triplets it has
+    `src_index`, `dst_pos_index` and `dst_neg_index` instead; with times `edge_label_time`, or `seed_time` of triplets. An end
+    that occurs twice is one node, unless in two disjoint subgraphs.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.
@@ -71,6 +81,9 @@ class LinkNeighborLoader(SampledLoader):
         input_id: Tensor | None = None,
         seed: int | None = None,
         expand: Expand = "new",
+        strict_negatives: bool = False,
+        exclude_seed_edges: bool = False,
+        reverse_relation: Relation | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
@@ -87,9 +100,25 @@ class LinkNeighborLoader(SampledLoader):
             last=is_last(temporal_strategy),
         )
 
-        def links(graph: Graph, _: int) -> LinkDataset:
+        neg_sampling = read_neg_sampling(neg_sampling, neg_sampling_ratio)
+        if neg_sampling is None and strict_negatives:
+            raise InputError("strict_negatives=True, but no negatives are asked for; set neg_sampling")
+        if reverse_relation is not None and not exclude_seed_edges:
+            raise InputError("reverse_relation tells what to leave out; set exclude_seed_edges=True")
+
+        def links(graph: Graph, seed: int) -> LinkDataset:
             return link_dataset(
-                graph, edge_label_index, edge_label=edge_label, edge_label_time=edge_label_time, input_id=input_id
+                graph,
+                edge_label_index,
+                edge_label=edge_label,
+                edge_label_time=edge_label_time,
+                input_id=input_id,
+                neg_sampling=neg_sampling,
+                strict=strict_negatives,
+                exclude=exclude_seed_edges,
+                reverse=reverse_relation,
+                time_attr=time_attr,
+                seed=seed,
             )
 
         super().__init__(

@@ -60,6 +60,7 @@ class HopQuery:
         tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
         latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the hop's draw names a time.
         excluded: edges that are never drawn, gids, int64, ascending.
+        src_gid: of what is drawn only the edges from this source are told, int64 ``[n]``; with fanout -1 all between two nodes.
     """
 
     relation: Relation
@@ -68,11 +69,13 @@ class HopQuery:
     tree: Tensor | None = None
     latest: Tensor | None = None
     excluded: Tensor | None = None
+    src_gid: Tensor | None = None
 
     def of(self, rows: Tensor) -> "HopQuery":
         """The query for some of its destinations, by position."""
-        tree, latest = (None if column is None else column[rows] for column in (self.tree, self.latest))
-        return replace(self, dst_gid=self.dst_gid[rows], tree=tree, latest=latest)
+        columns = (self.tree, self.latest, self.src_gid)
+        tree, latest, src_gid = (None if column is None else column[rows] for column in columns)
+        return replace(self, dst_gid=self.dst_gid[rows], tree=tree, latest=latest, src_gid=src_gid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from halohop.typing import Relation
 
 _TREE_STEP = 1 << 40
 """Between the streams of one node in two trees: raw ids are smaller."""
+
+_FIND_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,25 @@ class Topology:
             InputError: weights or times that cannot be drawn by.
             SchemaError: the times are those of nodes on other hosts.
         """
+        if query.src_gid is not None:
+            return self._find(query, query.src_gid, draw, pool, counters)
         with counters.span("draw"):
             counts, edge_gid = self._draw(query, draw, pool)
         with counters.span("load"):
             src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
         return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
+
+    def _find(self, query: HopQuery, src_gid: Tensor, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
+        """Some destinations at a time, so that the whole lists of hubs do not lie side by side."""
+        found = []
+        for rows in torch.arange(len(src_gid)).split(_FIND_AT_ONCE):
+            whole = self.sample(replace(query.of(rows), src_gid=None), draw, pool, counters)
+            row = torch.repeat_interleave(whole.counts)
+            meant = whole.src_gid == src_gid[rows][row]
+            counts = torch.bincount(row[meant], minlength=len(rows))
+            found.append((counts, whole.src_gid[meant], whole.edge_gid[meant]))
+        counts, src, edge_gid = (torch.cat(column) for column in zip(*found, strict=True))
+        return HopAnswer(counts=counts, src_gid=src, edge_gid=edge_gid)
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)

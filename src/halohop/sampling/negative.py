@@ -1,0 +1,206 @@
+"""Negatives: pairs of nodes that a link task holds against the edges of a batch."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.sampling.links import LinkSeeds, trees
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import NodeType, Relation
+
+_ROUNDS = 16
+"""How often a pair that is an edge is drawn anew before what is none is listed: by then half of all pairs would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The nodes of a type among which an end of negatives is drawn.
+
+    Args:
+        node_type: their type.
+        gid: ascending by raw id, or by time where there are times; int64 ``[n]``.
+        time: when each begins to exist, ascending, ``[n]``; None if they always do.
+        weight: how likely each is, float64 ``[n]``; None if all are alike.
+    """
+
+    node_type: NodeType
+    gid: Tensor
+    time: Tensor | None
+    weight: Tensor | None
+
+    @classmethod
+    def of(cls, graph: Graph, node_type: NodeType, *, weight: Tensor | None, time: str | None) -> "Candidates":
+        """All nodes of a type, with weights in ascending raw order; times are the column `time`, if they have it.
+
+        Raises:
+            InputError: weights of another number, not finite, below zero, or all zero.
+        """
+        gid, _ = graph.select(None, node_type)
+        if weight is not None:
+            weight = _checked(weight, node_type, len(gid))
+        if time is None or time not in graph.schema.nodes[node_type].columns:
+            return cls(node_type=node_type, gid=gid, time=None, weight=weight)
+        ((times,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=(time,), gid=gid),)))
+        times = times.double() if times.is_floating_point() else times.long()
+        order = torch.argsort(times, stable=True)
+        return cls(node_type=node_type, gid=gid[order], time=times[order], weight=None if weight is None else weight[order])
+
+    def pick(self, fractions: Tensor, latest: Tensor | None) -> Tensor:
+        """A gid for each fraction in (0, 1), of nodes not later than `latest`.
+
+        Raises:
+            InputError: there is none.
+        """
+        return self.gid[pick_place(fractions, self.early(len(fractions), latest), self.weight, self.node_type)]
+
+    def early(self, count: int, latest: Tensor | None) -> Tensor:
+        """How many nodes, from the first on, each of `count` negatives may take; int64 ``[count]``."""
+        if self.time is None or latest is None:
+            return torch.full((count,), len(self.gid))
+        return torch.searchsorted(self.time, latest.to(self.time.dtype), right=True)
+
+
+def pick_place(fractions: Tensor, choices: Tensor, weight: Tensor | None, node_type: NodeType) -> Tensor:
+    """A place below `choices` for each fraction, by weight where there are weights."""
+    if weight is None:
+        possible, places = choices > 0, torch.minimum((fractions * choices).long(), choices - 1)
+    else:
+        sums = torch.cat([weight.new_zeros(1), weight.cumsum(0)])
+        total = sums[choices]
+        possible, places = total > 0, torch.searchsorted(sums[1:], fractions * total, right=True)
+        places = torch.minimum(places, torch.searchsorted(sums[1:], total))  # rounding must not lead past the last weight
+    if not possible.all():
+        raise InputError(
+            f"no node of {node_type!r} can be a negative of edge {int((~possible).nonzero()[0])} of its batch: none has a weight "
+            "above zero and is as early as that edge; leave such edges out, or draw no negatives"
+        )
+    return places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negatives:
+    """Adds negatives to the edges of a batch: a pure function of (seed, epoch, batch index, position).
+
+    Args:
+        graph: where the nodes are.
+        relation: of the edges.
+        triplet: further destinations of each source, instead of pairs.
+        amount: negatives per positive, more than 0; in the whole batch rounded up.
+        src, dst: what the ends are drawn from.
+        seed: names the stream of random numbers.
+        strict: no negative is an edge of the whole graph. Those that are, are drawn anew.
+
+    Raises (when called):
+        InputError: nothing can be drawn: no node is early enough, or every pair is an edge.
+    """
+
+    graph: Graph
+    relation: Relation
+    triplet: bool
+    amount: float
+    src: Candidates
+    dst: Candidates
+    seed: int
+    strict: bool = False
+
+    def __call__(self, links: LinkSeeds) -> LinkSeeds:
+        num_pos, num_neg = links.num_pos, math.ceil(links.num_pos * self.amount)
+        ends = _Ends(
+            links=links,
+            owner=trees(num_pos, num_neg, triplet=self.triplet)[num_pos:],
+            negatives=self,
+        )
+        src_gid, dst_gid = ends.strictly_drawn() if self.strict else ends.drawn(0, torch.arange(num_neg))
+        label = links.label
+        if not self.triplet:
+            label = torch.ones(num_pos) if label is None else label
+            label = torch.cat([label, label.new_zeros((num_neg, *label.shape[1:]))])
+        return replace(
+            links,
+            src_gid=links.src_gid if self.triplet else torch.cat([links.src_gid, src_gid]),
+            dst_gid=torch.cat([links.dst_gid, dst_gid]),
+            triplet=self.triplet,
+            label=label,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """The drawing for one batch; `owner` is the positive to which each negative belongs."""
+
+    links: LinkSeeds
+    owner: Tensor
+    negatives: Negatives
+
+    def drawn(self, attempt: int, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Sources and destinations of some negatives."""
+        rules, latest = self.negatives, self._latest(positions)
+        dst_gid = rules.dst.pick(self._fractions("destination", attempt, positions), latest)
+        if rules.triplet:
+            return self.links.src_gid[self.owner[positions]], dst_gid
+        return rules.src.pick(self._fractions("source", attempt, positions), latest), dst_gid
+
+    def strictly_drawn(self) -> tuple[Tensor, Tensor]:
+        """Those of all negatives, none of which is an edge."""
+        wrong = torch.arange(len(self.owner))
+        src_gid, dst_gid = self.drawn(0, wrong)
+        for attempt in range(1, _ROUNDS + 1):
+            wrong = wrong[self._are_edges(src_gid[wrong], dst_gid[wrong])]
+            if not len(wrong):
+                return src_gid, dst_gid
+            src_gid[wrong], dst_gid[wrong] = self.drawn(attempt, wrong)
+        for position in wrong[self._are_edges(src_gid[wrong], dst_gid[wrong])]:
+            src_gid[position], dst_gid[position] = self._listed(position, src_gid[position])
+        return src_gid, dst_gid
+
+    def _listed(self, position: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+        """A pair chosen among all that are no edges of a source; of binary negatives' next source, if this one has none."""
+        rules, one = self.negatives, position.view(1)
+        fraction, latest = self._fractions("destination", _ROUNDS + 1, one), self._latest(one)
+        choices = rules.dst.gid[: int(rules.dst.early(1, latest))]
+        weight = torch.ones(len(choices), dtype=torch.float64) if rules.dst.weight is None else rules.dst.weight[: len(choices)]
+        for candidate in source.view(1) if rules.triplet else self._sources_from(source, latest):
+            free = weight * ~self._are_edges(candidate.expand(len(choices)), choices)
+            if (free > 0).any():
+                place = pick_place(fraction, torch.tensor([len(choices)]), free, rules.dst.node_type)
+                return candidate, choices[place[0]]
+        raise InputError(
+            f"edge {int(self.links.input_id[self.owner[position]])} of the input has no strict negative: its source is joined to "
+            f"every node by {rules.relation}; leave it out, or set strict_negatives=False"
+        )
+
+    def _sources_from(self, source: Tensor, latest: Tensor | None) -> Tensor:
+        """All that may be one, the given first."""
+        rules = self.negatives
+        num = int(rules.src.early(1, latest))
+        gid = rules.src.gid[:num] if rules.src.weight is None else rules.src.gid[:num][rules.src.weight[:num] > 0]
+        return gid.roll(-int((gid == source).nonzero()[0]))
+
+    def _are_edges(self, src_gid: Tensor, dst_gid: Tensor) -> Tensor:
+        return self.negatives.graph.find(((self.negatives.relation, src_gid, dst_gid),))[0].counts > 0
+
+    def _latest(self, positions: Tensor) -> Tensor | None:
+        return None if self.links.time is None else self.links.time[self.owner[positions]]
+
+    def _fractions(self, end: str, attempt: int, positions: Tensor) -> Tensor:
+        links = self.links
+        stream = ("", f"negative {end}", "")
+        key = ops.stream_key(seed=self.negatives.seed, epoch=links.epoch, batch=links.index, hop=attempt, relation=stream)
+        return ops.fractions(key, positions)
+
+
+def _checked(weight: Tensor, node_type: NodeType, count: int) -> Tensor:
+    if weight.shape != (count,):
+        raise InputError(f"weights of negatives have shape {tuple(weight.shape)}, but {node_type!r} has {count} nodes")
+    weight = weight.double().cpu()
+    if not torch.isfinite(weight).all() or (weight < 0).any():
+        wrong = (~torch.isfinite(weight) | (weight < 0)).nonzero()[0]
+        raise InputError(f"the weight {float(weight[wrong])} of negatives of {node_type!r} is no finite number of at least 0")
+    if count and not weight.sum() > 0:
+        raise InputError(f"all weights of negatives of {node_type!r} are 0; give one node a weight above it")
+    return weight
