@@ -11,6 +11,7 @@ from halohop.sampling import subgraph
 from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.links import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler, Rules
 from halohop.sampling.subgraph import partners_of
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
@@ -256,3 +257,16 @@ def test_duplicate_seeds_have_their_edges_each():
     for disjoint, edges in ((False, [(1, 0, 0), (1, 2, 0)]), (True, [])):
         got, _ = sampled(graph, no_hops, NODE, [1, 0, 1], 0, Rules(subgraph="induced", disjoint=disjoint))
         assert got.edges[EDGE] == edges
+
+
+@pytest.mark.parametrize("shard_each", [False, True])
+def test_what_a_link_task_predicts_does_not_come_back_with_the_induced_edges(shard_each):
+    graph = partitioned(graphs.ring(12), 3, shard_each=shard_each)
+    rules, fanouts = Rules(subgraph="induced"), Fanouts.uniform([-1], graph.schema)
+    gid = graph.locate(torch.tensor([3, 4]))
+    plain = LinkSeeds(relation=EDGE, src_gid=gid[:1], dst_gid=gid[1:], input_id=torch.arange(1), epoch=0, index=0)
+    block = collect(graph, NeighborSampler(graph, fanouts, rules=rules).sample(plain)).edges[EDGE]
+    assert 3 in block.columns[EDGE_ID]  # edge 3 goes from 3 to 4
+    seeds = replace(plain, excluded={EDGE: block.gid[block.columns[EDGE_ID] == 3]})
+    without = collect(graph, NeighborSampler(graph, fanouts, rules=rules).sample(seeds)).edges[EDGE]
+    assert sorted(without.columns[EDGE_ID].tolist()) == sorted(set(block.columns[EDGE_ID].tolist()) - {3})
