@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import LinkLoader
+from torch_geometric.sampler import EdgeSamplerInput
 
-from halohop import LinkNeighborLoader
+from halohop import HalohopSampler, LinkNeighborLoader
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.testing.worlds import partitioned
@@ -86,7 +88,7 @@ def test_all_edges_of_a_graph(data, hetero):
         ({"time_attr": "when", "edge_label_time": torch.zeros(3)}, InputError, "edge_label_time has 3 entries"),
         ({"input_id": torch.arange(4)}, InputError, "input_id has 4 entries"),
         ({"neighbor_sampler": object()}, InputError, "leave it out"),
-        ({"subgraph_type": "induced"}, NotImplementedError, "directional"),
+        ({"subgraph_type": "partial"}, InputError, "'partial'"),
         ({"neg_sampling": "ternary"}, InputError, "'ternary' says nothing"),
         ({"neg_sampling": ("binary", -1)}, InputError, "needs to be positive"),
         ({"neg_sampling": ("triplet", 1.5)}, InputError, "needs to be an"),
@@ -193,6 +195,35 @@ def test_seed_edges_and_their_reverses_are_not_sampled(hetero):
             sampled = hetero[relation].edge_index[:, batch[relation].e_id]
             assert not seeds & set(map(tuple, (sampled.flip(0) if turn else sampled).t().tolist()))
         assert batch["paper", "cites", "paper"].num_edges > 0
+
+
+def test_induced_subgraphs_have_all_edges_but_the_seeds(data):
+    loader = LinkNeighborLoader(data, [2], exclude_seed_edges=True, subgraph_type="induced", batch_size=50)
+    batch = next(iter(loader))
+    inside = torch.isin(data.edge_index, batch.n_id).all(dim=0)
+    sizes = torch.tensor([200, 1])
+    seeds = data.edge_index[:, batch.input_id]
+    predicted = torch.cat([sizes @ seeds, sizes @ seeds.flip(0)])
+    expected = (inside & ~torch.isin(sizes @ data.edge_index, predicted)).nonzero().view(-1)
+    assert torch.equal(batch.e_id.sort().values, expected)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pygs_link_loader_takes_our_sampler(data, hetero, workers):
+    for mode in (None, "binary", ("triplet", 2)):
+        options = {"neg_sampling": mode, "batch_size": 64, "num_workers": workers}
+        for batch in LinkLoader(data, HalohopSampler(data, [3, 2]), data.edge_index[:, :100], **options):
+            triplet = "src_index" in batch
+            ends = torch.stack([batch.src_index, batch.dst_pos_index]) if triplet else batch.edge_label_index
+            num_pos = len(batch.input_id)
+            assert torch.equal(batch.n_id[ends[:, :num_pos]], data.edge_index[:, batch.input_id])
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+            if mode == "binary":
+                assert batch.edge_label.tolist() == [1.0] * num_pos + [0.0] * num_pos
+        for batch in LinkLoader(hetero, HalohopSampler(hetero, [3, 2]), (WRITES, None), **options):
+            assert torch.equal(batch["paper"].x, hetero["paper"].x[batch["paper"].n_id])
+    with pytest.raises(NotImplementedError, match="edge times need"):
+        HalohopSampler(data, [1]).sample_from_edges(EdgeSamplerInput(None, *data.edge_index[:, :2], time=torch.zeros(2)))
 
 
 def test_a_graph_of_several_relations_wants_one(hetero):

@@ -87,23 +87,26 @@ def _tell_seeds(store: Any, seeds: Seeds) -> None:
 
 
 def _tell_links(out: Data | HeteroData, links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> None:
-    """What a link task asks, under PyG's names."""
     src_type, _, dst_type = links.relation
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
-    edges.input_id = links.input_id
+    edges.input_id, *answers = link_metadata(links, src_bid, dst_bid)  # storages leave out what is None
     if links.triplet:
-        sources.src_index = src_bid
-        destinations.dst_pos_index = dst_bid[: links.num_pos]
-        per_positive = links.num_neg // max(links.num_pos, 1)
-        destinations.dst_neg_index = dst_bid[links.num_pos :].view(links.num_pos, per_positive).squeeze(-1)
-        if links.time is not None:
-            edges.seed_time = links.time
-        return
-    edges.edge_label_index = torch.stack([src_bid, dst_bid])
-    if links.label is not None:
-        edges.edge_label = links.label
-    if links.time is not None:
-        edges.edge_label_time = links.time[links.ends[0].tree]
+        sources.src_index, destinations.dst_pos_index, destinations.dst_neg_index, edges.seed_time = answers
+    else:
+        edges.edge_label_index, edges.edge_label, edges.edge_label_time = answers
+
+
+def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[Any, ...]:
+    """What a link task asks, as PyG's samplers tell it.
+
+    Positions of input edges, then of triplets those of sources, of destinations and of negatives ``[num_pos(, amount)]``, and
+    times; else those of pairs, labels, and times. Labels and times may be None.
+    """
+    if links.triplet:
+        negatives = dst_bid[links.num_pos :].view(links.num_pos, links.num_neg // max(links.num_pos, 1)).squeeze(-1)
+        return links.input_id, src_bid, dst_bid[: links.num_pos], negatives, links.time
+    time = None if links.time is None else links.time[links.ends[0].tree]
+    return links.input_id, torch.stack([src_bid, dst_bid]), links.label, time
 
 
 def _fill_nodes(store: Any, block: NodeBlock) -> None:

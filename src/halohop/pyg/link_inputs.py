@@ -66,7 +66,7 @@ def link_dataset(
     steps: list[Callable[[LinkSeeds], LinkSeeds]] = []
     if neg_sampling is not None:
         label = _label_beside(neg_sampling, label)
-        steps.append(_negatives(graph, relation, neg_sampling, strict=strict, time_attr=time_attr, seed=seed))
+        steps.append(negatives_of(graph, relation, neg_sampling, strict=strict, time_attr=time_attr, seed=seed))
     if exclude:
         found = reverse_of(graph.schema, relation) if reverse is None else check_reverse(graph.schema, relation, reverse)
         steps.append(SeedEdges(graph=graph, relation=relation, reverse=found))
@@ -113,9 +113,20 @@ def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tenso
     return label + 1 if label.numel() and label.min() == 0 else label
 
 
-def _negatives(
-    graph: Graph, relation: Relation, neg_sampling: NegativeSampling, *, strict: bool, time_attr: str | None, seed: int
+def negatives_of(
+    graph: Graph,
+    relation: Relation,
+    neg_sampling: NegativeSampling,
+    *,
+    seed: int,
+    strict: bool = False,
+    time_attr: str | None = None,
 ) -> Negatives:
+    """What draws the negatives that PyG's object describes.
+
+    Raises:
+        InputError: weights that cannot be drawn by.
+    """
     dst = Candidates.of(graph, relation[2], weight=neg_sampling.dst_weight, time=time_attr)
     same = relation[0] == relation[2] and neg_sampling.src_weight is None and neg_sampling.dst_weight is None
     return Negatives(

@@ -10,7 +10,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
 from halohop.pyg.link_inputs import InputEdges, link_dataset, read_neg_sampling
-from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler
+from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler, subgraph_of
 from halohop.sampling.neighbor import Expand, Rules
 from halohop.typing import Relation
 
@@ -31,9 +31,9 @@ class LinkNeighborLoader(SampledLoader):
             ascending order of ids. Binary negatives are pairs, triplets have further destinations; neither is later than its
             edge, where nodes have the attribute `time_attr`.
         neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
-        replace, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output, is_sorted,
-            filter_per_worker, seed, expand, kwargs: as of `halohop.NeighborLoader`. A subgraph of its own (`disjoint`) has both
-            ends of an edge, and its negatives.
+        replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output,
+            is_sorted, filter_per_worker, directed, seed, expand, kwargs: as of `halohop.NeighborLoader`. A subgraph of its own
+            (`disjoint`) has both ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
@@ -87,8 +87,6 @@ class LinkNeighborLoader(SampledLoader):
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
-        if getattr(subgraph_type, "value", subgraph_type) != "directional" or not directed:
-            raise NotImplementedError("LinkNeighborLoader gives directional subgraphs only; leave subgraph_type out for now")
         if (edge_label_time is None) != (time_attr is None):
             raise InputError("edge_label_time and time_attr need each other: times of the edges, and what is compared with them")
         rules = Rules(
@@ -98,6 +96,7 @@ class LinkNeighborLoader(SampledLoader):
             weight=weight_attr,
             time=time_attr,
             last=is_last(temporal_strategy),
+            subgraph=subgraph_of(subgraph_type, directed=directed),
         )
 
         neg_sampling = read_neg_sampling(neg_sampling, neg_sampling_ratio)

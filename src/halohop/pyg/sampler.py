@@ -1,18 +1,29 @@
-"""halohop as a sampler of PyG's: feeds PyG's own `NodeLoader`, without pyg-lib."""
+"""halohop as a sampler of PyG's: feeds PyG's own `NodeLoader` and `LinkLoader`, without pyg-lib."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NodeSamplerInput,
+    SamplerOutput,
+)
 
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
-from halohop.pyg.convert import is_homogeneous, tables_from_pyg
+from halohop.pyg.convert import is_homogeneous, link_metadata, tables_from_pyg
 from halohop.pyg.inputs import fanouts_of
+from halohop.pyg.link_inputs import negatives_of, relation_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
+from halohop.sampling.links import LinkSeeds
+from halohop.sampling.negative import Negatives
 from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation, TableKey
@@ -48,6 +59,8 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         fanouts = fanouts_of(num_neighbors, self.graph.schema)
         self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, rules=Rules(replace=replace, expand=expand))
         self._epoch = 0
+        self._seed = seed
+        self._last: tuple[Relation, NegativeSampling, Negatives] | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Other draws for the same seeds from now on."""
@@ -64,24 +77,58 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             raise NotImplementedError("seed times are a coming feature of halohop; leave input_time out for now")
         node_type = self.graph.schema.node_type(index.input_type)
         input_id = torch.arange(len(index.node)) if index.input_id is None else index.input_id
-        digest = hashlib.blake2b(index.node.numpy().tobytes(), digest_size=8).digest()
         seeds = Seeds(
             node_type=node_type,
             gid=self.graph.locate(index.node, node_type),
             input_id=input_id,
             epoch=self._epoch,
-            index=int.from_bytes(digest, "little"),
+            index=_digest(index.node),
         )
         return to_sampler_output(self.graph, self._sampler.sample(seeds), edge_gid=False)
 
-    def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
-        """Not yet."""
-        raise NotImplementedError("sampling from edges is a coming feature of halohop")
+    def sample_from_edges(
+        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """The subgraph around the given edges, by the raw ids of their ends, and around their negatives.
+
+        Raises:
+            IdError: an id that the graph does not have.
+            NotImplementedError: edges with a time.
+        """
+        if index.time is not None:
+            raise NotImplementedError("edge times need halohop.LinkNeighborLoader; leave edge_label_time out here")
+        relation = relation_of(self.graph.schema, index.input_type or next(iter(self.graph.schema.edges)))
+        links = LinkSeeds(
+            relation=relation,
+            src_gid=self.graph.locate(index.row, relation[0]),
+            dst_gid=self.graph.locate(index.col, relation[2]),
+            input_id=torch.arange(len(index.row)) if index.input_id is None else index.input_id,
+            epoch=self._epoch,
+            index=_digest(index.row, index.col),
+            label=index.label,
+        )
+        if neg_sampling is not None:
+            links = self._negatives(relation, neg_sampling)(links)
+        return to_sampler_output(self.graph, self._sampler.sample(links), edge_gid=False)
+
+    def _negatives(self, relation: Relation, neg_sampling: NegativeSampling) -> Negatives:
+        """Made once for a loader, since it lists the nodes that may be drawn."""
+        if self._last is None or self._last[0] != relation or self._last[1] is not neg_sampling:
+            self._last = relation, neg_sampling, negatives_of(self.graph, relation, neg_sampling, seed=self._seed)
+        return self._last[2]
 
     @property
     def edge_permutation(self) -> None:
         """None: `edge` holds positions in the user's edge_index already."""
         return None
+
+
+def _digest(*ids: Tensor) -> int:
+    """A number that stands for ids and their order."""
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in ids:
+        digest.update(tensor.numpy().tobytes())
+    return int.from_bytes(digest.digest(), "little")
 
 
 def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerOutput | HeteroSamplerOutput:
@@ -97,7 +144,8 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     col = {relation: block.ends_bid[1] for relation, block in batch.edges.items()}
     nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
-    metadata = (batch.seeds.input_id, None)
+    links = batch.seeds if isinstance(batch.seeds, LinkSeeds) else None
+    metadata = (batch.seeds.input_id, None) if links is None else link_metadata(links, *batch.ends_bid)
     if is_homogeneous(graph.schema):
         return SamplerOutput(
             node=node[NODE],
