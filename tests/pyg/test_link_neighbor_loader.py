@@ -8,10 +8,10 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader
 from torch_geometric.sampler import EdgeSamplerInput
 
-from halohop import HalohopSampler, LinkNeighborLoader
+from halohop import HalohopSampler, LinkNeighborLoader, partition
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.pyg.convert import tables_from_pyg
-from halohop.testing.worlds import partitioned
+from halohop.testing.worlds import hosts, partitioned
 
 WRITES = ("author", "writes", "paper")
 
@@ -231,3 +231,22 @@ def test_a_graph_of_several_relations_wants_one(hetero):
         LinkNeighborLoader(hetero, [1], hetero[WRITES].edge_index)
     with pytest.raises(SchemaError, match="unknown relation"):
         LinkNeighborLoader(hetero, [1], ("author", "reads", "paper"))
+
+
+def test_two_hosts_give_the_batches_of_one(data, tmp_path):
+    options = {
+        "neg_sampling": ("binary", 2),
+        "strict_negatives": True,
+        "exclude_seed_edges": True,
+        "batch_size": 64,
+        "shuffle": True,
+    }
+
+    def ids(graph) -> list[list[list[int]]]:
+        loader = LinkNeighborLoader(graph, [3, 2], **options)
+        return [[batch.n_id.tolist(), batch.e_id.tolist(), *batch.edge_label_index.tolist()] for batch in loader]
+
+    partition(data, tmp_path / "parts", num_parts=3)
+    expected = ids(data)
+    with hosts(tmp_path / "parts", [[0, 1], [2]]) as graphs:
+        assert all(ids(graph) == expected for graph in graphs)

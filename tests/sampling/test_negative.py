@@ -224,3 +224,23 @@ def test_reverse_relations():
     assert check_reverse(graph.schema, relations[3], relations[1]) == relations[1]
     with pytest.raises(SchemaError, match="cannot be the reverse"):
         check_reverse(graph.schema, WRITES, relations[2])
+
+
+@pytest.mark.parametrize("shard_each", [False, True])
+@pytest.mark.parametrize("num_parts", [1, 3])
+def test_edges_between_pairs_are_found(num_parts, shard_each):
+    """All copies of each, in the user's order, for pairs that occur twice and for none; by the owners of their ends."""
+    tables = graphs.power_law(600, 8, seed=4)
+    graph = partitioned(tables, num_parts, shard_each=shard_each)
+    table = tables.edges[EDGE]
+    generator = torch.Generator().manual_seed(2)
+    src, dst = torch.randint(600, (2, 2000), generator=generator)
+    src[:900], dst[:900] = table.src[:900], table.dst[:900]
+    src[900:1000], dst[900:1000] = src[:100].clone(), dst[:100].clone()
+    for chosen in (slice(None), slice(5, 6), slice(0)):
+        ((answer),) = graph.find(((EDGE, graph.locate(src[chosen]), graph.locate(dst[chosen])),))
+        query = RowQuery(table=EDGE, columns=(EDGE_ID,), gid=answer.edge_gid)
+        ids = graph.fetch(FetchRequest(queries=(query,)))[0][0].split(answer.counts.tolist())
+        pairs = list(zip(src[chosen].tolist(), dst[chosen].tolist(), strict=True))
+        expected = [((table.src == one) & (table.dst == other)).nonzero().view(-1).tolist() for one, other in pairs]
+        assert [found.tolist() for found in ids][: len(pairs)] == expected

@@ -60,7 +60,7 @@ class HopQuery:
         tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
         latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the hop's draw names a time.
         excluded: edges that are never drawn, gids, int64, ascending.
-        src_gid: of what is drawn only the edges from this source are told, int64 ``[n]``; with fanout -1 all between two nodes.
+        src_gid: only the edges from this source are told, int64 ``[n]``, all of them: the fanout must be -1.
     """
 
     relation: Relation

@@ -1,7 +1,7 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from halohop.typing import Relation
 _TREE_STEP = 1 << 40
 """Between the streams of one node in two trees: raw ids are smaller."""
 
-_FIND_AT_ONCE = 64
+_FIND_AT_ONCE = 256
+_SIEVE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +59,22 @@ class Topology:
         return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
 
     def _find(self, query: HopQuery, src_gid: Tensor, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
-        """Some destinations at a time, so that the whole lists of hubs do not lie side by side."""
-        found = []
-        for rows in torch.arange(len(src_gid)).split(_FIND_AT_ONCE):
-            whole = self.sample(replace(query.of(rows), src_gid=None), draw, pool, counters)
-            row = torch.repeat_interleave(whole.counts)
-            meant = whole.src_gid == src_gid[rows][row]
-            counts = torch.bincount(row[meant], minlength=len(rows))
-            found.append((counts, whole.src_gid[meant], whole.edge_gid[meant]))
-        counts, src, edge_gid = (torch.cat(column) for column in zip(*found, strict=True))
-        return HopAnswer(counts=counts, src_gid=src, edge_gid=edge_gid)
+        """The edges between sources and destinations: every list is read once, some at a time, and most of it dropped at once."""
+        assert query.fanout == -1
+        dst_gid, row = query.dst_gid.unique(return_inverse=True)
+        width = int(src_gid.max()) + 1 if len(src_gid) else 1
+        wanted, which = (row * width + src_gid).unique(return_inverse=True)
+        sieve = torch.zeros(_SIEVE, dtype=torch.bool).index_fill_(0, src_gid & _SIEVE - 1, True)
+        keys, gids = [wanted[:0]], [wanted[:0]]
+        for rows in torch.arange(len(dst_gid)).split(_FIND_AT_ONCE):
+            whole = self.sample(HopQuery(relation=self.relation, fanout=-1, dst_gid=dst_gid[rows]), draw, pool, counters)
+            likely = sieve[whole.src_gid & _SIEVE - 1].nonzero().view(-1)
+            likely = likely[whole.src_gid[likely] < width]
+            of_row = torch.searchsorted(whole.counts.cumsum(0), likely, right=True)
+            keys.append(rows[of_row] * width + whole.src_gid[likely])
+            gids.append(whole.edge_gid[likely])
+        counts, edge_gid = _matches(wanted, which, torch.cat(keys), torch.cat(gids))
+        return HopAnswer(counts=counts, src_gid=src_gid.repeat_interleave(counts), edge_gid=edge_gid)
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
@@ -108,3 +115,15 @@ class Topology:
                 f"store the time on the edges, or let every host hold all partitions"
             )
         return self.src_columns[column], self.indices
+
+
+def _matches(wanted: Tensor, which: Tensor, keys: Tensor, gids: Tensor) -> tuple[Tensor, Tensor]:
+    """For each entry of `which`, the `gids` whose key is ``wanted[entry]``: their numbers, and themselves end to end."""
+    found = torch.isin(keys, wanted)
+    place, gids = torch.searchsorted(wanted, keys[found]), gids[found]
+    gids = gids[torch.argsort(place, stable=True)]
+    numbers = torch.bincount(place, minlength=len(wanted))
+    begins, counts = numbers.cumsum(0) - numbers, numbers[which]
+    entry = torch.repeat_interleave(counts)
+    within = torch.arange(len(entry)) - (counts.cumsum(0) - counts)[entry]
+    return counts, gids[begins[which[entry]] + within]
