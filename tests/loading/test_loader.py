@@ -1,4 +1,5 @@
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -56,6 +57,23 @@ def test_trainers_of_a_host_share_its_cores(monkeypatch, cores, trainers, worker
         monkeypatch.setenv(name, str(trainers))
     monkeypatch.setenv("RANK", "0")
     assert loading.default_workers() == workers
+
+
+@pytest.mark.parametrize("run", ["threads", "processes"])
+def test_workers_leave_torchs_threads_to_the_trainer(data, run):
+    def threads(batch: Data) -> Data:
+        batch.threads = torch.get_num_threads()
+        return batch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        used = {batch.threads for batch in NeighborLoader(data, [2], transform=threads, run=run, num_workers=2, batch_size=500)}
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(torch.get_num_threads).result(10)
+        assert (used, torch.get_num_threads(), elsewhere) == ({1}, 3, 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])

@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
+
 from halohop.errors import BatchError, DeadlineExceededError, HalohopError, InputError
 from halohop.telemetry import Counters
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
+
+_SETTLING = 10.0
+"""Seconds that a thread may take to start on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +186,15 @@ class Threads(Generic[Task, Item]):
         self._make = make
         self._counters = counters or Counters()
         self._jobs: SimpleQueue[tuple[Future[Made[Item]], Job[Task]] | None] = SimpleQueue()
+        self._settled = threading.Semaphore(0)
         self._threads = [threading.Thread(target=self._work, name=f"halohop-loader-{n}", daemon=True) for n in range(count)]
+        atexit.register(self.stop, grace=2.0)
+        intra_op = torch.get_num_threads()
         for thread in self._threads:
             thread.start()
-        atexit.register(self.stop, grace=2.0)
+        for _ in self._threads:
+            self._settled.acquire(timeout=_SETTLING)
+        torch.set_num_threads(intra_op)  # what makers chose for themselves is torch's default for all new threads until then
 
     def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
         future: Future[Made[Item]] = Future()
@@ -211,6 +221,9 @@ class Threads(Generic[Task, Item]):
             return None
 
     def _work(self) -> None:
+        torch.get_num_threads()  # a thread takes over the default when it first asks: now, not after what is set here
+        torch.set_num_threads(1)  # a core makes a batch; torch's other threads are the trainer's
+        self._settled.release()
         while self._make_one():
             pass
 
