@@ -93,12 +93,12 @@ def read_neg_sampling(neg_sampling: Any, ratio: float | None) -> NegativeSamplin
         neg_sampling = {"mode": "binary", "amount": ratio}
     try:
         read = NegativeSampling.cast(neg_sampling)
-        if read is not None and not 0 < read.amount < math.inf:
-            raise ValueError("the amount must be a number above 0")
     except (TypeError, ValueError) as error:
         raise InputError(
             f"neg_sampling={neg_sampling!r} says nothing ({error}); give 'binary', 'triplet' or PyG's NegativeSampling"
         ) from error
+    if read is not None and not 0 < read.amount < math.inf:
+        raise InputError(f"neg_sampling={neg_sampling!r}: the amount must be a number above 0")
     return read
 
 

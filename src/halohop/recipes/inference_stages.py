@@ -147,7 +147,7 @@ class Stage:
         with (self._journals / f"rank-{rank}.jsonl").open("ab", buffering=0) as stream:
             sync_folder(self._journals)
             stream.write(b"\n")  # a line that a crash cut short ends here
-            yield Journal(self, stream.fileno())
+            yield Journal(stage=self, descriptor=stream.fileno())
 
     def write(self, chunk: Chunk, rows: dict[str, Tensor]) -> None:
         """Writes the rows of a chunk, through to the disk."""
@@ -199,7 +199,7 @@ class Stage:
         return _File(part=part, node_type=name, column=column, dtype=getattr(torch, spec.dtype), shape=shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
     """Writes chunks, and remembers that it did."""
 
