@@ -1,5 +1,6 @@
 """Layer by layer is the same as all at once: for every model and division, in one process and in several, stopped and not."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -198,13 +199,13 @@ def test_no_piece_has_more_edges_than_allowed(tmp_path: Path, monkeypatch: pytes
 KILLED = """
 import os, signal, sys
 from halohop.recipes import inference
-left = int(sys.argv.pop())
+left = int(os.environ["KILLED_AT"])
 sync = os.fsync
 
 def fsync(descriptor):
     global left
     left -= 1
-    if left == 0:
+    if left == 0 and os.environ.get("RANK") in (None, "1"):
         os.kill(os.getpid(), signal.SIGKILL)
     sync(descriptor)
 
@@ -213,7 +214,7 @@ sys.exit(inference.main(sys.argv[1:]))
 """
 
 
-def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path) -> None:
+def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dies at its 21st fsync, then at its 22nd, ...: between rows and journal, between files, wherever it happens to be."""
     parts, checkpoint = prepare(tmp_path, "gat", 2)
     options = SMALL | {"batch_size": 1}
@@ -222,8 +223,8 @@ def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path
     file.write_bytes(msgspec.json.encode(to_dict(config)))
     codes: list[int] = []
     while not codes or codes[-1] == -signal.SIGKILL:
-        command = [sys.executable, "-c", KILLED, str(file), str(21 + len(codes))]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        monkeypatch.setenv("KILLED_AT", str(21 + len(codes)))
+        done = subprocess.run([sys.executable, "-c", KILLED, str(file)], capture_output=True, timeout=60, check=False)
         codes.append(done.returncode)
         assert len(codes) < 20, "it does not get on"
     assert codes[-1] == 0, done.stderr.decode()
@@ -231,6 +232,31 @@ def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path
     infer(replace(config, out=str(tmp_path / "whole")), world=World())
     for name, array in load(tmp_path / "whole").items():
         assert np.array_equal(np.load(tmp_path / "killed" / f"{name}.npy"), array), name
+
+
+def test_a_host_that_is_killed_is_named_and_the_next_run_goes_on(
+    tmp_path: Path, start_trainers: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second host dies in its second layer, the first one keeps what it has; then both go on, folders apart."""
+    parts, checkpoint = prepare(tmp_path, "sage", 2)
+    options = SMALL | {"batch_size": 1, "deadline_s": 20.0}
+    configs = [
+        InferConfig(parts=folder, checkpoint=checkpoint, out=str(tmp_path / f"out-{host}"), **options)
+        for host, folder in enumerate(host_folders(parts, tmp_path / "hosts", 2))
+    ]
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "killed_rank.py").write_text(KILLED)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'modules'}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("KILLED_AT", "28")
+    with start_trainers(configs, 1, "killed_rank") as ranks:
+        assert [rank.wait() for rank in ranks] == [1, -signal.SIGKILL]
+        assert "PeerLostError" in ranks[0].error or "rank 0 waited for the other trainers in vain" in ranks[0].error
+        assert "host 1" in ranks[0].error
+    assert (tmp_path / "out-0/unfinished/stage-00/manifest.json").is_file()
+    with start_trainers(configs, 1, "halohop.recipes.inference") as ranks:
+        assert [rank.wait() for rank in ranks] == [0, 0], "\n".join(rank.error for rank in ranks)
+        assert "layer 1 of 3" not in "".join(ranks[0].lines["out"])
+    same(load(tmp_path / "out-0"), at_once("sage", checkpoint))
 
 
 def stop_after(chunks: int, config: InferConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from halohop.store.tables import GraphTables
 from halohop.testing.graphs import power_law, typed
 from halohop.world import World
 
-RELATIONS = {("user", "buys", "item"): 90, ("item", "of", "user"): 70, ("item", "like", "item"): 60}
+RELATIONS = {("user", "buys", "item"): 90, ("item", "of", "user"): 70, ("item", "like", "item"): 60, ("item", "near", "item"): 50}
+"""Two relations from a type to itself: their sources come behind the batch's own nodes, one set behind the other."""
 
 
 class Layer(nn.Module):
