@@ -244,3 +244,12 @@ def test_edges_between_pairs_are_found(num_parts, shard_each):
         pairs = list(zip(src[chosen].tolist(), dst[chosen].tolist(), strict=True))
         expected = [((table.src == one) & (table.dst == other)).nonzero().view(-1).tolist() for one, other in pairs]
         assert [found.tolist() for found in ids][: len(pairs)] == expected
+
+
+def test_sources_beyond_all_that_are_asked_for_are_no_others():
+    """65537 -> 3 is neither 1 -> 3, which has its low bits, nor 0 -> 4, which a number made of both ends would mix it up with."""
+    edge = EdgeTable(src=torch.tensor([65537]), dst=torch.tensor([3]))
+    graph = partitioned(GraphTables(nodes={NODE: NodeTable(num_nodes=65540)}, edges={EDGE: edge}), 1)
+    src, dst = torch.tensor([[65536, 3], [1, 3], [0, 4], [65537, 3]]).t()
+    assert graph.find(((EDGE, src[:3], dst[:3]),))[0].counts.tolist() == [0, 0, 0]
+    assert graph.find(((EDGE, src, dst),))[0].counts.tolist() == [0, 0, 0, 1]
