@@ -15,8 +15,7 @@ SMALL = "Run at --scale {scale:g}: a graph of this size fits into caches; its nu
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks against peers, side by side.")
-    parser.add_argument("name", choices=[*BENCHMARKS, "all", "prepare", "report"], help="prepare: only make the graphs")
-    parser.add_argument("file", nargs="?", type=Path, help="report: the JSON of an earlier run, to write its page again")
+    parser.add_argument("names", nargs="+", metavar="NAME", help=f"of {[*BENCHMARKS]}; or all, prepare (the graphs), report FILE")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the nodes of the full graph (default: 1)")
     parser.add_argument("--rounds", type=int, default=24, help="units that each contestant measures (default: 24)")
     parser.add_argument("--unit", type=int, help="batches in a unit (default: the benchmark's own)")
@@ -25,16 +24,19 @@ def main() -> None:
     parser.add_argument("--skip-tests", action="store_true", help="measure without the equality tests; results say so")
     parser.add_argument("--publish", action="store_true", help="also write page and plot into docs/benchmarks")
     chosen = parser.parse_args()
-    if chosen.name == "report":
-        record = json.loads(chosen.file.read_text())
-        print(report.markdown(record))
-        if chosen.publish:
-            print(report.publish(record, chosen.file.name.partition("-")[0]))
+    if chosen.names[0] == "report":
+        for file in map(Path, chosen.names[1:]):
+            record = json.loads(file.read_text())
+            print(report.markdown(record))
+            if chosen.publish:
+                print(report.publish(record, file.name.partition("-")[0]))
         return
-    names = list(BENCHMARKS) if chosen.name in ("all", "prepare") else [chosen.name]
+    names = list(BENCHMARKS) if chosen.names[0] in ("all", "prepare") else chosen.names
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"unknown: {sorted(unknown)}")
     benchmarks = {name: BENCHMARKS[name](chosen.threads) for name in names}
     folders = {name: prepare(benchmark.graph, chosen.scale, benchmark.parts) for name, benchmark in benchmarks.items()}
-    if chosen.name == "prepare":
+    if chosen.names == ["prepare"]:
         return
     if not chosen.skip_tests:
         check_tests()

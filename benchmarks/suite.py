@@ -214,7 +214,7 @@ def epoch(threads: list[int]) -> Benchmark:
         title="Training epochs",
         graph="products",
         measure="batches",
-        unit=16,
+        unit=6,
         entries=entries,
         comparisons=comparisons,
         remarks=[
