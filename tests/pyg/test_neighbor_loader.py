@@ -345,6 +345,25 @@ def test_disjoint_subgraphs_share_no_node(dated):
     assert ones[0] != ones[1]  # two trees of one node are drawn apart
 
 
+def test_a_fractional_time_lets_nothing_later_in(dated):
+    """Cut towards zero, -0.5 would be 0: the future."""
+    dated = dated.clone()
+    dated.when = dated.when - 10
+    loader = NeighborLoader(dated, [-1], torch.arange(30), input_time=torch.full((30,), -0.5), time_attr="when", batch_size=30)
+    times = next(iter(loader)).when
+    assert len(times) > 0
+    assert int(times.max()) == -1
+
+
+def test_a_transform_of_pygs_record_keeps_the_trees(dated):
+    plain, same = (
+        next(iter(NeighborLoader(dated, [2], torch.tensor([10, 11]), batch_size=2, disjoint=True, transform_sampler_output=how)))
+        for how in (None, lambda output: output)
+    )
+    assert torch.equal(plain.batch, same.batch)
+    assert torch.equal(plain.n_id, same.n_id)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

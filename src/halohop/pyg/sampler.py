@@ -144,6 +144,7 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     col = {relation: block.ends_bid[1] for relation, block in batch.edges.items()}
     nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
+    trees = {name: block.tree for name, block in batch.nodes.items() if block.tree is not None}
     links = batch.seeds if isinstance(batch.seeds, LinkSeeds) else None
     metadata = (batch.seeds.input_id, None) if links is None else link_metadata(links, *batch.ends_bid)
     if is_homogeneous(graph.schema):
@@ -152,6 +153,7 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
             row=row[EDGE],
             col=col[EDGE],
             edge=edge[EDGE],
+            batch=trees.get(NODE),
             num_sampled_nodes=nodes_per_hop[NODE],
             num_sampled_edges=edges_per_hop[EDGE],
             metadata=metadata,
@@ -161,6 +163,7 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
         row=row,
         col=col,
         edge=edge,
+        batch=trees or None,
         num_sampled_nodes=nodes_per_hop,
         num_sampled_edges=edges_per_hop,
         metadata=metadata,
@@ -175,6 +178,7 @@ def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | Hete
             row={EDGE: output.row},
             col={EDGE: output.col},
             edge={EDGE: output.edge},
+            batch=None if output.batch is None else {NODE: output.batch},
             num_sampled_nodes={NODE: output.num_sampled_nodes},
             num_sampled_edges={EDGE: output.num_sampled_edges},
         )
@@ -186,7 +190,12 @@ def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | Hete
     nodes: dict[NodeType, NodeBlock] = {}
     for name in graph.schema.nodes:
         gid = graph.locate(output.node.get(name, nothing), name)
-        nodes[name] = NodeBlock(gid=gid, num_sampled=_still_true(output.num_sampled_nodes, name, len(gid)))
+        tree = (output.batch or {}).get(name)
+        if tree is not None and len(tree) != len(gid):
+            raise InputError(
+                f"transform_sampler_output left {len(gid)} nodes of {name!r} and a batch of {len(tree)}; keep them alike"
+            )
+        nodes[name] = NodeBlock(gid=gid, tree=tree, num_sampled=_still_true(output.num_sampled_nodes, name, len(gid)))
     edges: dict[Relation, EdgeBlock] = {}
     for relation in graph.schema.edges:
         row, col, gid = (part.get(relation, nothing) for part in (output.row, output.col, output.edge))

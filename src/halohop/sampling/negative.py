@@ -11,6 +11,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.links import LinkSeeds, trees
 from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.topology import comparable
 from halohop.typing import NodeType, Relation
 
 _ROUNDS = 16
@@ -62,7 +63,7 @@ class Candidates:
         """How many nodes, from the first on, each of `count` negatives may take; int64 ``[count]``."""
         if self.time is None or latest is None:
             return torch.full((count,), len(self.gid))
-        return torch.searchsorted(self.time, latest.to(self.time.dtype), right=True)
+        return torch.searchsorted(self.time, comparable(latest, self.time.dtype), right=True)
 
 
 def pick_place(fractions: Tensor, choices: Tensor, weight: Tensor | None, node_type: NodeType) -> Tensor:

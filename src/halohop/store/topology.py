@@ -19,6 +19,18 @@ _FIND_AT_ONCE = 256
 _SIEVE = 1 << 16
 
 
+def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
+    """Latest times, int64 or float64, as numbers that whole or fractional times can be compared with.
+
+    Example:
+        >>> comparable(torch.tensor([2.5, -0.5, float("inf")]), torch.int64).tolist()
+        [2, -1, 9223372036854774784]
+    """
+    if times.is_floating_point or not latest.is_floating_point():
+        return latest.to(torch.float64 if times.is_floating_point else torch.int64)
+    return latest.floor().clamp(-(2.0**63), 2.0**63 - 1024).to(torch.int64)  # the greatest double below 2**63
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Answers hop queries about the destinations that this process owns.
@@ -96,9 +108,7 @@ class Topology:
         times, via = self._times(draw.time)
         if times is None:
             return None if query.excluded is None else ops.Eligible(excluded=query.excluded)
-        latest = query.latest
-        if latest is not None:
-            latest = latest.to(torch.float64 if times.dtype.is_floating_point else torch.int64)
+        latest = None if query.latest is None else comparable(query.latest, times.dtype)
         return ops.Eligible(times=times, via=via, latest=latest, last=draw.last, excluded=query.excluded)
 
     def _times(self, column: str | None) -> tuple[ops.Pieces | None, ops.Pieces | None]:
