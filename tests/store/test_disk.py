@@ -422,7 +422,7 @@ def test_an_old_data_set_comes_back_if_the_new_one_cannot_take_its_place(tmp_pat
     assert list(tmp_path.iterdir()) == [out]
 
 
-@pytest.mark.parametrize("moment", ["write_array", "encode", "_publish", "_sync"])
+@pytest.mark.parametrize("moment", ["write_array", "encode", "_publish", "sync_folder"])
 def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: Path, tmp_path: Path, moment: str) -> None:
     out = Path(shutil.copytree(dataset, tmp_path / "out"))
     script = f"""
