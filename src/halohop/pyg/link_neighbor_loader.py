@@ -10,8 +10,8 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
 from halohop.pyg.link_inputs import InputEdges, link_dataset, read_neg_sampling
-from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler, subgraph_of
-from halohop.sampling.neighbor import Expand, Rules
+from halohop.pyg.sampled_loader import SampledLoader, refuse_neighbor_sampler, rules_of
+from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 
 
@@ -89,14 +89,15 @@ class LinkNeighborLoader(SampledLoader):
         refuse_neighbor_sampler(neighbor_sampler)
         if (edge_label_time is None) != (time_attr is None):
             raise InputError("edge_label_time and time_attr need each other: times of the edges, and what is compared with them")
-        rules = Rules(
+        rules = rules_of(
             replace=replace,
             expand=expand,
-            disjoint=disjoint or time_attr is not None,
-            weight=weight_attr,
-            time=time_attr,
-            last=is_last(temporal_strategy),
-            subgraph=subgraph_of(subgraph_type, directed=directed),
+            disjoint=disjoint,
+            weight_attr=weight_attr,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type,
+            directed=directed,
         )
 
         neg_sampling = read_neg_sampling(neg_sampling, neg_sampling_ratio)

@@ -8,8 +8,8 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.pyg.inputs import InputNodes, seed_dataset
-from halohop.pyg.sampled_loader import SampledLoader, is_last, refuse_neighbor_sampler, subgraph_of
-from halohop.sampling.neighbor import Expand, Rules
+from halohop.pyg.sampled_loader import SampledLoader, refuse_neighbor_sampler, rules_of
+from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 
 
@@ -87,14 +87,15 @@ class NeighborLoader(SampledLoader):
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
-        rules = Rules(
+        rules = rules_of(
             replace=replace,
             expand=expand,
-            disjoint=disjoint or time_attr is not None,
-            weight=weight_attr,
-            time=time_attr,
-            last=is_last(temporal_strategy),
-            subgraph=subgraph_of(subgraph_type, directed=directed),
+            disjoint=disjoint,
+            weight_attr=weight_attr,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type,
+            directed=directed,
         )
         super().__init__(
             data,
