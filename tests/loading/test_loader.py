@@ -9,9 +9,13 @@ from halohop import NeighborLoader, partition
 from halohop.cluster.graph import in_memory
 from halohop.errors import BatchError, InputError
 from halohop.loading import loader as loading
+from halohop.loading.examples import Examples
 from halohop.pyg.convert import tables_from_pyg
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import hosts
+from halohop.typing import EDGE, NODE, RAW_ID
+from halohop.world import World
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +128,45 @@ def test_what_cannot_be_pinned_is_named(data, monkeypatch):
     for run in ("threads", "processes"):
         with pytest.raises(BatchError, match="pin_memory"):
             next(iter(NeighborLoader(data, [1], run=run, pin_memory=True, transform=lambda batch: 7)))
+
+
+class Decades(Examples):
+    """Ten nodes a position."""
+
+    def seeds(self, epoch, share):
+        gid = (10 * share.positions[:, None] + torch.arange(10)).view(-1)
+        return Seeds(node_type=NODE, gid=gid, input_id=gid, epoch=epoch, index=share.index)
+
+
+class NoEdges:
+    """The seeds, and nothing else."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def sample(self, seeds):
+        none = torch.empty(0, dtype=torch.int64)
+        nodes = {NODE: NodeBlock(gid=seeds.gid, num_sampled=None)}
+        return Batch(seeds=seeds, nodes=nodes, edges={EDGE: EdgeBlock(ends_bid=none.expand(2, 0), gid=none, num_sampled=None)})
+
+
+@pytest.mark.parametrize("run", ["threads", "inline", "processes"])
+def test_any_sampler_and_any_examples_make_batches(run):
+    """Positions are dealt to ranks and batches; what they stand for is the examples' business."""
+    taken = []
+    for rank in range(2):
+        loader = loading.BatchLoader(
+            NoEdges(in_memory(ring(70))),
+            Decades(torch.arange(7)),
+            finish=lambda batch: batch.nodes[NODE].columns[RAW_ID].tolist(),
+            world=World(rank=rank, size=2, local_rank=rank, local_size=2),
+            batch_size=2,
+            shuffle=True,
+            run=run,
+            num_workers=1,
+        )
+        batches = list(loader)
+        assert len(batches) == len(loader) == 2
+        assert all(nodes == [first + i for first in nodes[::10] for i in range(10)] for nodes in batches)
+        taken += [node for nodes in batches for node in nodes]
+    assert sorted(taken) == list(range(70))

@@ -1,4 +1,4 @@
-"""What a loader goes through: input nodes, or edges. Both tell torch their length, and the sampler the seeds of a batch."""
+"""What a loader goes through, such as input nodes or edges: tells torch its length, and the sampler the seeds of a batch."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Examples(IterableDataset[int]):
 
     @abstractmethod
     def seeds(self, epoch: int, share: Share) -> Seeds | LinkSeeds:
-        """Those of one batch."""
+        """Those of one batch. Only this knows what a position stands for: a node, an edge, a group of nodes."""
 
 
 class SeedDataset(Examples):

@@ -23,7 +23,7 @@ from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect
-from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.sampler import Sampler
 from halohop.telemetry import Counters
 from halohop.world import World
 
@@ -39,7 +39,7 @@ class BatchLoader(DataLoader[Any]):
 
     Args:
         sampler: draws the subgraphs; its graph is asked for the rows.
-        seeds: the input nodes or edges.
+        seeds: what is dealt to the batches: input nodes, edges, or whatever else makes up seeds.
         revise: changes a sampled batch before its rows are collected.
         finish: turns a collected batch into what the user sees; runs in the workers.
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
@@ -64,7 +64,7 @@ class BatchLoader(DataLoader[Any]):
 
     def __init__(
         self,
-        sampler: NeighborSampler,
+        sampler: Sampler,
         seeds: Examples,
         *,
         finish: Callable[[Batch], Any],
@@ -230,7 +230,7 @@ def default_workers() -> int:
     return min(max(cores // World.from_env().local_size, 1), 4)
 
 
-def _require_forkable(sampler: NeighborSampler) -> None:
+def _require_forkable(sampler: Sampler) -> None:
     require_processes()
     if not sampler.graph.is_local:
         raise InputError(

@@ -10,12 +10,12 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
 from halohop.pyg.link_inputs import InputEdges, link_dataset, read_neg_sampling
-from halohop.pyg.sampled_loader import SampledLoader, refuse_neighbor_sampler, rules_of
+from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler, rules_of
 from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 
 
-class LinkNeighborLoader(SampledLoader):
+class LinkNeighborLoader(NeighborhoodLoader):
     """Mini-batches around edges, as `torch_geometric.loader.LinkNeighborLoader` gives them.
 
     Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).

@@ -8,12 +8,12 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.pyg.inputs import InputNodes, seed_dataset
-from halohop.pyg.sampled_loader import SampledLoader, refuse_neighbor_sampler, rules_of
+from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler, rules_of
 from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 
 
-class NeighborLoader(SampledLoader):
+class NeighborLoader(NeighborhoodLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.loader.NeighborLoader` gives them.
 
     Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).

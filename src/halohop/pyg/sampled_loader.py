@@ -1,4 +1,4 @@
-"""What PyG's loaders of nodes and of links have in common: a sampler, and batches turned into PyG's objects."""
+"""What PyG's loaders have in common: a sampler, and batches turned into PyG's objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,29 +14,27 @@ from halohop.pyg.inputs import fanouts_of
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
 from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
+from halohop.sampling.sampler import Sampler
 from halohop.typing import Relation
 
 
 class SampledLoader(BatchLoader):
-    """Batches of sampled subgraphs as PyG's `Data` or `HeteroData`.
+    """Batches of sampled subgraphs as PyG's `Data` or `HeteroData`, whatever draws them.
 
     Args:
-        data, num_neighbors, transform, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
-        examples: makes the inputs, given the graph and the seed.
-        rules: how neighbours are drawn.
+        data, transform, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
+        make: makes the sampler and what it goes through, given the graph and the seed.
         seed: of all draws; None takes it from `generator`, or 0.
     """
 
     def __init__(
         self,
         data: Data | HeteroData | Graph,
-        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
-        examples: Callable[[Graph, int], Examples],
+        make: Callable[[Graph, int], tuple[Sampler, Examples]],
         *,
-        rules: Rules,
-        transform: Callable[[Any], Any] | None,
-        transform_sampler_output: Callable[[Any], Any] | None,
-        seed: int | None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        seed: int | None = None,
         generator: Any = None,
         sampler: Any = None,
         **kwargs: Any,
@@ -48,15 +46,8 @@ class SampledLoader(BatchLoader):
         self._template = _template(data, graph)
         self._transform = transform
         self._transform_sampler_output = transform_sampler_output
-        neighbors = NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules)
-        if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
-            raise InputError(
-                "transform_sampler_output cannot be told which edges are flips of another relation's; "
-                "use `transform`, or another subgraph type"
-            )
         super().__init__(
-            neighbors,
-            examples(graph, seed),
+            *make(graph, seed),
             finish=self._to_user,
             revise=None if transform_sampler_output is None else self._revised,
             seed=seed,
@@ -75,7 +66,42 @@ class SampledLoader(BatchLoader):
         return from_sampler_output(graph, batch, output)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(fanouts={self._sampler.fanouts.per_relation}, steps={len(self)})"
+        return f"{type(self).__name__}(steps={len(self)})"
+
+
+class NeighborhoodLoader(SampledLoader):
+    """Batches that `NeighborSampler` draws around nodes or edges.
+
+    Args:
+        data, num_neighbors, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
+        examples: makes the inputs, given the graph and the seed.
+        rules: how neighbours are drawn.
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
+        examples: Callable[[Graph, int], Examples],
+        *,
+        rules: Rules,
+        transform_sampler_output: Callable[[Any], Any] | None,
+        **kwargs: Any,
+    ) -> None:
+        def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
+            neighbors = NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules)
+            if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
+                raise InputError(
+                    "transform_sampler_output cannot be told which edges are flips of another relation's; "
+                    "use `transform`, or another subgraph type"
+                )
+            self._fanouts = neighbors.fanouts
+            return neighbors, examples(graph, seed)
+
+        super().__init__(data, make, transform_sampler_output=transform_sampler_output, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(fanouts={self._fanouts.per_relation}, steps={len(self)})"
 
 
 def rules_of(
