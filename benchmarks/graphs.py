@@ -2,7 +2,7 @@
 
     .bench/graphs/products/parts-1/part-0000/edges/node__to__node/{indptr,indices}.npy     what peers load
     .bench/graphs/products/parts-4/                                                        the same graph in four partitions
-    .bench/graphs/products/seeds.npy                                                       the seeds, the same for everybody
+    .bench/graphs/products/{seeds,links}.npy                                               the seeds, the same for everybody
 
 Edges are ordered by destination before anything else, so that an edge's id is its position in CSC for every contestant and none
 has to look it up.
@@ -21,8 +21,12 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 MAG_PAPERS = 736_389
 MAX_SEEDS = 1024 * 256
-SEEDED = {"products": "node", "mag": "paper"}
+SEEDED = {"products": "node", "mag": "paper", "events": "node"}
 """The graphs that there are, and which of their nodes the seeds are."""
+
+EVENTS_NODES = SIZES["products"].num_nodes // 4
+LATEST = 1_000_000
+"""Times of edges are whole numbers below it."""
 
 
 def folder_of(graph: str, scale: float) -> Path:
@@ -33,7 +37,8 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Pa
     """Makes whatever is missing of a graph, and returns its folder.
 
     Args:
-        graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag.
+        graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag; or "events", a quarter of products whose edges
+            have weights and times.
         scale: share of its nodes, at the same average degree.
         parts: the numbers of partitions to have it in.
     """
@@ -41,10 +46,15 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Pa
     if not (folder / "parts-1").exists():
         print(f"making {folder.name}, once", flush=True)
         tables = _by_destination(_generate(graph, scale))
+        if graph == "events":
+            tables = _with_events(tables)
         halohop.partition(tables, folder / "parts-1", num_parts=1, method="random", overwrite=True)
-    if not (folder / "seeds.npy").exists():
-        count = halohop.open(folder / "parts-1").schema.nodes[SEEDED[graph]].count
+    if not (folder / "links.npy").exists():
+        schema = halohop.open(folder / "parts-1").schema
+        count = schema.nodes[SEEDED[graph]].count
         np.save(folder / "seeds.npy", np.random.default_rng(1).permutation(count)[:MAX_SEEDS])
+        edges = next(iter(schema.edges.values())).count
+        np.save(folder / "links.npy", np.random.default_rng(2).integers(edges, size=min(MAX_SEEDS, edges)))
     for number in parts:
         if not (folder / f"parts-{number}").exists():
             print(f"dividing {folder.name} into {number}, once", flush=True)
@@ -56,6 +66,8 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Pa
 def _generate(graph: str, scale: float) -> GraphTables:
     if graph == "products":
         return synthetic("products", num_nodes=round(SIZES["products"].num_nodes * scale))
+    if graph == "events":
+        return synthetic("products", num_nodes=round(EVENTS_NODES * scale))
     return synthetic_hetero(round(MAG_PAPERS * scale), num_features=128)
 
 
@@ -65,6 +77,21 @@ def _by_destination(tables: GraphTables) -> GraphTables:
         indptr, row = ops.build_csc(table.dst, tables.nodes[relation[2]].num_nodes)
         edges[relation] = EdgeTable(src=ops.gather_rows(table.src, row), dst=_destinations(indptr))
     return GraphTables(nodes=tables.nodes, edges=edges)
+
+
+def _with_events(tables: GraphTables) -> GraphTables:
+    """Edges with weights, times in any order, and times that ascend in every list, as in a log of events."""
+    ((relation, table),) = tables.edges.items()
+    random = np.random.default_rng(3)
+    time = random.integers(LATEST, size=len(table.dst))
+    list_and_time = np.sort(table.dst.numpy().astype(np.int64) * LATEST + time)
+    columns = {
+        "weight": torch.from_numpy(1 - random.random(len(time), dtype=np.float32)),  # in (0, 1]
+        "time": torch.from_numpy(time),
+        "arrival": torch.from_numpy(list_and_time % LATEST),
+    }
+    nodes = {name: NodeTable(num_nodes=table.num_nodes) for name, table in tables.nodes.items()}
+    return GraphTables(nodes=nodes, edges={relation: EdgeTable(src=table.src, dst=table.dst, columns=columns)})
 
 
 def _destinations(indptr: torch.Tensor) -> torch.Tensor:

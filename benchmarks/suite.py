@@ -148,6 +148,50 @@ def hetero(threads: list[int]) -> Benchmark:
     )
 
 
+def options(threads: list[int]) -> Benchmark:
+    """Weights, times, subgraphs of their own, and edges as seeds."""
+    entries, comparisons = [], []
+
+    def add(name: str, module: str, t: int, environment: str = "ours", **how: Any) -> None:
+        how = {"fanout": HETERO_FANOUT, "threads": t} | how
+        entries.append(Entry(name=f"{name}, {_t(t)}", module=module, options=how, threads=t, environment=environment))
+
+    for t in threads:
+        for kind, rules in _RULES.items():
+            add(f"halohop, {kind}", "halohop_sampling", t, expand="all", rules=rules, links=kind == "links")
+        for kind, how in {"uniform": {}, "weights": {"weight": "weight"}, "links": {"links": True}}.items():
+            add(f"DGL, {kind}", "dgl_sampling", t, "dgl", **how)
+            comparisons.append(_versus(f"halohop, {kind}, {_t(t)}", f"DGL, {kind}, {_t(t)}"))
+        add("graphbolt, times", "graphbolt_sampling", t, "dgl", time="time")
+        add("graphbolt, sorted times", "graphbolt_sampling", t, "dgl", time="arrival")
+        comparisons += [_versus(f"halohop, {kind}, {_t(t)}", f"graphbolt, {kind}, {_t(t)}") for kind in ("times", "sorted times")]
+    return Benchmark(
+        title="Sampling options",
+        graph="events",
+        measure="edges",
+        unit=4,
+        entries=entries,
+        comparisons=comparisons,
+        remarks=[
+            f"1024 seeds, fanout {HETERO_FANOUT}, without replacement, expanding all nodes so far. Weights are of any size up to "
+            "1. Half of all edges are early enough; sorted times ascend in every list. Links: 1024 edges with a negative each.",
+            "DGL's own sampler has no times, and neither peer has disjoint subgraphs as such: graphbolt's, with times, are.",
+            KEPT,
+        ],
+    )
+
+
+_RULES: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "weights": {"weight": "weight"},
+    "disjoint": {"disjoint": True},
+    "times": {"disjoint": True, "time": "time"},
+    "sorted times": {"disjoint": True, "time": "arrival"},
+    "most recent": {"disjoint": True, "time": "arrival", "last": True},
+    "links": {},
+}
+
+
 def partitioned(threads: list[int]) -> Benchmark:
     """The same batches from one partition and from several, all mapped by one process."""
     entries, comparisons = [], []
@@ -231,6 +275,7 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "gather": gather,
     "batch": batch,
     "hetero": hetero,
+    "options": options,
     "partitioned": partitioned,
     "epoch": epoch,
 }

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 BATCH_SIZE = 1024
+SEED_TIME = 500_000
+"""Of every seed where edges have times: half of them are earlier."""
 
 
 class SeedBatches:
-    """Seeds of the next batches; every contestant gets the same ones in the same order."""
+    """Seeds of the next batches, nodes or edges; every contestant gets the same ones in the same order."""
 
-    def __init__(self, folder: str, batch_size: int = BATCH_SIZE) -> None:
-        self.seeds = np.load(Path(folder) / "seeds.npy")
+    def __init__(self, folder: str, batch_size: int = BATCH_SIZE, *, links: bool = False) -> None:
+        self.seeds = np.load(Path(folder) / ("links.npy" if links else "seeds.npy"))
         self.batch_size = min(batch_size, len(self.seeds))
         self._next = itertools.cycle(range(len(self.seeds) // self.batch_size))
 
@@ -36,6 +38,19 @@ def column(folder: str, name: str, node_type: str = "node") -> np.ndarray[Any, A
     """A column of the nodes, read into memory."""
     array: np.ndarray[Any, Any] = np.load(_part(folder) / "nodes" / node_type / f"{name}.npy")
     return array
+
+
+def edge_column(folder: str, name: str) -> np.ndarray[Any, Any]:
+    """A column of the edges of the only relation, in the order of CSC, read into memory."""
+    (table,) = (_part(folder) / "edges").iterdir()
+    array: np.ndarray[Any, Any] = np.load(table / f"{name}.npy")
+    return array
+
+
+def edge_ends(folder: str, edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Sources and destinations of edges of the only relation, given by their positions in CSC; int64 ``[2, n]``."""
+    ((indptr, indices),) = relations(folder).values()
+    return np.stack([indices[edges].astype(np.int64), np.searchsorted(indptr, edges, side="right") - 1])
 
 
 def _part(folder: str) -> Path:
