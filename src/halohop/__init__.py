@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from halohop.pyg.sampler import HalohopSampler
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
+    from halohop.pyg.walks import random_walk
     from halohop.transport.security import Token
     from halohop.world import World
 
@@ -36,6 +37,7 @@ __all__ = [
     "World",
     "open",
     "partition",
+    "random_walk",
 ]
 
 _HOMES = {
@@ -50,6 +52,7 @@ _HOMES = {
     "World": ("halohop.world", "World"),
     "open": ("halohop.cluster.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
+    "random_walk": ("halohop.pyg.walks", "random_walk"),
 }
 
 

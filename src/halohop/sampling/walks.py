@@ -1,0 +1,170 @@
+"""Random walks: every walker goes from a node to one of its in-neighbours, step by step."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.store.requests import Draw, HopQuery, SampleRequest
+from halohop.store.schema import Schema
+from halohop.typing import NodeType, Relation
+
+NOWHERE = -1
+"""Stands where a walk has ended."""
+
+_AT_ONCE = 1 << 20
+"""Walkers that go together: their numbers are told apart as trees, of which there may be 2**23."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walks:
+    """Where n walkers went.
+
+    Args:
+        gid: where they were after 0, 1, ... steps, int64 ``[num_steps + 1, n]``; -1 after the end of a walk.
+        edge_gid: the edges that they took, int64 ``[num_steps, n]``; -1 where none.
+    """
+
+    gid: Tensor
+    edge_gid: Tensor
+
+    def __post_init__(self) -> None:
+        assert self.gid.shape == (len(self.edge_gid) + 1, *self.edge_gid.shape[1:])
+
+    def staying(self) -> "Walks":
+        """The same walks, but whoever cannot go on stays. Of meaning where all nodes are of one type."""
+        gid = self.gid.clone()
+        for before, after in pairwise(gid):
+            torch.where(after == NOWHERE, before, after, out=after)
+        return Walks(gid=gid, edge_gid=self.edge_gid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One step of some walkers.
+
+    Args:
+        epoch, batch: of the walks.
+        step: 0, 1, ...
+        number: of the walkers, int64 ``[n]``.
+        gid: where they are, int64 ``[n]``.
+        before: where they were a step ago, int64 ``[n]``; None in the first step.
+    """
+
+    epoch: int
+    batch: int
+    step: int
+    number: Tensor
+    gid: Tensor
+    before: Tensor | None
+
+    def of(self, rows: Tensor) -> "Place":
+        """That of some of the walkers, by position."""
+        before = None if self.before is None else self.before[rows]
+        return Place(
+            epoch=self.epoch, batch=self.batch, step=self.step, number=self.number[rows], gid=self.gid[rows], before=before
+        )
+
+
+class Walker:
+    """Walks along a path of relations, against the arrows: a step along ("a", "to", "b") leads from a "b" to an "a".
+
+    Each step takes one of the in-edges of the walker's node, all equally likely or by weight. A walk ends at a node without any.
+    What is drawn is a pure function of (seed, epoch, batch, step, walker's number, raw id): not of the partitions, nor of the
+    other walkers.
+
+    Args:
+        graph: where the nodes are.
+        path: the relation of every step.
+        seed: names the stream of random numbers.
+        weight: the column of edges to draw by; relations without it are drawn from uniformly.
+
+    Raises:
+        SchemaError: a relation that the graph does not have.
+        InputError: a step that does not begin where the last one ends, or weights that no relation of the path has.
+    """
+
+    def __init__(self, graph: Graph, path: Sequence[Relation], *, seed: int = 0, weight: str | None = None) -> None:
+        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
+        self.graph = graph
+        self.path = tuple(graph.schema.relation(relation) for relation in path)
+        _check_chain(self.path)
+        _check_weight(graph.schema, self.path, weight)
+        self._seed = seed
+        self._weight = weight
+
+    def walk(self, start_gid: Tensor, *, epoch: int = 0, batch: int = 0) -> Walks:
+        """Walks from nodes of the type that the path begins with, int64 ``[n]``; walker i begins at the i-th of them."""
+        gid = torch.full((len(self.path) + 1, len(start_gid)), NOWHERE)
+        edge_gid = torch.full((len(self.path), len(start_gid)), NOWHERE)
+        gid[0] = start_gid
+        for number in torch.arange(len(start_gid)).split(_AT_ONCE):
+            for step in range(len(self.path)):
+                if step:
+                    number = number[gid[step, number] != NOWHERE]
+                if not len(number):
+                    break
+                place = Place(
+                    epoch=epoch,
+                    batch=batch,
+                    step=step,
+                    number=number,
+                    gid=gid[step, number],
+                    before=gid[step - 1, number] if step else None,
+                )
+                gid[step + 1, number], edge_gid[step, number] = self.take(place)
+        return Walks(gid=gid, edge_gid=edge_gid)
+
+    def take(self, place: Place) -> tuple[Tensor, Tensor]:
+        """Nodes and edges of a step; -1 where there is none."""
+        return self.draw(place, attempt=0)
+
+    def draw(self, place: Place, *, attempt: int) -> tuple[Tensor, Tensor]:
+        """One in-neighbour of every node, and the edge; -1 where there is none. Attempts are independent."""
+        query = HopQuery(relation=self.path[place.step], fanout=1, dst_gid=place.gid, tree=place.number % _AT_ONCE)
+        draw = Draw(
+            seed=self._seed,
+            epoch=place.epoch,
+            batch=place.batch,
+            hop=self.hop(place, attempt),
+            replace=True,
+            weight=self._weight,
+        )
+        (answer,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
+        found = answer.counts.nonzero().view(-1)
+        gid, edge_gid = torch.full_like(place.gid, NOWHERE), torch.full_like(place.gid, NOWHERE)
+        gid[found], edge_gid[found] = answer.src_gid.long(), answer.edge_gid
+        return gid, edge_gid
+
+    @staticmethod
+    def hop(place: Place, attempt: int) -> int:
+        """The hop that the random numbers of an attempt belong to: walkers who do not go together are told apart by it, too."""
+        flock = int(place.number[0]) // _AT_ONCE if len(place.number) else 0
+        return (flock << 40) + (attempt << 32) + place.step
+
+
+def start_type(schema: Schema, path: Sequence[Relation]) -> NodeType:
+    """The type of the nodes that a path begins with; the only one there is, if the path is empty."""
+    return path[0][2] if path else schema.node_type(None)
+
+
+def _check_chain(path: tuple[Relation, ...]) -> None:
+    for one, other in pairwise(path):
+        if one[0] != other[2]:
+            reverse = (other[2], f"rev_{other[1]}", other[0])
+            raise InputError(
+                f"a step along {one} leads to {one[0]!r}, and none along {other} begins there: steps go against the arrows, from "
+                f"{other[2]!r} to {other[0]!r}; for the other way name the reverse relation, such as {reverse}"
+            )
+
+
+def _check_weight(schema: Schema, path: tuple[Relation, ...], weight: str | None) -> None:
+    if weight is not None and path and not any(weight in schema.edges[relation].columns for relation in path):
+        columns = {relation: list(schema.edges[relation].columns) for relation in path}
+        raise InputError(f"no relation of the path has weights {weight!r}; columns of its edges: {columns}")
