@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from halohop.errors import InputError
 
@@ -48,16 +49,8 @@ class World:
                 does not know which it is.
         """
         env = os.environ if env is None else env
-
-        def number(name: str, default: int) -> int:
-            text = env.get(name, str(default))
-            try:
-                return int(text)
-            except ValueError:
-                raise InputError(f"environment variable {name}={text!r} is not a whole number") from None
-
-        size = number("WORLD_SIZE", 1)
-        local_size = number("LOCAL_WORLD_SIZE", size)
+        number = partial(_number, env)
+        size, local_size = number("WORLD_SIZE", 1), trainers_here(env)
         if size > 1 and "RANK" not in env:
             raise InputError(f"WORLD_SIZE={size}, but RANK is not set; set it, or give the World(rank=..., size=...) yourself")
         rank = number("RANK", 0)
@@ -69,3 +62,25 @@ class World:
             local_rank=number("LOCAL_RANK", rank % max(local_size, 1)),
             local_size=local_size,
         )
+
+
+def trainers_here(env: Mapping[str, str] | None = None) -> int:
+    """How many trainers share this host, as torchrun tells it: LOCAL_WORLD_SIZE, or else all of WORLD_SIZE.
+
+    Raises:
+        InputError: the variable is not a whole number.
+
+    Example:
+        >>> trainers_here({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}), trainers_here({})
+        (4, 1)
+    """
+    env = os.environ if env is None else env
+    return _number(env, "LOCAL_WORLD_SIZE" if "LOCAL_WORLD_SIZE" in env else "WORLD_SIZE", 1)
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"environment variable {name}={text!r} is not a whole number") from None

@@ -63,6 +63,14 @@ def test_trainers_of_a_host_share_its_cores(monkeypatch, cores, trainers, worker
     assert loading.default_workers() == workers
 
 
+def test_only_the_size_of_the_host_decides_on_workers(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "32")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert loading.default_workers() == 2
+
+
 @pytest.mark.parametrize("run", ["threads", "processes"])
 def test_workers_leave_torchs_threads_to_the_trainer(data, run):
     def threads(batch: Data) -> Data:

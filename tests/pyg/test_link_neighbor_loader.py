@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader
-from torch_geometric.sampler import EdgeSamplerInput
+from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput
 
 from halohop import HalohopSampler, LinkNeighborLoader, partition
 from halohop.errors import IdError, InputError, SchemaError
@@ -145,6 +145,18 @@ def test_triplets(data, hetero, disjoint):
         assert batch["paper"].dst_neg_index.shape == shape
 
 
+def test_times_of_triplets_lie_where_pyg_puts_them(hetero):
+    hetero = hetero.clone()
+    hetero[WRITES].when = hetero["paper", "rev_writes", "author"].when = torch.arange(150)
+    options = {"time_attr": "when", "edge_label_time": torch.arange(150), "batch_size": 50, "neg_sampling": "triplet"}
+    for batch in LinkNeighborLoader(hetero, [2], (WRITES, None), **options):
+        for node_type in ("author", "paper"):
+            assert torch.equal(batch[node_type].seed_time, batch[WRITES].input_id)
+        assert "seed_time" not in batch[WRITES]
+    del options["time_attr"], options["edge_label_time"]
+    assert "seed_time" not in next(iter(LinkNeighborLoader(hetero, [2], (WRITES, None), **options)))["paper"]
+
+
 @pytest.mark.parametrize("mode", ["binary", "triplet"])
 def test_nothing_later_than_its_edge(data, mode):
     times = torch.arange(1500) % 60 + 40
@@ -208,6 +220,101 @@ def test_induced_subgraphs_have_all_edges_but_the_seeds(data):
     assert torch.equal(batch.e_id.sort().values, expected)
 
 
+@pytest.mark.parametrize("shard_each", [False, True])
+def test_excluded_edges_do_not_come_back_as_flips(hetero, shard_each):
+    """Neither of the partner of the seeds' relation, where the user names another reverse, nor of the partner of that one."""
+    by, rev_by = ("paper", "by", "author"), ("author", "rev_by", "paper")
+    data = hetero.clone()
+    data[by].edge_index, data[rev_by].edge_index = data[WRITES].edge_index.flip(0), data[WRITES].edge_index
+    graph = partitioned(tables_from_pyg(data), 3, shard_each=shard_each)
+    options = {"subgraph_type": "bidirectional", "exclude_seed_edges": True, "batch_size": 20}
+    for reverse in (None, by):
+        excluded = {WRITES, ("paper", "rev_writes", "author")} | ({by, rev_by} if reverse else set())
+        for batch in LinkNeighborLoader(graph, [-1, -1], (WRITES, None), reverse_relation=reverse, **options):
+            seeds = set(map(tuple, data[WRITES].edge_index[:, batch[WRITES].input_id].t().tolist()))
+            for relation, store in batch.edge_items():
+                if relation in excluded:
+                    ends = [batch[name].n_id[row] for name, row in zip(relation[::2], store.edge_index, strict=True)]
+                    pairs = torch.stack(ends if relation[0] == "author" else ends[::-1])
+                    assert store.num_edges > 0
+                    assert not seeds & set(map(tuple, pairs.t().tolist()))
+
+
+def test_flips_of_one_relation_are_not_excluded_edges(data):
+    """Between nodes of one type flips stay in the relation, whatever reverse is named."""
+    other = ("node", "other", "node")
+    hetero = HeteroData({"node": {"x": data.x}, ("node", "to", "node"): {"edge_index": data.edge_index}})
+    hetero[other].edge_index = data.edge_index[:, :5]
+    loader = LinkNeighborLoader(
+        hetero,
+        [-1],
+        (("node", "to", "node"), data.edge_index.flip(0)[:, :10]),  # not edges of the relation: their flips are
+        subgraph_type="bidirectional",
+        exclude_seed_edges=True,
+        reverse_relation=other,
+        batch_size=10,
+    )
+    batch = next(iter(loader))
+    ends = batch["node"].n_id[batch["node", "to", "node"].edge_index]
+    assert not set(map(tuple, data.edge_index.flip(0)[:, :10].t().tolist())) & set(map(tuple, ends.t().tolist()))
+
+
+def backwards(output):
+    """Turns the order of the nodes around; in PyG's record of either kind."""
+
+    def turned(node, *ends):
+        return (node.flip(0), *(len(node) - 1 - end for end in ends))
+
+    if isinstance(output, HeteroSamplerOutput):
+        for relation in output.row:
+            output.row[relation] = len(output.node[relation[0]]) - 1 - output.row[relation]
+            output.col[relation] = len(output.node[relation[2]]) - 1 - output.col[relation]
+        output.node = {name: node.flip(0) for name, node in output.node.items()}
+        output.batch = output.batch and {name: trees.flip(0) for name, trees in output.batch.items()}
+        output.num_sampled_nodes = output.num_sampled_edges = None
+        return output
+    output.node, output.row, output.col = turned(output.node, output.row, output.col)
+    output.batch = None if output.batch is None else output.batch.flip(0)
+    output.num_sampled_nodes = None
+    return output
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("mode", ["binary", ("triplet", 2)])
+def test_ends_are_found_among_rearranged_nodes(data, hetero, disjoint, mode):
+    options = {"neg_sampling": mode, "disjoint": disjoint, "batch_size": 40}
+    for graph, edges, src_type, dst_type in ((data, None, None, None), (hetero, (WRITES, None), "author", "paper")):
+        pair = (LinkNeighborLoader(graph, [3, 2], edges, transform_sampler_output=how, **options) for how in (None, backwards))
+        for plain, moved in zip(*pair, strict=True):
+            for batch in (plain, moved):
+                src, dst, link = (batch, batch, batch) if src_type is None else (batch[src_type], batch[dst_type], batch[WRITES])
+                batch.told = (
+                    (src.n_id[src.src_index], dst.n_id[dst.dst_pos_index], dst.n_id[dst.dst_neg_index])
+                    if mode != "binary"
+                    else (src.n_id[link.edge_label_index[0]], dst.n_id[link.edge_label_index[1]])
+                )
+                if disjoint:
+                    where = src.src_index if mode != "binary" else link.edge_label_index[0, : len(link.input_id)]
+                    assert torch.equal(src.batch[where], torch.arange(len(where)))
+            assert all(torch.equal(one, other) for one, other in zip(plain.told, moved.told, strict=True))
+
+
+def test_ends_that_a_transform_drops_are_missed(data):
+    def headless(output):
+        output.node, output.row, output.col, output.edge = output.node[1:], *(output.row[:0],) * 2, output.edge[:0]
+        output.batch = output.batch if output.batch is None else output.batch[1:]
+        return output
+
+    def treeless(output):
+        output.batch = None
+        return output
+
+    for transform, disjoint, message in ((headless, False, "dropped 1 of the nodes"), (treeless, True, "dropped `batch`")):
+        options = {"transform_sampler_output": transform, "disjoint": disjoint, "batch_size": 3}
+        with pytest.raises(InputError, match=message):
+            next(iter(LinkNeighborLoader(data, [1], torch.tensor([[5, 6, 7], [1, 2, 3]]), **options)))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pygs_link_loader_takes_our_sampler(data, hetero, workers):
     for mode in (None, "binary", ("triplet", 2)):
@@ -222,7 +329,7 @@ def test_pygs_link_loader_takes_our_sampler(data, hetero, workers):
                 assert batch.edge_label.tolist() == [1.0] * num_pos + [0.0] * num_pos
         for batch in LinkLoader(hetero, HalohopSampler(hetero, [3, 2]), (WRITES, None), **options):
             assert torch.equal(batch["paper"].x, hetero["paper"].x[batch["paper"].n_id])
-    with pytest.raises(NotImplementedError, match="edge times need"):
+    with pytest.raises(InputError, match="need each other"):
         HalohopSampler(data, [1]).sample_from_edges(EdgeSamplerInput(None, *data.edge_index[:, :2], time=torch.zeros(2)))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
-from halohop.sampling.exclusion import SeedEdges, check_reverse, reverse_of
+from halohop.sampling.exclusion import SeedEdges, check_reverse
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
@@ -217,10 +217,10 @@ def test_seed_edges_are_not_sampled_and_others_are_in_their_place(num_parts, sha
 def test_reverse_relations():
     relations = [WRITES, ("paper", "rev_writes", "author"), ("paper", "cites", "paper"), ("author", "reads", "paper")]
     graph = partitioned(graphs.typed({"paper": 5, "author": 5}, dict.fromkeys(relations, 3)), 2)
-    assert reverse_of(graph.schema, WRITES) == relations[1]
-    assert reverse_of(graph.schema, relations[1]) == WRITES
-    assert reverse_of(graph.schema, relations[2]) == relations[2]
-    assert reverse_of(graph.schema, relations[3]) is None
+    assert graph.schema.reverse_of(WRITES) == relations[1]
+    assert graph.schema.reverse_of(relations[1]) == WRITES
+    assert graph.schema.reverse_of(relations[2]) == relations[2]
+    assert graph.schema.reverse_of(relations[3]) is None
     assert check_reverse(graph.schema, relations[3], relations[1]) == relations[1]
     with pytest.raises(SchemaError, match="cannot be the reverse"):
         check_reverse(graph.schema, WRITES, relations[2])

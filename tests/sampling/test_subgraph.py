@@ -225,10 +225,13 @@ def test_partners():
     assert partners_of(schema_of(back, to)) == {back: to, to: back}
     assert partners_of(schema_of(own)) == {own: own}
     assert partners_of(schema_of(own_back, own)) == {own: own_back, own_back: own}
+    twice = ("a", "rev_rev_to", "b")
+    assert schema_of(back, twice, to).reverse_of(back) == to  # in any order: "to" comes before "rev_rev_to"
+    assert schema_of(back, twice, to).reverse_of(twice) is None
     for lonely in ([to], [to, ("b", "to", "a")], [back], [own, to]):
         with pytest.raises(InputError, match="ToUndirected"):
             partners_of(schema_of(*lonely))
-    with pytest.raises(SchemaError, match=r"columns differ: \['w'\] and \[\]"):
+    with pytest.raises(SchemaError, match=r"columns differ: \[\] and \['w'\]"):
         partners_of(schema_of(back, to, to=["w"]))
 
 

@@ -25,7 +25,7 @@ from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect
 from halohop.sampling.sampler import Sampler
 from halohop.telemetry import Counters
-from halohop.world import World
+from halohop.world import World, trainers_here
 
 Run = Literal["auto", "threads", "inline", "processes"]
 Task = tuple[int, Share]
@@ -227,7 +227,7 @@ def default_workers() -> int:
     (LOCAL_WORLD_SIZE) share its cores.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // World.from_env().local_size, 1), 4)
+    return min(max(cores // max(trainers_here(), 1), 1), 4)
 
 
 def _require_forkable(sampler: Sampler) -> None:

@@ -91,7 +91,8 @@ def _tell_links(out: Data | HeteroData, links: LinkSeeds, src_bid: Tensor, dst_b
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
     edges.input_id, *answers = link_metadata(links, src_bid, dst_bid)  # storages leave out what is None
     if links.triplet:
-        sources.src_index, destinations.dst_pos_index, destinations.dst_neg_index, edges.seed_time = answers
+        sources.src_index, destinations.dst_pos_index, destinations.dst_neg_index, time = answers
+        sources.seed_time = destinations.seed_time = time
     else:
         edges.edge_label_index, edges.edge_label, edges.edge_label_time = answers
 

@@ -1,4 +1,4 @@
-"""Every way in which PyG's users name seed nodes and fanouts, turned into one."""
+"""Every way in which PyG's users name seed nodes, fanouts and options of sampling, turned into one."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import SeedDataset
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.neighbor import Expand, Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
@@ -32,6 +33,36 @@ def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], 
     if isinstance(num_neighbors, Mapping):
         return Fanouts.by_relation({relation: _numbers(fanouts) for relation, fanouts in num_neighbors.items()}, schema)
     return Fanouts.uniform(_numbers(num_neighbors), schema)
+
+
+def rules_of(
+    *,
+    replace: bool,
+    expand: Expand,
+    disjoint: bool,
+    weight_attr: str | None,
+    time_attr: str | None,
+    temporal_strategy: str,
+    subgraph_type: Any,
+    directed: bool,
+) -> Rules:
+    """PyG's sampling options as rules. A subgraph type may be PyG's enum, a word, or the older `directed=False`; times imply
+    disjoint subgraphs.
+
+    Raises:
+        InputError: an unknown strategy or type, or options that exclude each other.
+    """
+    if temporal_strategy not in ("uniform", "last"):
+        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
+    return Rules(
+        replace=replace,
+        expand=expand,
+        disjoint=disjoint or time_attr is not None,
+        weight=weight_attr,
+        time=time_attr,
+        last=temporal_strategy == "last",
+        subgraph=getattr(subgraph_type, "value", subgraph_type) if directed else "induced",
+    )
 
 
 def seed_dataset(
@@ -67,10 +98,15 @@ def seed_dataset(
         positions = _as_tensor(input_id, "input_id")
         if positions.shape != gid.shape:
             raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
-    return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=_times(graph, node_type, gid, time, time_attr))
+    return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=times_of(graph, node_type, gid, time, time_attr))
 
 
-def _times(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None, time_attr: str | None) -> Tensor | None:
+def times_of(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None, time_attr: str | None) -> Tensor | None:
+    """The time of every seed, int64 or float64 ``[n]``: as given, or else the nodes' own `time_attr`. None without one.
+
+    Raises:
+        InputError: there are no times, or they are not one for each.
+    """
     if time_attr is None:
         if time is not None:
             raise InputError("input_time is given without time_attr; name the attribute that it is compared with")
@@ -83,7 +119,12 @@ def _times(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None, 
     time = _as_tensor(time, "input_time")
     if time.shape != gid.shape:
         raise InputError(f"input_time has {len(time)} entries for {len(gid)} input nodes")
-    return time.double() if time.is_floating_point() else time.long()
+    return comparable_times(time)
+
+
+def comparable_times(time: Tensor | None) -> Tensor | None:
+    """Times as they are compared: float64 of floats, int64 of the others."""
+    return None if time is None else time.double() if time.is_floating_point() else time.long()
 
 
 def _numbers(fanouts: Any) -> list[Any]:

@@ -12,9 +12,12 @@ from torch_geometric.sampler import NegativeSampling
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import LinkDataset
-from halohop.sampling.exclusion import SeedEdges, check_reverse, reverse_of
+from halohop.pyg.inputs import comparable_times
+from halohop.sampling.exclusion import SeedEdges, check_reverse
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
+from halohop.sampling.neighbor import Rules
+from halohop.sampling.subgraph import partners_of
 from halohop.store.schema import Schema
 from halohop.typing import Relation
 
@@ -32,7 +35,7 @@ def link_dataset(
     strict: bool = False,
     exclude: bool = False,
     reverse: Relation | None = None,
-    time_attr: str | None = None,
+    rules: Rules,
     seed: int = 0,
 ) -> LinkDataset:
     """The edges that `edge_label_index` names.
@@ -45,7 +48,7 @@ def link_dataset(
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         neg_sampling, strict: of negatives.
         exclude, reverse: whether the edges of a batch, and those of their reverse relation, are not sampled in it.
-        time_attr: the column of times that negatives respect.
+        rules: how neighbours are drawn; negatives respect the same times.
         seed: of the draws.
 
     Raises:
@@ -66,17 +69,18 @@ def link_dataset(
     steps: list[Callable[[LinkSeeds], LinkSeeds]] = []
     if neg_sampling is not None:
         label = _label_beside(neg_sampling, label)
-        steps.append(negatives_of(graph, relation, neg_sampling, strict=strict, time_attr=time_attr, seed=seed))
+        steps.append(negatives_of(graph, relation, neg_sampling, strict=strict, time_attr=rules.time, seed=seed))
     if exclude:
-        found = reverse_of(graph.schema, relation) if reverse is None else check_reverse(graph.schema, relation, reverse)
-        steps.append(SeedEdges(graph=graph, relation=relation, reverse=found))
+        found = graph.schema.reverse_of(relation) if reverse is None else check_reverse(graph.schema, relation, reverse)
+        flips = partners_of(graph.schema) if rules.subgraph == "bidirectional" else {}
+        steps.append(SeedEdges(graph=graph, relation=relation, reverse=found, flips=flips))
     return LinkDataset(
         relation=relation,
         src_gid=src_gid,
         dst_gid=dst_gid,
         input_id=torch.arange(len(src_gid)) if ids is None else ids,
         label=label,
-        time=None if time is None else time.double() if time.is_floating_point() else time.long(),
+        time=comparable_times(time),
         steps=steps,
     )
 
@@ -100,6 +104,16 @@ def read_neg_sampling(neg_sampling: Any, ratio: float | None) -> NegativeSamplin
     if read is not None and not 0 < read.amount < math.inf:
         raise InputError(f"neg_sampling={neg_sampling!r}: the amount must be a number above 0")
     return read
+
+
+def check_edge_times(edge_label_time: Tensor | None, time_attr: str | None) -> None:
+    """Times of edges, and the attribute that they are compared with: both or neither.
+
+    Raises:
+        InputError: one of them alone.
+    """
+    if (edge_label_time is None) != (time_attr is None):
+        raise InputError("edge_label_time and time_attr need each other: times of the edges, and what is compared with them")
 
 
 def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tensor | None:

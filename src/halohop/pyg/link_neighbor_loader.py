@@ -9,8 +9,9 @@ from torch_geometric.data import Data, HeteroData
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
-from halohop.pyg.link_inputs import InputEdges, link_dataset, read_neg_sampling
-from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler, rules_of
+from halohop.pyg.inputs import rules_of
+from halohop.pyg.link_inputs import InputEdges, check_edge_times, link_dataset, read_neg_sampling
+from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
 from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 
@@ -87,8 +88,7 @@ class LinkNeighborLoader(NeighborhoodLoader):
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
-        if (edge_label_time is None) != (time_attr is None):
-            raise InputError("edge_label_time and time_attr need each other: times of the edges, and what is compared with them")
+        check_edge_times(edge_label_time, time_attr)
         rules = rules_of(
             replace=replace,
             expand=expand,
@@ -117,7 +117,7 @@ class LinkNeighborLoader(NeighborhoodLoader):
                 strict=strict_negatives,
                 exclude=exclude_seed_edges,
                 reverse=reverse_relation,
-                time_attr=time_attr,
+                rules=rules,
                 seed=seed,
             )
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
-from halohop.pyg.inputs import InputNodes, seed_dataset
-from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler, rules_of
+from halohop.pyg.inputs import InputNodes, rules_of, seed_dataset
+from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
 from halohop.sampling.neighbor import Expand
 from halohop.typing import Relation
 

@@ -13,7 +13,7 @@ from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to
 from halohop.pyg.inputs import fanouts_of
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
-from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler, Rules
 from halohop.sampling.sampler import Sampler
 from halohop.typing import Relation
 
@@ -102,36 +102,6 @@ class NeighborhoodLoader(SampledLoader):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(fanouts={self._fanouts.per_relation}, steps={len(self)})"
-
-
-def rules_of(
-    *,
-    replace: bool,
-    expand: Expand,
-    disjoint: bool,
-    weight_attr: str | None,
-    time_attr: str | None,
-    temporal_strategy: str,
-    subgraph_type: Any,
-    directed: bool,
-) -> Rules:
-    """PyG's sampling options as rules. A subgraph type may be PyG's enum, a word, or the older `directed=False`; times imply
-    disjoint subgraphs.
-
-    Raises:
-        InputError: an unknown strategy or type, or options that exclude each other.
-    """
-    if temporal_strategy not in ("uniform", "last"):
-        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
-    return Rules(
-        replace=replace,
-        expand=expand,
-        disjoint=disjoint or time_attr is not None,
-        weight=weight_attr,
-        time=time_attr,
-        last=temporal_strategy == "last",
-        subgraph=getattr(subgraph_type, "value", subgraph_type) if directed else "induced",
-    )
 
 
 def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:

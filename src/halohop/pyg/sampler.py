@@ -19,12 +19,12 @@ from torch_geometric.sampler import (
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.pyg.convert import is_homogeneous, link_metadata, tables_from_pyg
-from halohop.pyg.inputs import fanouts_of
-from halohop.pyg.link_inputs import negatives_of, relation_of
+from halohop.pyg.inputs import comparable_times, fanouts_of, rules_of, times_of
+from halohop.pyg.link_inputs import check_edge_times, negatives_of, relation_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.links import End, LinkSeeds
 from halohop.sampling.negative import Negatives
-from halohop.sampling.neighbor import Expand, NeighborSampler, Rules
+from halohop.sampling.neighbor import Expand, NeighborSampler
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation, TableKey
 
@@ -35,8 +35,15 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     PyG's loaders do not say which batch they are making, so draws are keyed by the seeds themselves and by the epoch, which
     `set_epoch` tells; equal seeds in the same epoch give equal subgraphs, whatever the number of workers.
 
+    The arguments stay as attributes of the same names. They may be set between batches, as PyG's Lightning modules do on a copy.
+
     Args:
-        data, num_neighbors, replace, seed, expand: as in `halohop.NeighborLoader`.
+        data, num_neighbors, replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, directed, seed,
+            expand: as in `halohop.NeighborLoader`. PyG's loaders do not heed their own arguments of these names beside a
+            sampler. Flips of another relation come without ids and features, since PyG's loaders cannot ask for them.
+
+    Raises:
+        InputError: options that cannot work, as of `halohop.NeighborLoader`.
 
     Example:
         >>> from torch_geometric.loader import NodeLoader
@@ -52,15 +59,30 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
         *,
         replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        directed: bool = True,
         seed: int = 0,
         expand: Expand = "new",
     ) -> None:
         self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
-        fanouts = fanouts_of(num_neighbors, self.graph.schema)
-        self._sampler = NeighborSampler(self.graph, fanouts, seed=seed, rules=Rules(replace=replace, expand=expand))
+        self.num_neighbors = num_neighbors
+        self.replace = replace
+        self.subgraph_type = subgraph_type
+        self.disjoint = disjoint
+        self.temporal_strategy = temporal_strategy
+        self.time_attr = time_attr
+        self.weight_attr = weight_attr
+        self.directed = directed
+        self.seed = seed
+        self.expand = expand
         self._epoch = 0
-        self._seed = seed
-        self._last: tuple[Relation, NegativeSampling, Negatives] | None = None
+        self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
+        self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
+        self._neighbors()  # what cannot work is told now
 
     def set_epoch(self, epoch: int) -> None:
         """Other draws for the same seeds from now on."""
@@ -71,20 +93,19 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
 
         Raises:
             IdError: an id that the graph does not have.
-            NotImplementedError: seeds with a time.
+            InputError: times without `time_attr`, or the other way round.
         """
-        if index.time is not None:
-            raise NotImplementedError("seed times are a coming feature of halohop; leave input_time out for now")
         node_type = self.graph.schema.node_type(index.input_type)
-        input_id = torch.arange(len(index.node)) if index.input_id is None else index.input_id
+        gid = self.graph.locate(index.node, node_type)
         seeds = Seeds(
             node_type=node_type,
-            gid=self.graph.locate(index.node, node_type),
-            input_id=input_id,
+            gid=gid,
+            input_id=torch.arange(len(index.node)) if index.input_id is None else index.input_id,
             epoch=self._epoch,
             index=_digest(index.node),
+            time=times_of(self.graph, node_type, gid, index.time, self.time_attr),
         )
-        return to_sampler_output(self.graph, self._sampler.sample(seeds), edge_gid=False)
+        return to_sampler_output(self.graph, self._neighbors().sample(seeds), edge_gid=False)
 
     def sample_from_edges(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -93,10 +114,9 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
 
         Raises:
             IdError: an id that the graph does not have.
-            NotImplementedError: edges with a time.
+            InputError: times without `time_attr`, or the other way round.
         """
-        if index.time is not None:
-            raise NotImplementedError("edge times need halohop.LinkNeighborLoader; leave edge_label_time out here")
+        check_edge_times(index.time, self.time_attr)
         relation = relation_of(self.graph.schema, index.input_type or next(iter(self.graph.schema.edges)))
         links = LinkSeeds(
             relation=relation,
@@ -106,15 +126,35 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             epoch=self._epoch,
             index=_digest(index.row, index.col),
             label=index.label,
+            time=comparable_times(index.time),
         )
         if neg_sampling is not None:
             links = self._negatives(relation, neg_sampling)(links)
-        return to_sampler_output(self.graph, self._sampler.sample(links), edge_gid=False)
+        return to_sampler_output(self.graph, self._neighbors().sample(links), edge_gid=False)
+
+    def _neighbors(self) -> NeighborSampler:
+        """Made anew when an option has changed."""
+        rules = rules_of(
+            replace=self.replace,
+            expand=self.expand,
+            disjoint=self.disjoint,
+            weight_attr=self.weight_attr,
+            time_attr=self.time_attr,
+            temporal_strategy=self.temporal_strategy,
+            subgraph_type=self.subgraph_type,
+            directed=self.directed,
+        )
+        options = (fanouts_of(self.num_neighbors, self.graph.schema), rules, self.seed)
+        if self._made is None or self._made[0] != options:
+            self._made = options, NeighborSampler(self.graph, options[0], seed=self.seed, rules=rules)
+        return self._made[1]
 
     def _negatives(self, relation: Relation, neg_sampling: NegativeSampling) -> Negatives:
         """Made once for a loader, since it lists the nodes that may be drawn."""
-        if self._last is None or self._last[0] != relation or self._last[1] is not neg_sampling:
-            self._last = relation, neg_sampling, negatives_of(self.graph, relation, neg_sampling, seed=self._seed)
+        options = (relation, self.seed, self.time_attr)
+        if self._last is None or self._last[0] != options or self._last[1] is not neg_sampling:
+            made = negatives_of(self.graph, relation, neg_sampling, seed=self.seed, time_attr=self.time_attr)
+            self._last = options, neg_sampling, made
         return self._last[2]
 
     @property
@@ -132,21 +172,26 @@ def _digest(*ids: Tensor) -> int:
 
 
 def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerOutput | HeteroSamplerOutput:
-    """PyG's record of a sampled batch: raw node ids, and edges by gid or by the user's edge ids."""
+    """PyG's record of a sampled batch: raw node ids, and edges by gid or by the user's edge ids; None where some are flips of
+    another relation's."""
     queries = [RowQuery(table=name, columns=(RAW_ID,), gid=block.gid) for name, block in batch.nodes.items()]
+    edge: dict[Relation, Tensor | None] = {
+        relation: block.gid if block.flips is None else None for relation, block in batch.edges.items()
+    }
     if not edge_gid:
-        queries += [RowQuery(table=relation, columns=(EDGE_ID,), gid=block.gid) for relation, block in batch.edges.items()]
+        known = {relation: gid for relation, gid in edge.items() if gid is not None}
+        queries += [RowQuery(table=relation, columns=(EDGE_ID,), gid=gid) for relation, gid in known.items()]
     rows = graph.fetch(FetchRequest(queries=tuple(queries)))
     ids = {query.table: got[0] for query, got in zip(queries, rows, strict=True)}
     node = {name: ids[name] for name in batch.nodes}
-    edge = {relation: ids.get(relation, block.gid) for relation, block in batch.edges.items()}
+    edge = {relation: ids.get(relation, gid) for relation, gid in edge.items()}
     row = {relation: block.ends_bid[0] for relation, block in batch.edges.items()}
     col = {relation: block.ends_bid[1] for relation, block in batch.edges.items()}
     nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
     trees = {name: block.tree for name, block in batch.nodes.items() if block.tree is not None}
     links = batch.seeds if isinstance(batch.seeds, LinkSeeds) else None
-    metadata = (batch.seeds.input_id, None) if links is None else link_metadata(links, *batch.ends_bid)
+    metadata = (batch.seeds.input_id, batch.seeds.time) if links is None else link_metadata(links, *batch.ends_bid)
     if is_homogeneous(graph.schema):
         return SamplerOutput(
             node=node[NODE],
@@ -171,7 +216,14 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
 
 
 def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | HeteroSamplerOutput) -> Batch:
-    """The batch that a user's transform of PyG's record of `batch` describes; edges are given by gid."""
+    """The batch that a user's transform of PyG's record of `batch` describes; edges are given by gid.
+
+    Nodes may have changed places: the ends of a link task are found again by id, and by tree in disjoint batches. The seeds of
+    a node task are the first nodes, here as in PyG, and it is the transform's business to leave them there.
+
+    Raises:
+        InputError: not PyG's record, or one that lacks what was needed.
+    """
     if isinstance(output, SamplerOutput):
         output = HeteroSamplerOutput(
             node={NODE: output.node},
@@ -201,7 +253,28 @@ def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | Hete
         row, col, gid = (part.get(relation, nothing) for part in (output.row, output.col, output.edge))
         num_sampled = _still_true(output.num_sampled_edges, relation, len(gid))
         edges[relation] = EdgeBlock(ends_bid=torch.stack([row, col]), gid=gid, num_sampled=num_sampled)
-    return Batch(seeds=batch.seeds, nodes=nodes, edges=edges, ends_bid=batch.ends_bid)
+    ends_bid = tuple(_found_again(graph, end, batch.nodes[end.node_type], nodes[end.node_type]) for end in batch.seeds.ends)
+    return Batch(seeds=batch.seeds, nodes=nodes, edges=edges, ends_bid=ends_bid)
+
+
+def _found_again(graph: Graph, end: End, before: NodeBlock, now: NodeBlock) -> Tensor:
+    """The positions of a link task's ends among rearranged nodes; where one is there several times, the first."""
+    keys, wanted = now.gid, end.gid
+    if before.tree is not None:
+        if now.tree is None:
+            raise InputError("transform_sampler_output dropped `batch`; keep it, so that the ends of each subgraph can be found")
+        num_nodes = max(graph.schema.nodes[end.node_type].count, 1)
+        keys, wanted = keys + num_nodes * now.tree, wanted + num_nodes * end.tree
+    ordered, order = keys.sort(stable=True)
+    places = torch.searchsorted(ordered, wanted)
+    found = places < len(keys)
+    found[found.clone()] = ordered[places[found]] == wanted[found]
+    if not found.all():
+        raise InputError(
+            f"transform_sampler_output dropped {int((~found).sum())} of the nodes of {end.node_type!r} that seed edges join; "
+            "keep them"
+        )
+    return order[places]
 
 
 def _listed(num_sampled: tuple[int, ...] | None) -> list[int] | None:

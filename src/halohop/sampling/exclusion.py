@@ -1,16 +1,16 @@
 """The edges that a batch is about, left out of what is sampled around them: a model must not read what it is to predict."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import SchemaError
 from halohop.sampling.links import LinkSeeds
+from halohop.sampling.subgraph import Partners
 from halohop.store.schema import Schema
 from halohop.typing import Relation
-
-_REVERSE = "rev_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,42 +21,34 @@ class SeedEdges:
         graph: where the edges are.
         relation: of the seed edges.
         reverse: the relation that holds the same edges the other way round; None if there is none.
+        flips: of bidirectional subgraphs, which relation's flips each relation gets. What would come back as a flip is not drawn
+            there either.
     """
 
     graph: Graph
     relation: Relation
     reverse: Relation | None
+    flips: Partners = field(default_factory=dict)
 
     def __call__(self, links: LinkSeeds) -> LinkSeeds:
-        src_gid, dst_gid = (gid[: links.num_pos] for gid in (links.src_gid, links.dst_gid))
-        pairs = [(self.relation, src_gid, dst_gid)]
-        if self.reverse is not None:
-            pairs.append((self.reverse, dst_gid, src_gid))
-        found = zip((relation for relation, _, _ in pairs), self.graph.find(pairs), strict=True)
+        pairs = [(relation, *self._ends(links, turned)) for relation, turned in self._excluded()]
         excluded = dict.fromkeys((relation for relation, _, _ in pairs), torch.empty(0, dtype=torch.int64))
-        for relation, answer in found:
+        for (relation, _, _), answer in zip(pairs, self.graph.find(pairs), strict=True):
             excluded[relation] = torch.cat([excluded[relation], answer.edge_gid]).unique()
         return replace(links, excluded=excluded)
 
+    def _excluded(self) -> list[tuple[Relation, bool]]:
+        """The relations to look into, and whether the seed edges are turned around there."""
+        places = [(self.relation, False)]
+        if self.reverse is not None:
+            places.append((self.reverse, True))
+        if self.flips:
+            places += [(self.flips[relation], not turned) for relation, turned in places]
+        return list(dict.fromkeys(places))
 
-def reverse_of(schema: Schema, relation: Relation) -> Relation | None:
-    """The relation with the ends changed over and "rev_" before the name, or without it; between nodes of one type else itself.
-
-    Raises:
-        SchemaError: the graph has no such relation.
-
-    Example:
-        >>> from halohop.store.schema import Schema, TableSpec
-        >>> nothing = TableSpec(count=0, columns={})
-        >>> reverse_of(Schema(nodes={"n": nothing}, edges={("n", "to", "n"): nothing}), ("n", "to", "n"))
-        ('n', 'to', 'n')
-    """
-    src_type, name, dst_type = schema.relation(relation)
-    for reverse in (_REVERSE + name, name.removeprefix(_REVERSE)):
-        key = (dst_type, reverse, src_type)
-        if reverse != name and key in schema.edges:
-            return key
-    return relation if src_type == dst_type else None
+    def _ends(self, links: LinkSeeds, turned: bool) -> tuple[Tensor, Tensor]:
+        src_gid, dst_gid = links.src_gid[: links.num_pos], links.dst_gid[: links.num_pos]
+        return (dst_gid, src_gid) if turned else (src_gid, dst_gid)
 
 
 def check_reverse(schema: Schema, relation: Relation, reverse: Relation) -> Relation:

@@ -71,8 +71,7 @@ def _keep_known(
 
 
 def partners_of(schema: Schema) -> Partners:
-    """Where the flips of every relation go: those of ("a", "to", "b") to ("b", "rev_to", "a") and back, if there is such a
-    relation; otherwise, between nodes of one type, to the relation itself.
+    """Where the flips of every relation go: to its reverse (`Schema.reverse_of`).
 
     Raises:
         InputError: flips of a relation have no place to go.
@@ -84,25 +83,22 @@ def partners_of(schema: Schema) -> Partners:
         >>> partners_of(Schema(nodes={"a": spec}, edges={("a", "to", "a"): spec}))
         {('a', 'to', 'a'): ('a', 'to', 'a')}
     """
-    pairs: Partners = {}
-    for relation in schema.edges:
+    partners: Partners = {}
+    for relation, table in schema.edges.items():
         src, name, dst = relation
-        reverse = (dst, f"rev_{name}", src)
-        if reverse in schema.edges and relation not in pairs:
-            pairs[relation], pairs[reverse] = reverse, relation
-            if schema.edges[relation].columns != schema.edges[reverse].columns:
-                raise SchemaError(
-                    f"flips of {relation} are edges of {reverse} and keep their features, but the columns differ: "
-                    f"{list(schema.edges[relation].columns)} and {list(schema.edges[reverse].columns)}, or their dtypes or shapes"
-                )
-    for relation in schema.edges:
-        src, name, dst = relation
-        if relation not in pairs and src != dst:
+        reverse = schema.reverse_of(relation)
+        if reverse is None:
             raise InputError(
                 f"flips of {relation} lead from {dst!r} to {src!r}, and no relation {(dst, 'rev_' + name, src)} holds them; "
                 f"add it (torch_geometric.transforms.ToUndirected), or use another subgraph type"
             )
-    return {relation: pairs.get(relation, relation) for relation in schema.edges}
+        if table.columns != schema.edges[reverse].columns:
+            raise SchemaError(
+                f"flips of {relation} are edges of {reverse} and keep their features, but the columns differ: "
+                f"{list(table.columns)} and {list(schema.edges[reverse].columns)}, or their dtypes or shapes"
+            )
+        partners[relation] = reverse
+    return partners
 
 
 def bidirectional(

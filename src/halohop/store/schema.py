@@ -8,6 +8,8 @@ from torch import Tensor
 from halohop.errors import SchemaError
 from halohop.typing import NodeType, Relation
 
+_REVERSE = "rev_"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSpec:
@@ -61,6 +63,27 @@ class Schema:
             if known == key:
                 return known
         raise SchemaError(f"unknown relation {key!r}; known: {list(self.edges)}")
+
+    def reverse_of(self, relation: Relation) -> Relation | None:
+        """The relation that holds the same edges the other way round, by PyG's convention: ("b", "rev_to", "a") is the reverse of
+        ("a", "to", "b"), and that of it. Between nodes of one type a relation without such a partner is its own reverse; else
+        there is none.
+
+        Raises:
+            SchemaError: the graph has no such relation.
+
+        Example:
+            >>> nothing = TableSpec(count=0, columns={})
+            >>> Schema(nodes={"n": nothing}, edges={("n", "to", "n"): nothing}).reverse_of(("n", "to", "n"))
+            ('n', 'to', 'n')
+        """
+        relation = self.relation(relation)
+        partners: dict[Relation, Relation] = {}
+        for known in sorted(self.edges, key=lambda key: len(key[1])):  # "to" takes "rev_to" before "rev_to" takes "rev_rev_to"
+            flipped = (known[2], _REVERSE + known[1], known[0])
+            if flipped in self.edges and known not in partners:
+                partners[known], partners[flipped] = flipped, known
+        return partners.get(relation, relation if relation[0] == relation[2] else None)
 
     def splits(self, node_type: NodeType) -> tuple[str, ...]:
         """Names of the stored splits of a node type: a split "train" is the bool column "train_mask" (one bool per node)."""
