@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
+    from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClusterLoader",
     "Graph",
     "HalohopFeatureStore",
     "HalohopGraphStore",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClusterLoader": ("halohop.pyg.cluster_loader", "ClusterLoader"),
     "Graph": ("halohop.cluster.graph", "Graph"),
     "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),

@@ -3,11 +3,12 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from halohop.loading.seeds import Share
-from halohop.sampling.batch import Seeds
+from halohop.sampling.batch import AnySeeds, NodeSet, Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.typing import NodeType, Relation
 
@@ -25,7 +26,7 @@ class Examples(IterableDataset[int]):
         return iter(self.input_id.tolist())
 
     @abstractmethod
-    def seeds(self, epoch: int, share: Share) -> Seeds | LinkSeeds:
+    def seeds(self, epoch: int, share: Share) -> AnySeeds:
         """Those of one batch. Only this knows what a position stands for: a node, an edge, a group of nodes."""
 
 
@@ -88,3 +89,26 @@ class LinkDataset(Examples):
         for step in self._steps:
             links = step(links)
         return links
+
+
+class ClusterDataset(Examples):
+    """Groups of nodes; a batch has all nodes of the groups that are dealt to it, group by group.
+
+    Args:
+        gid: per type, the nodes of all groups end to end, int64.
+        starts: per type, where the groups begin among them, and the end: int64 ``[num_groups + 1]``.
+        group_id: what the user calls the groups, int64 ``[num_groups]``.
+    """
+
+    def __init__(self, *, gid: dict[NodeType, Tensor], starts: dict[NodeType, Tensor], group_id: Tensor) -> None:
+        super().__init__(group_id)
+        self.gid = gid
+        self.starts = starts
+
+    def seeds(self, epoch: int, share: Share) -> NodeSet:
+        groups = share.positions.tolist()
+        return NodeSet(gid={name: self._nodes(name, groups) for name in self.gid}, epoch=epoch, index=share.index)
+
+    def _nodes(self, name: NodeType, groups: list[int]) -> Tensor:
+        gid, starts = self.gid[name], self.starts[name]
+        return torch.cat([gid[:0], *(gid[starts[group] : starts[group + 1]] for group in groups)])

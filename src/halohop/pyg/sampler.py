@@ -190,8 +190,7 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     nodes_per_hop = {name: _listed(block.num_sampled) for name, block in batch.nodes.items()}
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
     trees = {name: block.tree for name, block in batch.nodes.items() if block.tree is not None}
-    links = batch.seeds if isinstance(batch.seeds, LinkSeeds) else None
-    metadata = (batch.seeds.input_id, batch.seeds.time) if links is None else link_metadata(links, *batch.ends_bid)
+    metadata = _metadata(batch)
     if is_homogeneous(graph.schema):
         return SamplerOutput(
             node=node[NODE],
@@ -275,6 +274,15 @@ def _found_again(graph: Graph, end: End, before: NodeBlock, now: NodeBlock) -> T
             "keep them"
         )
     return order[places]
+
+
+def _metadata(batch: Batch) -> tuple[Any, ...]:
+    match batch.seeds:
+        case LinkSeeds() as links:
+            return link_metadata(links, *batch.ends_bid)
+        case Seeds(input_id=input_id, time=time):
+            return input_id, time
+    return None, None
 
 
 def _listed(num_sampled: tuple[int, ...] | None) -> list[int] | None:

@@ -50,6 +50,42 @@ class Seeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSet:
+    """Nodes that make up a batch as they are, all alike: there are no few that it is about.
+
+    Args:
+        gid: by type, int64 ``[n]``, each node once; a type may be absent.
+        epoch, index: the batch's place.
+    """
+
+    gid: dict[NodeType, Tensor]
+    epoch: int
+    index: int
+
+    def starts(self, node_type: NodeType) -> Tensor:
+        """The nodes of a type."""
+        return self.gid.get(node_type, torch.empty(0, dtype=torch.int64))
+
+    @property
+    def time(self) -> None:
+        """None: nodes of a set are sampled regardless of time."""
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """None: sampling begins at the nodes alone."""
+        return ()
+
+    @property
+    def excluded(self) -> dict[Relation, Tensor]:
+        """None: every edge may be in the batch."""
+        return {}
+
+
+AnySeeds = Seeds | LinkSeeds | NodeSet
+"""What sampling of a batch begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBlock:
     """A batch's nodes of one type: seeds first, then in order of discovery.
 
@@ -119,7 +155,7 @@ class Batch:
             ``[num_dst]``; otherwise empty.
     """
 
-    seeds: Seeds | LinkSeeds
+    seeds: AnySeeds
     nodes: dict[NodeType, NodeBlock]
     edges: dict[Relation, EdgeBlock]
     ends_bid: tuple[Tensor, ...] = ()

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.sampling.batch import EdgeBlock, NodeBlock, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.batch import AnySeeds, EdgeBlock, NodeBlock
 from halohop.store.schema import Schema
 from halohop.typing import NodeType
 
@@ -29,7 +28,7 @@ class Tables:
         self._pool = pool
         self._per_thread = threading.local()
 
-    def start(self, seeds: Seeds | LinkSeeds) -> "Discovery":
+    def start(self, seeds: AnySeeds) -> "Discovery":
         """A new batch; ends the last one of this thread."""
         nodes: dict[NodeType, _Nodes] | None = getattr(self._per_thread, "nodes", None)
         if nodes is None:
@@ -69,7 +68,7 @@ class Discovery:
         ends_bid: the bids of each of the seeds' ends.
     """
 
-    def __init__(self, nodes: "dict[NodeType, _Nodes]", seeds: Seeds | LinkSeeds) -> None:
+    def __init__(self, nodes: "dict[NodeType, _Nodes]", seeds: AnySeeds) -> None:
         self._nodes = nodes
         for name, found in nodes.items():
             found.start(seeds.starts(name))

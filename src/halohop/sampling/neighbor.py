@@ -10,10 +10,9 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.sampling.batch import Batch, Seeds
+from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.links import LinkSeeds
 from halohop.sampling.subgraph import Subgraph, bidirectional, induced, partners_of
 from halohop.store.requests import Draw, HopQuery, SampleRequest
 from halohop.typing import Relation
@@ -92,7 +91,7 @@ class NeighborSampler:
         _check_columns(graph, self.rules)
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
-    def sample(self, seeds: Seeds | LinkSeeds) -> Batch:
+    def sample(self, seeds: AnySeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
         discovery = self._tables.start(seeds)
@@ -121,7 +120,7 @@ class NeighborSampler:
             edges = bidirectional(edges, nodes, self.partners, self.graph.pool)
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
-    def _draw(self, seeds: Seeds | LinkSeeds, hop: int) -> Draw:
+    def _draw(self, seeds: AnySeeds, hop: int) -> Draw:
         rules = self.rules
         return Draw(
             seed=self._seed,
@@ -134,7 +133,7 @@ class NeighborSampler:
             last=rules.last,
         )
 
-    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: Seeds | LinkSeeds) -> HopQuery:
+    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: AnySeeds) -> HopQuery:
         latest: Tensor | None = None
         if self.rules.time is not None:
             assert seeds.time is not None

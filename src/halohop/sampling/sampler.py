@@ -3,8 +3,7 @@
 from typing import Protocol
 
 from halohop.cluster.graph import Graph
-from halohop.sampling.batch import Batch, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.batch import AnySeeds, Batch
 
 
 class Sampler(Protocol):
@@ -18,6 +17,6 @@ class Sampler(Protocol):
         """Where the nodes are; it is asked for the batch's rows."""
         ...
 
-    def sample(self, seeds: Seeds | LinkSeeds) -> Batch:
+    def sample(self, seeds: AnySeeds) -> Batch:
         """The batch without rows (see `halohop.sampling.collect`)."""
         ...

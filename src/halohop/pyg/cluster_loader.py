@@ -1,0 +1,75 @@
+"""`halohop.ClusterLoader`: batches of whole clusters, with all edges among their nodes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch_geometric.data import Data, HeteroData
+
+from halohop.cluster.graph import Graph
+from halohop.loading.examples import ClusterDataset
+from halohop.pyg.cluster_inputs import Clusters, cluster_dataset
+from halohop.pyg.sampled_loader import SampledLoader
+from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.sampler import Sampler
+
+
+class ClusterLoader(SampledLoader):
+    """Mini-batches of clusters of nodes and all edges among them, as in Cluster-GCN (Chiang et al. 2019).
+
+    It does what PyG's `ClusterData` and `ClusterLoader` do together: a batch is the union of some clusters, and has the edges
+    between them, too. Nodes come cluster by cluster as dealt, in a cluster by ascending id; edges by the position of their
+    destination, then as the graph stores them. Batches are the same for any number of partitions, hosts and workers.
+
+    Args:
+        data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
+        clusters: a number, or who belongs to which cluster. A number of clusters is made by METIS, balanced as partitions are;
+            every process does so for itself, with all edges in its memory (24 bytes each, and METIS's copies). Otherwise the name
+            of a node attribute of integers, or an integer per node in ascending order of ids; in heterogeneous graphs all node
+            types have the attribute, or a dict has a tensor for each. Numbers are at least 0 and may have gaps.
+        batch_size: clusters per batch.
+        transform: applied to every batch, by the workers that make them.
+        transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
+        kwargs: shuffle (of the clusters), drop_last, seed, world (ranks share the clusters), run, num_workers and the other
+            arguments of `halohop.NeighborLoader` and `torch.utils.data.DataLoader`.
+
+    Raises:
+        InputError: arguments that cannot work; the message names the value and the remedy.
+
+    Attributes:
+        num_clusters: how many there are; those without a node do not count.
+
+    Example:
+        >>> import torch
+        >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> batch = next(iter(ClusterLoader(data, torch.tensor([0, 1, 1, 0]))))
+        >>> batch.n_id.tolist(), batch.e_id.tolist()
+        ([0, 3], [3])
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData | Graph,
+        clusters: Clusters,
+        *,
+        batch_size: int = 1,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        def make(graph: Graph, seed: int) -> tuple[Sampler, ClusterDataset]:
+            dataset = cluster_dataset(graph, clusters, seed)
+            self.num_clusters = len(dataset)
+            return NeighborSampler(graph, Fanouts.uniform([], graph.schema), seed=seed, rules=Rules(subgraph="induced")), dataset
+
+        super().__init__(
+            data,
+            make,
+            batch_size=batch_size,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            **kwargs,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_clusters={self.num_clusters}, steps={len(self)})"
