@@ -6,7 +6,8 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
+from halohop.loading.resume import Course, Place, Stretch
 from halohop.loading.seeds import Plan, SampledPlan, Share, ShuffledPlan
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
@@ -115,7 +117,7 @@ class BatchLoader(DataLoader[Any]):
         self._worker_init_fn = worker_init_fn
         self._keep = persistent_workers
         self._kept: Processes[Task, Any] | None = None
-        self._next_epoch = 0
+        self._course = Course(self._plan, seed=self._seed)
         self._backlog = Backlog(self._flight)
         self.counters = Counters()
 
@@ -125,17 +127,32 @@ class BatchLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The next epoch's batches. Each call is a new epoch, with another shuffle and other draws."""
-        epoch = self._next_epoch
-        self._next_epoch += 1
-        return self._epoch(epoch)
+        return self._epoch(self._course.begin())
 
     def __call__(self, index: Any) -> Any:
         """One batch for given positions into the input nodes, outside any epoch (as PyG's loaders offer it)."""
-        return self._make((self._next_epoch, Share(index=0, positions=torch.as_tensor(index, dtype=torch.int64).view(-1)))).item
+        return self._make((self._course.epoch, Share(index=0, positions=torch.as_tensor(index, dtype=torch.int64).view(-1)))).item
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does."""
-        self._next_epoch = epoch
+        self._course.turn_to(Place(epoch=epoch, batches=0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader stands: behind the batches that it has handed over (the protocol of torchdata's
+        StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks: one may save them for all.
+        """
+        return self._course.state()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Makes the next iteration go on with the very batches that were left, in this run or another.
+
+        Seeds, batch size, order and number of ranks must be as they were; workers, run mode, partitions and hosts need not.
+        A `sampler` or `batch_sampler` of the user's is asked anew, and what it says first is left out: it has to repeat itself.
+
+        Raises:
+            InputError: no such state, or one of a loader that goes through its seeds in another way.
+        """
+        self._course.restore(state_dict)
 
     def statistics(self) -> dict[str, float]:
         """Sums since the loader was made, those of worker processes included.
@@ -148,9 +165,14 @@ class BatchLoader(DataLoader[Any]):
             sums[name] = sums.get(name, 0) + amount
         return sums
 
-    def _epoch(self, epoch: int) -> Iterator[Any]:
-        tasks = ((epoch, share) for share in self._plan.epoch(epoch))
-        yield from in_order(tasks, self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
+    def _epoch(self, stretch: Stretch) -> Iterator[Any]:
+        batches = in_order(stretch.tasks(), self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
+        with closing(batches):
+            for batch in batches:
+                stretch.hand_over()
+                yield batch
+                del batch  # its memory is the next one's
+        stretch.ended = True
 
     def _makers(self) -> Makers[Task, Any]:
         if self._in_processes:

@@ -4,7 +4,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -124,7 +124,7 @@ def in_order(
     *,
     backlog: Backlog | None = None,
     counters: Counters | None = None,
-) -> Iterator[Item]:
+) -> Generator[Item, None, None]:
     """Yields the item of every task, in order; the makers work ahead, by a bounded number of items and of bytes.
 
     A failure is raised where its item would have come, after the good ones before it. Ending the iteration early stops the
