@@ -3,6 +3,7 @@
 import atexit
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from halohop.errors import (
     IdError,
     InputError,
     PeerLostError,
+    RemoteError,
+    SchemaError,
     TransportError,
 )
 from halohop.store.requests import FetchRequest, RowQuery
@@ -72,6 +75,34 @@ def test_every_host_sees_the_same_batches(parts, division, threads):
             assert (statistics["remote_rows"] > 0) == (len(held) < 3)
             assert (statistics["local_rows"] > 0) == (len(held) > 0)
             graph.check_peers()
+
+
+def timed_tables() -> GraphTables:
+    tables = graph_tables()
+    nodes = tables.nodes[NODE]
+    columns = nodes.columns | {"seen": (nodes.columns["y"] * 37 % 100).double() / 7}
+    return GraphTables(nodes={NODE: replace(nodes, columns=columns)}, edges=tables.edges)
+
+
+@pytest.mark.parametrize("division", [[[0], [1], [2]], [[2], [0, 2], [1], []]])
+def test_times_of_nodes_on_other_hosts_are_known_along_the_edges(tmp_path, division):
+    """Also: on one host the halo columns change no batch; and without them the hosts refuse, with the remedy."""
+    tables = timed_tables()
+    for name, halo in (("without", ()), ("with", ("seen",))):
+        partition(tables, tmp_path / name, num_parts=3, method="random", halo=halo)
+    with open_graph(tmp_path / "without") as one, open_graph(tmp_path / "with") as other:
+        expected = epoch(one, time_attr="seen")
+        assert_same(epoch(other, time_attr="seen"), expected)
+        last = epoch(one, time_attr="seen", temporal_strategy="last")
+        assert_same(epoch(other, time_attr="seen", temporal_strategy="last"), last)
+    with hosts(tmp_path / "with", division) as graphs:
+        for graph in graphs:
+            assert_same(epoch(graph, time_attr="seen", num_workers=2), expected)
+            assert_same(epoch(graph, time_attr="seen", temporal_strategy="last"), last)
+    with hosts(tmp_path / "without", division) as graphs:
+        for graph in graphs:
+            with pytest.raises((SchemaError, RemoteError), match="--halo seen"):
+                epoch(graph, time_attr="seen")
 
 
 def test_all_hosts_close_together(parts):
@@ -177,8 +208,6 @@ def test_another_token_is_refused(parts):
 
 
 def test_a_failing_peer_sends_its_traceback(parts):
-    from halohop.errors import RemoteError
-
     with hosts(parts, [[0, 1], [2]]) as graphs:
         channel = graphs[0]._links.channels[0]
         gone = RowQuery(table=NODE, columns=("no such column",), gid=torch.tensor([299]))

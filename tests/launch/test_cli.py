@@ -51,6 +51,7 @@ def test_defaults_are_the_librarys() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (("partition", "synthetic:tiny", "out", "--halo", "raw_id,when"), "halo names 'when', which is no column of nodes"),
         (("train", "nowhere:small"), "'nowhere:small' is neither a file nor a known source"),
         (("train", "synthetic:giant"), "giant"),
         (("train", "x", "--dropout", "1.5"), "dropout=1.5"),

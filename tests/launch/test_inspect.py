@@ -67,6 +67,24 @@ def test_several_types_and_empty_partitions(tmp_path: Path) -> None:
     assert "0.0% of the edges" in text_of(tmp_path / "lonely")
 
 
+def test_halo_columns_and_sorted_lists_are_told(tmp_path: Path) -> None:
+    tables = GraphTables(
+        nodes={"node": NodeTable(num_nodes=4, columns={"seen": torch.tensor([0, 3, 2, 1])})},
+        edges={
+            ("node", "to", "node"): EdgeTable(
+                src=torch.tensor([1, 2, 3]), dst=torch.tensor([0, 0, 1]), columns={"when": torch.tensor([1.0, 2.0, 0.0])}
+            )
+        },
+    )
+    partition(tables, tmp_path / "parts", num_parts=2, method=torch.tensor([0, 1, 0, 1]), halo=("seen", "raw_id"))
+    edges = summarize(tmp_path / "parts")["edges"]["node__to__node"]
+    assert edges["halo"] == {"seen": "int64", "raw_id": "int32"}
+    assert edges["ascending"] == ["when"]
+    text = text_of(tmp_path / "parts", width=140)
+    assert "halo: seen int64, raw_id int32" in text
+    assert "lists ascend by when" in text
+
+
 def test_verify_finds_a_flipped_bit_and_names_the_file(tiny_parts: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(tiny_parts, copy)

@@ -12,6 +12,19 @@ from halohop.ops import reference
 DTYPES = st.sampled_from([torch.int32, torch.int64])
 
 
+@given(st.data())
+def test_never_falls_equals_the_reference(data):
+    """Often sorted, sometimes with one entry spoilt; empty lists, lists of one, and no list at all."""
+    degrees = data.draw(st.lists(st.integers(0, 4), max_size=6))
+    numbers = st.sampled_from([-1.0, 0.0, 0.0, 1.0, float("inf"), float("nan")])
+    lists = [sorted(data.draw(st.lists(numbers, min_size=degree, max_size=degree))) for degree in degrees]
+    values = torch.tensor([value for entries in lists for value in entries], dtype=torch.float32)
+    if len(values) and data.draw(st.booleans()):
+        values[data.draw(st.integers(0, len(values) - 1))] = data.draw(numbers)
+    indptr = torch.tensor([0, *accumulate(degrees)])
+    assert ops.never_falls(indptr, values) == reference.never_falls(indptr, values)
+
+
 @st.composite
 def divided_ids(draw):
     sizes = draw(st.lists(st.integers(0, 5), min_size=1, max_size=9))

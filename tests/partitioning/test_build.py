@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from halohop.store.part import Part
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, Relation
 
+NUMBERS = (torch.int32, torch.int64, torch.float32, torch.float64)
 DTYPES = [torch.bool, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
 
@@ -169,6 +171,101 @@ def test_methods_work_on_any_graph(tmp_path_factory: pytest.TempPathFactory, see
     parts = [disk.map_part(out, manifest, part) for part in range(num_parts)]
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
     check(tables, assign(tables, num_parts, method, seed=seed), book, parts)
+
+
+@given(st.integers(0, 10**9), st.sampled_from([1, 2, 3, 8]), st.booleans())
+@settings(max_examples=60)
+def test_halo_columns_are_those_of_the_sources(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, num_parts: int, on_disk: bool
+) -> None:
+    tables = random_tables(seed)
+    names = {name for table in tables.nodes.values() for name, column in table.columns.items() if column.dim() == 1}
+    names = {n for n in names if all(t.columns[n].dtype in NUMBERS for t in tables.nodes.values() if n in t.columns)}
+    names = {n for n in names if all(t.columns[n].dim() == 1 for t in tables.nodes.values() if n in t.columns)}
+    assignment = random_assignment(tables, num_parts, seed)
+    halo = ("raw_id", *sorted(names))
+    parts = list(build_parts(tables, assignment, num_parts, halo=halo).parts)
+    if on_disk:
+        out = tmp_path_factory.mktemp("disk") / "parts"
+        partition(tables, out, num_parts=num_parts, method=assignment, halo=halo)
+        manifest = disk.read_manifest(out)
+        parts = [disk.map_part(out, manifest, part, verify=True) for part in range(num_parts)]
+    for relation, table in tables.edges.items():
+        source = tables.nodes[relation[0]]
+        for index, part in enumerate(parts):
+            edges = part.edges[relation]
+            expected = {name for name in names if name in source.columns and name not in table.columns}
+            assert set(edges.halo) == expected | ({"raw_id"} if parts[0].nodes[relation[0]].raw_id is not None else set())
+            first = sum(other.edges[relation].num_edges for other in parts[:index])
+            rows = range(first, first + edges.num_edges) if edges.edge_id is None else edges.edge_id.tolist()
+            for name, column in edges.halo.items():
+                of_source = column_of(source, name)
+                assert column.dtype == (torch.int32 if name == "raw_id" else of_source.dtype)
+                assert column.tolist() == [of_source[int(table.src[row])].item() for row in rows]
+
+
+def column_of(table: NodeTable, name: str) -> Tensor:
+    if name != "raw_id":
+        return table.columns[name]
+    return torch.arange(table.num_nodes) if table.raw_id is None else table.raw_id
+
+
+@given(st.integers(0, 10**9), st.sampled_from([1, 2, 3]))
+@settings(max_examples=60)
+def test_a_column_ascends_where_no_list_falls(seed: int, num_parts: int) -> None:
+    """By definition, of every partition; halo columns too, raw ids and what is not one number per edge never."""
+    rng = np.random.default_rng(seed)
+    count, num_nodes = int(rng.choice([0, 3, 12])), 6
+    src, dst = (torch.from_numpy(rng.integers(0, num_nodes, count)) for _ in range(2))
+    columns = {
+        "rising": torch.arange(count),
+        "any": torch.from_numpy(rng.integers(0, 3, count)).float(),
+        "wide": torch.arange(count)[:, None],
+        "flag": torch.zeros(count, dtype=torch.bool),
+        "nan": torch.full((count,), float("nan")),
+    }
+    seen = torch.from_numpy(rng.integers(0, 2, num_nodes))
+    tables = GraphTables(
+        nodes={"node": NodeTable(num_nodes=num_nodes, columns={"seen": seen})},
+        edges={EDGE: EdgeTable(src=src, dst=dst, columns=columns)},
+    )
+    for part in build_parts(tables, random_assignment(tables, num_parts, seed), num_parts, halo=("seen", "raw_id")).parts:
+        edges = part.edges[EDGE]
+        lists = list(pairwise(edges.indptr.tolist()))
+        for name in ("rising", "any", "nan", "seen"):
+            values = (edges.columns | edges.halo)[name]
+            expected = all(one <= other for low, high in lists for one, other in pairwise(values[low:high].tolist()))
+            assert (name in edges.ascending) == expected
+        assert not edges.ascending & {"wide", "flag", "raw_id"}
+        assert "rising" in edges.ascending
+
+
+@pytest.mark.parametrize(
+    ("halo", "message"),
+    [
+        (("when",), r"halo names 'when', which is no column of nodes; it can name \['raw_id', 't'\]"),
+        (("x",), "'x', which is not one number per node"),
+        (("raw_id", "train_mask"), "'train_mask', which is not one number per node"),
+        ("t", r"halo='t' is a text; give a list of names, such as \('t',\)"),
+    ],
+)
+def test_halo_columns_that_cannot_be_are_refused(tmp_path: Path, halo: tuple[str, ...], message: str) -> None:
+    tables = chain(5, x=torch.ones(5, 2), t=torch.arange(5), train_mask=torch.ones(5, dtype=torch.bool))
+    with pytest.raises(InputError, match=message):
+        partition(tables, tmp_path / "out", num_parts=2, method="random", halo=halo)
+    with pytest.raises(InputError, match=message):
+        build_parts(tables, {"node": torch.zeros(5, dtype=torch.int32)}, 1, halo=halo)
+
+
+def test_large_raw_ids_stay_whole() -> None:
+    """Whatever the ids of a partition, all of them store the same dtype."""
+    for largest, dtype in ((2**31 - 1, torch.int32), (2**31, torch.int64)):
+        tables = chain(3)
+        nodes = {"node": NodeTable(num_nodes=3, raw_id=torch.tensor([5, 7, largest]))}
+        tables = GraphTables(nodes=nodes, edges=tables.edges)
+        parts = list(build_parts(tables, {"node": torch.arange(3, dtype=torch.int32)}, 3, halo=("raw_id",)).parts)
+        assert [part.edges[EDGE].halo["raw_id"].dtype for part in parts] == [dtype] * 3
+        assert [part.edges[EDGE].halo["raw_id"].tolist() for part in parts] == [[], [5], [7]]
 
 
 def chain(num_nodes: int, **columns: Tensor) -> GraphTables:

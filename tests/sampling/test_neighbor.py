@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import Graph, local_graph
 from halohop.datasets import aifb
 from halohop.errors import InputError, SchemaError
+from halohop.partitioning.build import build_parts
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler, Rules
-from halohop.store.tables import GraphTables
+from halohop.store.tables import EdgeTable, GraphTables
 from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
@@ -140,10 +141,8 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
     ids=str,
 )
 def test_batches_by_weight_and_time_are_the_oracles(name, num_parts, shard_each, fanout, rules):
-    if rules.time == "seen" and shard_each and num_parts > 1:
-        pytest.skip("times of nodes are not known on other hosts")
     tables = WEIGHED[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("seen",) if shard_each else ())
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)
@@ -155,11 +154,58 @@ def test_batches_by_weight_and_time_are_the_oracles(name, num_parts, shard_each,
         assert got == oracle.batch(node_type, ids, epoch=1, index=index, times=times)
 
 
+def sorted_by_time(tables: GraphTables, *, by: str) -> GraphTables:
+    """The edges of every relation in the order of their times, or of those of their sources."""
+    edges = {}
+    for relation, table in tables.edges.items():
+        sources = tables.nodes[relation[0]].columns["seen"][table.src.long()]
+        order = torch.argsort(sources if by == "seen" else table.columns.get(by, sources), stable=True)
+        columns = {name: column[order] for name, column in table.columns.items()}
+        edges[relation] = EdgeTable(src=table.src[order], dst=table.dst[order], columns=columns)
+    return GraphTables(nodes=tables.nodes, edges=edges)
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+@pytest.mark.parametrize("by", ["when", "seen"])
+@pytest.mark.parametrize("name", ["power_law", "typed"])
+@pytest.mark.parametrize("num_parts", [1, 3])
+def test_lists_in_the_order_of_time_are_the_oracles_too(name, num_parts, by, spoilt):
+    """Also where one list of one partition alone is not in order: the promise is of all of them."""
+    tables = sorted_by_time(WEIGHED[name], by=by)
+    if spoilt:
+        relation, table = next((key, table) for key, table in tables.edges.items() if table.num_edges)
+        busiest = (table.dst == table.dst.mode().values).nonzero().view(-1)
+        order = torch.arange(table.num_edges)
+        order[busiest] = busiest.flip(0)
+        columns = {name: column[order] for name, column in table.columns.items()}
+        moved = EdgeTable(src=table.src[order], dst=table.dst[order], columns=columns)
+        tables = GraphTables(nodes=tables.nodes, edges=tables.edges | {relation: moved})
+    node_type = next(relation[2] for relation, table in tables.edges.items() if table.num_edges)
+    graph = partitioned(tables, num_parts, seed=num_parts, halo=("seen",))
+    fanouts = Fanouts.uniform([2, 3], graph.schema)
+    for last in (False, True):
+        rules = Rules(time=by, disjoint=True, last=last)
+        oracle = Oracle(tables, fanouts.per_relation, rules=rules)
+        ids = graph.select(None, node_type)[1].tolist()
+        times = [7 * place % 23 - 1 for place in range(len(ids))]
+        got = sampled(graph, fanouts, node_type, ids, 1, 0, times, rules=rules)
+        assert got == oracle.batch(node_type, ids, epoch=1, index=0, times=times)
+
+
+def test_an_empty_partition_elsewhere_hides_no_times():
+    tables = GRAPHS["ring"]
+    tables = replace(tables, nodes={NODE: replace(tables.nodes[NODE], columns={"seen": torch.arange(30)})})
+    build = build_parts(tables, {NODE: torch.zeros(30, dtype=torch.int32)}, 2)
+    graph = local_graph(build.schema, build.book, {0: next(build.parts)})
+    fanouts, rules = Fanouts.uniform([-1], graph.schema), Rules(time="seen", disjoint=True)
+    assert sampled(graph, fanouts, NODE, [5], 0, 0, [3], rules=rules).nodes[NODE] == [5, 3]
+
+
 def test_times_of_nodes_on_other_hosts_are_refused():
     graph = partitioned(WEIGHED["power_law"], 2, shard_each=True)
     _, raw = graph.select()
     rules = Rules(time="seen", disjoint=True)
-    with pytest.raises(SchemaError, match="store the time on the edges"):
+    with pytest.raises(SchemaError, match=r"'seen' of the sources is not stored along .* halo=\('seen',\)"):
         sampled(
             graph,
             Fanouts.uniform([2], graph.schema),

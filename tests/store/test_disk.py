@@ -58,6 +58,8 @@ def parts() -> list[Part]:
                         indices=torch.tensor([2, 0], dtype=torch.int32)[:edges],
                         edge_id=torch.tensor([1, 0])[:edges],
                         columns={"indices": some(torch.float64, edges), "indptr": some(torch.int8, edges)},
+                        halo={"raw_id": some(torch.int32, edges), "_time_": some(torch.float32, edges)},
+                        ascending=frozenset(["_time_", "indptr"] if edges else ["_time_", "indptr", "indices"]),
                     ),
                     WEIRD: EdgePart(
                         indptr=torch.zeros(rows + 1, dtype=torch.int64),
@@ -149,6 +151,24 @@ def test_everything_comes_back(dataset: Path) -> None:
                 same(getattr(read.edges[relation], name), getattr(edges, name))
             for name, column in edges.columns.items():
                 same(read.edges[relation].columns[name], column)
+            assert list(read.edges[relation].halo) == list(edges.halo)
+            for name, column in edges.halo.items():
+                same(read.edges[relation].halo[name], column)
+            assert read.edges[relation].ascending == (frozenset(["_time_", "indptr"]) if edges.halo else frozenset())
+
+
+def test_a_data_set_from_before_halo_columns_opens(copied: Path) -> None:
+    """The manifest of that time lacks two keys, and nobody misses them."""
+    document = msgspec.json.decode((copied / "manifest.json").read_bytes())
+    for table in (*document["nodes"], *document["edges"]):
+        del table["halo"], table["ascending"]
+    document["files"] = {path: record for path, record in document["files"].items() if "/halo/" not in path}
+    document["checksum"] = "00000000"
+    data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    (copied / "manifest.json").write_bytes(data.replace(b"00000000", f"{manifest.zlib.crc32(data):08x}".encode(), 1))
+    for read, written in zip(open_all(copied), parts(), strict=True):
+        assert (read.edges[RELATION].halo, read.edges[RELATION].ascending) == ({}, frozenset())
+        same(read.edges[RELATION].indices, written.edges[RELATION].indices)
 
 
 def same(read: Tensor | None, written: Tensor | None) -> None:

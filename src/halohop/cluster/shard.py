@@ -74,8 +74,11 @@ class LocalShard:
                 edge_bounds=book.bounds(relation),
                 dst_raw=self._tables[relation[2]].ids,
                 columns=self._tables[relation].columns,
+                halo=self._columns(relation, {index: held.halo for index, held in edges.items()}),
+                ascending=frozenset.intersection(*(held.ascending for held in edges.values())),
+                src_raw=self._tables[relation[0]].ids,
                 src_columns=self._tables[relation[0]].columns,
-                has_all_sources=len(parts) == book.num_parts,
+                has_all_sources=sum(book.count(relation[0], index) for index in parts) == book.bounds(relation[0])[-1],
             )
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:

@@ -58,7 +58,12 @@ def summarize(
             for name, spec in manifest.schema.nodes.items()
         },
         "edges": {
-            relation_text(relation): {"count": spec.count, "columns": _columns(spec.columns)}
+            relation_text(relation): {
+                "count": spec.count,
+                "columns": _columns(spec.columns),
+                "halo": _columns(manifest.halo[relation]),
+                "ascending": list(manifest.ascending[relation]),
+            }
             for relation, spec in manifest.schema.edges.items()
         },
         **_quality(manifest),
@@ -134,6 +139,10 @@ def _tables(summary: Summary) -> Table:
     for kind, style in (("nodes", "cyan"), ("edges", "magenta")):
         for name, spec in summary[kind].items():
             columns = ", ".join(f"{column} {form}" for column, form in spec["columns"].items())
+            if spec.get("halo"):
+                columns += "; halo: " + ", ".join(f"{column} {form}" for column, form in spec["halo"].items())
+            if spec.get("ascending"):
+                columns += f"; lists ascend by {', '.join(spec['ascending'])}"
             splits = ", ".join(f"{split} {count:,}" for split, count in spec.get("splits", {}).items())
             table.add_row(Text(name, style=style), f"{spec['count']:,}", Text(columns), splits)
     return table

@@ -101,6 +101,14 @@ Source = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
 PartitionMethod = Annotated[Method, typer.Option(help="metis cuts few edges; random is quick and even.")]
+Halo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        show_default=False,
+        help="Columns of nodes, or raw_id, to store along the edges, too: for times of nodes, or labor, on several hosts.",
+    ),
+]
 Normalize = Annotated[
     bool | None,
     typer.Option(

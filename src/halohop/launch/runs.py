@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,6 +89,7 @@ def partition_source(
     method: str,
     seed: int,
     console: Console,
+    halo: Sequence[str] = (),
     overwrite: bool = False,
     normalize: bool | None = None,
 ) -> Report:
@@ -96,7 +97,9 @@ def partition_source(
     with stages(console) as progress:
         progress("read", 0, 1)
         tables = load_source(source, seed=seed, normalize=normalize)
-        return partition(tables, out, num_parts=num_parts, method=method, seed=seed, overwrite=overwrite, progress=progress)
+        return partition(
+            tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
+        )
 
 
 def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console) -> Outcome | None:

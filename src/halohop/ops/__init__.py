@@ -4,8 +4,8 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
-from halohop.ops.eligible import Eligible
-from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, repeat_positions, stitch
+from halohop.ops.eligible import TIME_DTYPES, Eligible
+from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, never_falls, repeat_positions, stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
@@ -15,6 +15,7 @@ from halohop.ops.sample import sample_neighbors
 from halohop.ops.warmup import warm_up
 
 __all__ = [
+    "TIME_DTYPES",
     "Buckets",
     "Eligible",
     "Pieces",
@@ -26,6 +27,7 @@ __all__ = [
     "distinct_pairs",
     "fractions",
     "gather_rows",
+    "never_falls",
     "repeat_positions",
     "sample_neighbors",
     "scatter_rows",

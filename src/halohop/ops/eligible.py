@@ -17,6 +17,9 @@ from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows
 
 _BLOCK = 1 << 16  # entries listed at a time: a few arrays of that length stay in the second-level cache
+_SHORT = 64  # entries that are looked at one after the other sooner than searched
+
+TIME_DTYPES = (torch.int32, torch.int64, torch.float32, torch.float64)
 
 Int64s = NDArray[np.int64]
 
@@ -58,7 +61,7 @@ class Eligible:
                 if given:
                     raise InputError(f"{name} is given, but no times")
         else:
-            check_values(self.times, "times", (torch.int32, torch.int64, torch.float32, torch.float64))
+            check_values(self.times, "times", TIME_DTYPES)
         if self.via is not None:
             check_values(self.via, "via", (torch.int32, torch.int64))
         if self.latest is not None:
@@ -135,12 +138,12 @@ class _Times:
         entries = positions if self._via is None else self._via.at(positions)
         return self._times.at(entries).astype(self._dtype, copy=False)
 
-    def past(self, starts: Int64s, degrees: Int64s) -> Int64s:
-        """How many entries of each list are of the past, if times never fall: a binary search in all lists at once."""
-        low, high = starts.copy(), starts + degrees
+    def past(self, rows: Int64s, starts: Int64s, degrees: Int64s) -> Int64s:
+        """How many entries of some rows' lists are of the past, if times never fall: a binary search in all lists at once."""
+        low, high, latest = starts.copy(), starts + degrees, self.latest[rows]
         while len(still := np.flatnonzero(low < high)):
             middle = (low[still] + high[still]) >> 1
-            past = self.at(middle) <= self.latest[still]
+            past = self.at(middle) <= latest[still]
             low[still] = np.where(past, middle + 1, low[still])
             high[still] = np.where(past, high[still], middle)
         return low - starts
@@ -153,12 +156,14 @@ def find_eligible(
 
     Rows are listed only where entries are missing in the middle, or all of them with `list_all`.
     """
-    times = None
+    times, listed = None, np.full(len(starts), list_all)
     if eligible.latest is not None or eligible.last:
         times = _Times(eligible, starts, degrees, pool)
-        if eligible.times_sorted:
-            degrees, times = times.past(starts, degrees), None
-    listed = np.full(len(starts), list_all or times is not None)
+        listed[:] = True
+        if eligible.times_sorted and len(long := np.flatnonzero(degrees > _SHORT)):
+            listed[long] = list_all
+            degrees = degrees.copy()
+            degrees[long] = times.past(long, starts[long], degrees[long])
     excluded, firsts = np.empty(0, np.int64), np.zeros(len(starts), np.int64)
     if eligible.excluded is not None and len(eligible.excluded):
         excluded = integers(eligible.excluded, "excluded")
@@ -173,7 +178,7 @@ def find_eligible(
             listing = listing[: cpu_eligible.drop_excluded(excluded, firsts[rows][which], kept, listing)]
         if times is not None:
             when = times.at(listing)
-            listing = listing[: cpu_eligible.drop_future(when, times.latest[rows], kept, listing)]
+            listing = listing[: cpu_eligible.drop_future(when, times.latest[rows][which], kept, listing)]
             if eligible.last:
                 listing = listing[: cpu_eligible.keep_greatest(when, np.uint64(fanout), True, kept, listing)]
         lengths[which] = kept

@@ -122,6 +122,24 @@ def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tens
     return torch.from_numpy(order[first])
 
 
+def never_falls(indptr: Tensor, values: Tensor) -> bool:
+    """Whether values never fall within a list; those that are no numbers count as falling, but alone in a list.
+
+    Args:
+        indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]`` of `values`.
+        values: integers or floats ``[num_entries]``.
+
+    Example:
+        >>> indptr = torch.tensor([0, 2, 4])
+        >>> never_falls(indptr, torch.tensor([3, 5, 1, 1])), never_falls(indptr, torch.tensor([5, 3, 1, 1]))
+        (True, False)
+    """
+    rises = values[1:] >= values[:-1]
+    begins = indptr[(indptr > 0) & (indptr < len(values))]
+    rises[begins - 1] = True  # from the last of a list to the first of the next
+    return bool(rises.all())
+
+
 def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
     """Copies ids, in the calling thread alone: torch would share the copy with its intra-op threads, which belong to the trainer.
 

@@ -4,7 +4,7 @@ Arguments are taken to be right; what happens when they are not is the door's bu
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import log
 
 import torch
@@ -172,6 +172,11 @@ def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     order = sorted(range(len(dst)), key=dst.tolist().__getitem__)  # sorted() is stable
     indptr = [sum(1 for v in dst.tolist() if v < d) for d in range(num_dst + 1)]
     return torch.tensor(indptr, dtype=torch.int64), torch.tensor(order, dtype=torch.int64)
+
+
+def never_falls(indptr: Tensor, values: Tensor) -> bool:
+    lists = [values[begin:end].tolist() for begin, end in pairwise(indptr.tolist())]
+    return all(one <= other for entries in lists for one, other in pairwise(entries))
 
 
 def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:

@@ -1,6 +1,6 @@
 """From tables and an assignment to partitions: renumbering, CSC, and the folder on disk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.partitioning.assign import Assignment, assign
 from halohop.partitioning.book import Book
 from halohop.partitioning.report import Report, measure
@@ -15,7 +16,7 @@ from halohop.store.disk import write_dataset
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import NodeType, Relation
+from halohop.typing import RAW_ID, NodeType, Relation
 
 _INT32_MAX = 2**31 - 1
 
@@ -45,6 +46,7 @@ def partition(
     num_parts: int,
     method: str | Assignment | Tensor = "metis",
     seed: int = 0,
+    halo: Sequence[str] = (),
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -55,6 +57,7 @@ def partition(
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
         method, seed: see `halohop.partitioning.assign.assign`.
+        halo: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         progress: told how far it is.
 
@@ -62,7 +65,7 @@ def partition(
         Cut and balance; the data set keeps them too.
 
     Raises:
-        InputError: `out` is there already, or see `assign`.
+        InputError: `out` is there already, or see `assign` and `build_parts`.
 
     Example:
         >>> from halohop.store.tables import NodeTable
@@ -73,11 +76,12 @@ def partition(
         (0.25, [1, 1])
     """
     tell = progress or (lambda stage, done, total: None)
+    _check_halo(tables, halo)
     with write_dataset(out, overwrite=overwrite) as writer:
         tell("assign", 0, 1)
         assignment = assign(tables, num_parts, method, seed=seed)
         tell("build", 0, 1)
-        build = build_parts(tables, assignment, num_parts)
+        build = build_parts(tables, assignment, num_parts, halo=halo)
         reports = []
         for index in range(num_parts):
             tell("write", index, num_parts)
@@ -97,7 +101,7 @@ def partition(
     return report
 
 
-def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int) -> Build:
+def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, halo: Sequence[str] = ()) -> Build:
     """Renumbers a graph, so that a partition owns one range of gids per node type and relation.
 
     Nodes are ordered by (partition, raw id), edges by destination; the in-edges of a node keep the order of the table. Where
@@ -107,6 +111,12 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int) -> 
         tables: the graph; its columns are not copied until a partition is asked for.
         assignment: from `assign`.
         num_parts: the partitions are 0 to num_parts - 1.
+        halo: columns of nodes (one number each), or "raw_id", that are copied to every edge from such a node. So the owner of
+            a list knows them of all its sources. Left out where an edge has a column of that name itself, which is asked
+            first, and where raw ids are gids.
+
+    Raises:
+        InputError: `halo` names what no node has, or what is not a number per node.
 
     Example:
         >>> path = EdgeTable(src=torch.tensor([0, 1]), dst=torch.tensor([1, 2]))
@@ -117,6 +127,7 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int) -> 
         >>> [part.nodes["node"].raw_id.tolist() for part in build.parts]
         [[1], [0, 2]]
     """
+    _check_halo(tables, halo)
     nodes = {name: _number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
     edges = {relation: _number_edges(table, nodes[relation[2]]) for relation, table in tables.edges.items()}
     schema = Schema(
@@ -127,7 +138,7 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int) -> 
         nodes={name: numbering.bounds for name, numbering in nodes.items()},
         edges={relation: numbering.bounds for relation, numbering in edges.items()},
     )
-    return Build(schema=schema, book=book, parts=(_part(tables, nodes, edges, index) for index in range(num_parts)))
+    return Build(schema=schema, book=book, parts=(_part(tables, nodes, edges, halo, index) for index in range(num_parts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +196,12 @@ def _number_edges(table: EdgeTable, dst: _Nodes) -> _Edges:
     return _Edges(bounds=tuple(indptr[list(dst.bounds)].tolist()), indptr=indptr, row=None if torch.equal(row, identity) else row)
 
 
-def _part(tables: GraphTables, nodes: dict[NodeType, _Nodes], edges: dict[Relation, _Edges], index: int) -> Part:
+def _part(
+    tables: GraphTables, nodes: dict[NodeType, _Nodes], edges: dict[Relation, _Edges], halo: Sequence[str], index: int
+) -> Part:
     return Part(
         nodes={name: _node_part(table, nodes[name], index) for name, table in tables.nodes.items()},
-        edges={
-            relation: _edge_part(table, edges[relation], nodes[relation[0]], nodes[relation[2]], index)
-            for relation, table in tables.edges.items()
-        },
+        edges={relation: _edge_part(tables, relation, edges[relation], nodes, halo, index) for relation in tables.edges},
     )
 
 
@@ -204,16 +214,52 @@ def _node_part(table: NodeTable, numbering: _Nodes, index: int) -> NodePart:
     )
 
 
-def _edge_part(table: EdgeTable, numbering: _Edges, src: _Nodes, dst: _Nodes, index: int) -> EdgePart:
+def _edge_part(
+    tables: GraphTables, relation: Relation, numbering: _Edges, nodes: dict[NodeType, _Nodes], halo: Sequence[str], index: int
+) -> EdgePart:
+    table, src, dst = tables.edges[relation], nodes[relation[0]], nodes[relation[2]]
     low, high = numbering.bounds[index : index + 2]
     first, last = dst.bounds[index : index + 2]
-    sources = _translated(_rows(table.src, numbering.row, low, high), src.gid)
+    indptr = numbering.indptr[first : last + 1] - low
+    src_row = _rows(table.src, numbering.row, low, high)
+    columns = {name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()}
+    wanted = [name for name in dict.fromkeys(halo) if name not in columns]
+    borrowed = _borrowed(tables.nodes[relation[0]], src, wanted, src_row)
+    times = {name: column for name, column in (columns | borrowed).items() if name != RAW_ID and _is_number(column)}
     return EdgePart(
-        indptr=numbering.indptr[first : last + 1] - low,
-        indices=sources.to(_id_dtype(src.bounds[-1])),
+        indptr=indptr,
+        indices=_translated(src_row, src.gid).to(_id_dtype(src.bounds[-1])),
         edge_id=None if numbering.row is None else numbering.row[low:high],
-        columns={name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()},
+        columns=columns,
+        halo=borrowed,
+        ascending=frozenset(name for name, column in times.items() if ops.never_falls(indptr, column)),
     )
+
+
+def _borrowed(sources: NodeTable, numbering: _Nodes, halo: Sequence[str], src_row: Tensor) -> dict[str, Tensor]:
+    """The columns named by `halo`, of the given rows; those that the type has."""
+    borrowed = {name: ops.gather_rows(sources.columns[name], src_row) for name in halo if name in sources.columns}
+    if RAW_ID in halo and numbering.raw is not None:
+        raw = src_row if sources.raw_id is None else ops.gather_rows(sources.raw_id, src_row)
+        low, high = torch.aminmax(numbering.raw)  # of all partitions, which must agree
+        borrowed[RAW_ID] = raw.to(torch.int32 if low >= -_INT32_MAX and high <= _INT32_MAX else torch.int64)
+    return borrowed
+
+
+def _check_halo(tables: GraphTables, halo: Sequence[str]) -> None:
+    if isinstance(halo, str):
+        raise InputError(f"halo={halo!r} is a text; give a list of names, such as ({halo!r},)")
+    known = sorted({name for table in tables.nodes.values() for name, column in table.columns.items() if _is_number(column)})
+    for name in halo:
+        having = [table.columns[name] for table in tables.nodes.values() if name in table.columns]
+        if name != RAW_ID and not (having and all(map(_is_number, having))):
+            why = "is not one number per node" if having else "is no column of nodes"
+            raise InputError(f"halo names {name!r}, which {why}; it can name {[RAW_ID, *known]}")
+
+
+def _is_number(column: Tensor) -> bool:
+    """Whether it may hold times."""
+    return column.dim() == 1 and column.dtype in ops.TIME_DTYPES
 
 
 def _rows(column: Tensor, row: Tensor | None, low: int, high: int) -> Tensor:

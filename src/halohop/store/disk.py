@@ -2,7 +2,7 @@
 
     parts/manifest.json
     parts/part-0000/nodes/<type>/{raw_id,<column>}.npy
-    parts/part-0000/edges/<source>__<name>__<destination>/{indptr,indices,edge_id,<column>}.npy
+    parts/part-0000/edges/<source>__<name>__<destination>/{indptr,indices,edge_id,<column>,halo/<column of the source>}.npy
 
 A host needs the manifest and the folders of those partitions that it serves. Arrays are mapped, not read: opening takes
 milliseconds, all processes of a host share the same pages, and a graph may be larger than RAM.
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, VersionMismatchError
 from halohop.store.manifest import (
+    HALO,
     INDICES,
     INDPTR,
     MANIFEST,
@@ -34,6 +35,7 @@ from halohop.store.manifest import (
     column_file,
     decode,
     encode,
+    halo_file,
     part_folder,
     structure_file,
     table_folder,
@@ -120,6 +122,8 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
             indices=files.ids(structure_file(part, key, INDICES), counts[key]),
             edge_id=files.optional_ids(structure_file(part, key, EDGE_ID), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),
+            halo=files.halo(part, key, manifest.halo.get(key, {}), counts[key]),
+            ascending=frozenset(manifest.ascending.get(key, ())),
         )
         for key, spec in manifest.schema.edges.items()
     }
@@ -133,6 +137,8 @@ class DatasetWriter:
         self._folder = folder
         self._files: dict[str, FileRecord] = {}
         self._num_parts = 0
+        self._halo: dict[Relation, dict[str, ColumnSpec]] = {}
+        self._ascending: dict[Relation, frozenset[str]] = {}
         self.finished = False
 
     def add(self, part: Part) -> int:
@@ -147,9 +153,14 @@ class DatasetWriter:
             for name, ids in ((INDPTR, edges.indptr), (INDICES, edges.indices), (EDGE_ID, edges.edge_id)):
                 arrays[structure_file(index, relation, name)] = ids
             arrays |= {column_file(index, relation, name): column for name, column in edges.columns.items()}
+            arrays |= {halo_file(index, relation, name): column for name, column in edges.halo.items()}
+            self._halo[relation] = {name: ColumnSpec.of(column) for name, column in edges.halo.items()}
+            self._ascending[relation] = self._ascending.get(relation, edges.ascending) & edges.ascending
         tables: list[TableKey] = [*part.nodes, *part.edges]
         for table in tables:
             (self._folder / table_folder(index, table)).mkdir(parents=True)
+        for relation in (relation for relation, edges in part.edges.items() if edges.halo):
+            (self._folder / table_folder(index, relation) / HALO).mkdir()
         written = {path: write_array(self._folder / path, array) for path, array in arrays.items() if array is not None}
         self._files |= written
         return sum(record.bytes for record in written.values())
@@ -171,6 +182,8 @@ class DatasetWriter:
             files=self._files,
             partitioned=partitioned,
             report=report,
+            halo=self._halo,
+            ascending={relation: tuple(sorted(names)) for relation, names in self._ascending.items()},
         )
         assert manifest.num_parts == self._num_parts, f"{self._num_parts} partitions written, bounds are of {manifest.num_parts}"
         for folder in [path for path in self._folder.rglob("*") if path.is_dir()]:
@@ -269,6 +282,9 @@ class _Files:
 
     def columns(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
         return {name: self._column(column_file(part, table, name), spec, rows) for name, spec in specs.items()}
+
+    def halo(self, part: int, relation: Relation, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
+        return {name: self._column(halo_file(part, relation, name), spec, rows) for name, spec in specs.items()}
 
     def _column(self, path: str, spec: ColumnSpec, rows: int) -> Tensor:
         dtype = getattr(torch, spec.dtype, None)

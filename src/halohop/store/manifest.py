@@ -7,7 +7,7 @@ from the manifest.
 
 import hashlib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -24,6 +24,7 @@ MANIFEST = "manifest.json"
 
 INDPTR = "indptr"
 INDICES = "indices"
+HALO = "halo"
 
 _NO_CHECKSUM = "00000000"
 _LONGEST_NAME = 60  # characters of one name in a path; three of them and the "%%" marks stay below 255, the limit of file systems
@@ -51,6 +52,10 @@ class Manifest:
         files: every array of every partition, by its path inside the folder, whichever host holds it.
         partitioned: how it was partitioned: ``method``, ``seed``.
         report: cut and balance, see `halohop.partitioning.report`; empty if nobody measured.
+        halo: per relation, columns of the sources that are stored along its edges.
+        ascending: per relation, the columns (halo ones too) that never fall within a list, in any partition.
+
+    Data sets written before there were `halo` and `ascending` have none; they are read as they always were.
     """
 
     schema: Schema
@@ -59,6 +64,8 @@ class Manifest:
     files: dict[str, FileRecord]
     partitioned: dict[str, str | int]
     report: dict[str, Any]
+    halo: dict[Relation, dict[str, ColumnSpec]] = field(default_factory=dict)
+    ascending: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def num_parts(self) -> int:
@@ -72,6 +79,8 @@ class _Table:
     key: tuple[str, ...]
     bounds: tuple[int, ...]
     columns: dict[str, ColumnSpec]
+    halo: dict[str, ColumnSpec] = field(default_factory=dict)
+    ascending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +113,13 @@ def encode(manifest: Manifest) -> bytes:
             for name, spec in manifest.schema.nodes.items()
         ),
         edges=tuple(
-            _Table(key=relation, bounds=manifest.edge_bounds[relation], columns=spec.columns)
+            _Table(
+                key=relation,
+                bounds=manifest.edge_bounds[relation],
+                columns=spec.columns,
+                halo=manifest.halo.get(relation, {}),
+                ascending=manifest.ascending.get(relation, ()),
+            )
             for relation, spec in manifest.schema.edges.items()
         ),
         partitioned=manifest.partitioned,
@@ -147,6 +162,8 @@ def decode(data: bytes, name: str) -> Manifest:
         files=document.files,
         partitioned=document.partitioned,
         report=document.report,
+        halo={key: table.halo for key, table in edges.items()},
+        ascending={key: table.ascending for key, table in edges.items()},
     )
 
 
@@ -180,6 +197,11 @@ def column_file(part: int, table: TableKey, column: str) -> str:
     return f"{table_folder(part, table)}/{name}.npy"
 
 
+def halo_file(part: int, relation: Relation, column: str) -> str:
+    """The file of a column of the sources that is stored along the edges."""
+    return f"{table_folder(part, relation)}/{HALO}/{_quoted(column)}.npy"
+
+
 def structure_file(part: int, table: TableKey, name: str) -> str:
     """The file of an array that is not a user's column: raw_id; indptr, indices, edge_id."""
     return f"{table_folder(part, table)}/{name}.npy"
@@ -209,6 +231,8 @@ def _contradiction(document: _Document) -> str | None:
             return f"{table.key} has bounds {table.bounds}"
         if any(low > high for low, high in pairwise(table.bounds)):
             return f"{table.key} has bounds that fall: {table.bounds}"
+        if unknown := set(table.ascending) - {*table.columns, *table.halo}:
+            return f"{table.key} has no columns {sorted(unknown)}"
     return None
 
 

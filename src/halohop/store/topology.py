@@ -41,6 +41,8 @@ class Topology:
         edge_bounds: gids of the partitions' edges.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
         columns: of the edges.
+        halo, ascending: as in `EdgePart`; what is in `halo` need not be looked up at the sources.
+        src_raw: raw ids of the sources; None where raw id and gid are the same.
         src_columns: of the sources.
         has_all_sources: whether all of them are in this process.
     """
@@ -51,6 +53,9 @@ class Topology:
     edge_bounds: Sequence[int]
     dst_raw: ops.Pieces | None
     columns: Mapping[str, ops.Pieces]
+    halo: Mapping[str, ops.Pieces]
+    ascending: frozenset[str]
+    src_raw: ops.Pieces | None
     src_columns: Mapping[str, ops.Pieces]
     has_all_sources: bool
 
@@ -60,7 +65,7 @@ class Topology:
         Raises:
             IdError: a queried node is not owned by this process.
             InputError: weights or times that cannot be drawn by.
-            SchemaError: the times are those of nodes on other hosts.
+            SchemaError: what is asked about sources is known to other hosts only.
         """
         if query.src_gid is not None:
             return self._find(query, query.src_gid, draw, pool, counters)
@@ -108,23 +113,37 @@ class Topology:
         times, via = self._times(draw.time)
         if times is None:
             return None if query.excluded is None else ops.Eligible(excluded=query.excluded)
-        latest = None if query.latest is None else comparable(query.latest, times.dtype)
-        return ops.Eligible(times=times, via=via, latest=latest, last=draw.last, excluded=query.excluded)
+        return ops.Eligible(
+            times=times,
+            via=via,
+            latest=None if query.latest is None else comparable(query.latest, times.dtype),
+            last=draw.last,
+            times_sorted=via is None and draw.time in self.ascending,
+            excluded=query.excluded,
+        )
 
     def _times(self, column: str | None) -> tuple[ops.Pieces | None, ops.Pieces | None]:
-        """The times of the edges or, through the second one, of their sources."""
+        """The times of the edges or, perhaps through the second one, of their sources; none if the relation has none."""
         if column is None:
             return None, None
         if column in self.columns:
             return self.columns[column], None
-        if column not in self.src_columns:
-            return None, None
-        if not self.has_all_sources:
-            raise SchemaError(
-                f"time {column!r} is not stored on the edges {self.relation}, and not all of their sources are on this host; "
-                f"store the time on the edges, or let every host hold all partitions"
-            )
-        return self.src_columns[column], self.indices
+        return self._of_sources(column, self.src_columns[column]) if column in self.src_columns else (None, None)
+
+    def _of_sources(self, name: str, values: ops.Pieces) -> tuple[ops.Pieces, ops.Pieces | None]:
+        """A column of every edge's source: stored along the edges, or looked up through the second one.
+
+        Raises:
+            SchemaError: neither, as a source may be on another host.
+        """
+        if name in self.halo:
+            return self.halo[name], None
+        if self.has_all_sources:
+            return values, self.indices
+        raise SchemaError(
+            f"{name!r} of the sources is not stored along the edges {self.relation}, and not all sources are on this host; "
+            f"partition with halo=({name!r},), on the command line --halo {name}, or let every host hold all partitions"
+        )
 
 
 def _matches(wanted: Tensor, which: Tensor, keys: Tensor, gids: Tensor) -> tuple[Tensor, Tensor]:

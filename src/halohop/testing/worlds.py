@@ -23,10 +23,13 @@ from halohop.world import World
 TOKEN = Token("for tests only, no secret")
 
 
-def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0, shard_each: bool = False) -> Graph:
+def partitioned(
+    tables: GraphTables, num_parts: int, *, seed: int = 0, shard_each: bool = False, halo: Sequence[str] = ()
+) -> Graph:
     """The graph in `num_parts` partitions in memory, every node in a random one (some may be empty).
 
-    With `shard_each` every partition is a shard of its own behind the router, as if each lay on another host.
+    With `shard_each` every partition is a shard of its own behind the router, as if each lay on another host. `halo` as of
+    `halohop.partition`.
 
     Example:
         >>> from halohop.testing.graphs import ring
@@ -38,7 +41,7 @@ def partitioned(tables: GraphTables, num_parts: int, *, seed: int = 0, shard_eac
         name: torch.randint(num_parts, (table.num_nodes,), generator=generator, dtype=torch.int32)
         for name, table in tables.nodes.items()
     }
-    build = build_parts(tables, assignment, num_parts)
+    build = build_parts(tables, assignment, num_parts, halo=halo)
     parts = dict(enumerate(build.parts))
     if not shard_each:
         return local_graph(build.schema, build.book, parts)
