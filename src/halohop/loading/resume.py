@@ -7,7 +7,9 @@ Batches in flight are not part of it; they are made again.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from halohop.errors import InputError
 from halohop.loading.seeds import Plan, Share
@@ -23,6 +25,16 @@ class Place:
 
     epoch: int
     batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What a state dict holds; `plan` is what `_named` says, and the seed."""
+
+    format: Literal[1]
+    epoch: int
+    batches: int
+    plan: dict[str, int | bool | None]
 
 
 class Stretch:
@@ -98,14 +110,18 @@ class Course:
         Raises:
             InputError: no state of a loader, or that of a loader that deals its seeds in another way.
         """
-        if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-            raise InputError(f"no state of a loader in format {FORMAT}: {str(state)[:200]}; give what `state_dict` returned")
-        mine, other = self._identity, state.get("plan", {})
+        try:
+            saved = msgspec.convert(state, type=_State)
+        except msgspec.ValidationError as error:
+            raise InputError(
+                f"no state of a loader in format {FORMAT} ({error}): {str(state)[:200]}; give what `state_dict` returned"
+            ) from error
+        mine, other = self._identity, saved.plan
         differing = {name: (other.get(name), mine.get(name)) for name in {*mine, *other} if mine.get(name) != other.get(name)}
         if differing:
             told = ", ".join(f"{name}: {then} then, {now} now" for name, (then, now) in sorted(differing.items()))
             raise InputError(f"the loader that saved this state goes through its seeds in another way ({told}); make it alike")
-        place = Place(epoch=int(state["epoch"]), batches=int(state["batches"]))
+        place = Place(epoch=saved.epoch, batches=saved.batches)
         if not 0 <= place.batches <= len(self._plan) or place.epoch < 0:
             raise InputError(f"{place} is no place of a loader with {len(self._plan)} batches an epoch")
         self.turn_to(place)
