@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from halohop import ops
@@ -20,7 +21,7 @@ from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
-from halohop.loading.seeds import Plan, SampledPlan, Share, ShuffledPlan
+from halohop.loading.seeds import Share, digest, plan_of
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
@@ -95,7 +96,7 @@ class BatchLoader(DataLoader[Any]):
         self._in_processes = run == "processes"
         if self._in_processes:
             _require_forkable(sampler)
-        self._plan = _plan(
+        self._plan = plan_of(
             len(seeds),
             world=world or World(),
             seed=_whole(seed, "seed"),
@@ -106,6 +107,8 @@ class BatchLoader(DataLoader[Any]):
             batch_sampler=batch_sampler,
         )
         super().__init__(seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
+        self.num_workers = self._flight.workers  # what Lightning looks at; torch is given none, or it would fork its own
+        del self.collate_fn  # torch's, which hides ours
         self._sampler = sampler
         self._seeds = seeds
         self._seed = _whole(seed, "seed")
@@ -131,7 +134,18 @@ class BatchLoader(DataLoader[Any]):
 
     def __call__(self, index: Any) -> Any:
         """One batch for given positions into the input nodes, outside any epoch (as PyG's loaders offer it)."""
-        return self._make((self._course.epoch, Share(index=0, positions=torch.as_tensor(index, dtype=torch.int64).view(-1)))).item
+        return self._one_batch(0, _positions(index))
+
+    def collate_fn(self, index: Any) -> Any:
+        """One batch for given positions, made for somebody else's order, such as that of PyG's `ZipLoader`.
+
+        Its draws are a function of seed, epoch (see `set_epoch`) and these positions.
+        """
+        positions = _positions(index)
+        return self._one_batch(digest(positions), positions)
+
+    def _one_batch(self, index: int, positions: Tensor) -> Any:
+        return self._make((self._course.epoch, Share(index=index, positions=positions))).item
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does."""
@@ -260,34 +274,12 @@ def _require_forkable(sampler: Sampler) -> None:
         )
 
 
+def _positions(index: Any) -> Tensor:
+    return torch.as_tensor(index, dtype=torch.int64).view(-1)
+
+
 def _pinned(finished: Any) -> Any:
     return finished.pin_memory()
-
-
-def _plan(
-    num_seeds: int,
-    *,
-    world: World,
-    seed: int,
-    batch_size: int | None,
-    shuffle: bool,
-    drop_last: bool,
-    sampler: Any,
-    batch_sampler: Any,
-) -> Plan:
-    if sampler is None and batch_sampler is None:
-        if batch_size is None:
-            raise InputError("batch_size=None is not possible here; give a number, or a batch_sampler")
-        return ShuffledPlan(
-            num_seeds=num_seeds, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, world=world
-        )
-    if sampler is not None and batch_sampler is not None:
-        raise InputError("give `sampler` or `batch_sampler`, not both")
-    if world.size > 1 or shuffle:
-        raise InputError("`sampler` and `batch_sampler` decide the order alone: leave out `shuffle` and `world`")
-    if batch_sampler is not None:
-        return SampledPlan(sampler=batch_sampler, batch_size=None)
-    return SampledPlan(sampler=sampler, batch_size=batch_size, drop_last=drop_last)
 
 
 def _whole(value: Any, name: str) -> int:

@@ -1,9 +1,10 @@
 """Which seeds make up which batch of which rank: pure arithmetic over (seed, epoch, step, rank)."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -113,3 +114,47 @@ class SampledPlan:
             batches = order[: len(self) * self.batch_size].split(self.batch_size) if len(order) else ()
         for index, positions in enumerate(batches):
             yield Share(index=index, positions=positions)
+
+
+def plan_of(
+    num_seeds: int,
+    *,
+    world: World,
+    seed: int,
+    batch_size: int | None,
+    shuffle: bool,
+    drop_last: bool,
+    sampler: Any,
+    batch_sampler: Any,
+) -> Plan:
+    """The plan that a loader's arguments describe.
+
+    Raises:
+        InputError: arguments that exclude each other.
+    """
+    if sampler is None and batch_sampler is None:
+        if batch_size is None:
+            raise InputError("batch_size=None is not possible here; give a number, or a batch_sampler")
+        return ShuffledPlan(
+            num_seeds=num_seeds, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, world=world
+        )
+    if sampler is not None and batch_sampler is not None:
+        raise InputError("give `sampler` or `batch_sampler`, not both")
+    if world.size > 1 or shuffle:
+        raise InputError("`sampler` and `batch_sampler` decide the order alone: leave out `shuffle` and `world`")
+    if batch_sampler is not None:
+        return SampledPlan(sampler=batch_sampler, batch_size=None)
+    return SampledPlan(sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+
+
+def digest(*ids: Tensor) -> int:
+    """A number that stands for ids and their order: the index of a batch that somebody else has put together.
+
+    Example:
+        >>> digest(torch.tensor([1, 2])) == digest(torch.tensor([1, 2])) != digest(torch.tensor([2, 1]))
+        True
+    """
+    made = hashlib.blake2b(digest_size=8)
+    for tensor in ids:
+        made.update(tensor.numpy().tobytes())
+    return int.from_bytes(made.digest(), "little")

@@ -55,6 +55,10 @@ class SampledLoader(BatchLoader):
             **kwargs,
         )
 
+    def filter_fn(self, batch: Any) -> Any:
+        """The batch itself, since it has its rows already; PyG's `ZipLoader` asks for this step."""
+        return batch
+
     def _to_user(self, batch: Batch) -> Any:
         data = to_pyg(batch, self._template)
         return data if self._transform is None else self._transform(data)

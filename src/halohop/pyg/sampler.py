@@ -1,6 +1,5 @@
 """halohop as a sampler of PyG's: feeds PyG's own `NodeLoader` and `LinkLoader`, without pyg-lib."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch_geometric.sampler import (
 
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
+from halohop.loading.seeds import digest
 from halohop.pyg.convert import is_homogeneous, link_metadata, tables_from_pyg
 from halohop.pyg.inputs import comparable_times, fanouts_of, rules_of, times_of
 from halohop.pyg.link_inputs import check_edge_times, negatives_of, relation_of
@@ -102,7 +102,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             gid=gid,
             input_id=torch.arange(len(index.node)) if index.input_id is None else index.input_id,
             epoch=self._epoch,
-            index=_digest(index.node),
+            index=digest(index.node),
             time=times_of(self.graph, node_type, gid, index.time, self.time_attr),
         )
         return to_sampler_output(self.graph, self._neighbors().sample(seeds), edge_gid=False)
@@ -124,7 +124,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             dst_gid=self.graph.locate(index.col, relation[2]),
             input_id=torch.arange(len(index.row)) if index.input_id is None else index.input_id,
             epoch=self._epoch,
-            index=_digest(index.row, index.col),
+            index=digest(index.row, index.col),
             label=index.label,
             time=comparable_times(index.time),
         )
@@ -161,14 +161,6 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     def edge_permutation(self) -> None:
         """None: `edge` holds positions in the user's edge_index already."""
         return None
-
-
-def _digest(*ids: Tensor) -> int:
-    """A number that stands for ids and their order."""
-    digest = hashlib.blake2b(digest_size=8)
-    for tensor in ids:
-        digest.update(tensor.numpy().tobytes())
-    return int.from_bytes(digest.digest(), "little")
 
 
 def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerOutput | HeteroSamplerOutput:
