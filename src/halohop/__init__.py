@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
     from halohop.pyg.cluster_loader import ClusterLoader
+    from halohop.pyg.hgt_loader import HGTLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ClusterLoader",
     "Graph",
+    "HGTLoader",
     "HalohopFeatureStore",
     "HalohopGraphStore",
     "HalohopSampler",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "HGTLoader": ("halohop.pyg.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.pyg.cluster_loader", "ClusterLoader"),
     "Graph": ("halohop.cluster.graph", "Graph"),
     "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),

@@ -31,8 +31,9 @@ def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], 
     if isinstance(num_neighbors, NumNeighbors):
         num_neighbors = num_neighbors.get_values(list(schema.edges))
     if isinstance(num_neighbors, Mapping):
-        return Fanouts.by_relation({relation: _numbers(fanouts) for relation, fanouts in num_neighbors.items()}, schema)
-    return Fanouts.uniform(_numbers(num_neighbors), schema)
+        named = {relation: whole_numbers(fanouts, "num_neighbors") for relation, fanouts in num_neighbors.items()}
+        return Fanouts.by_relation(named, schema)
+    return Fanouts.uniform(whole_numbers(num_neighbors, "num_neighbors"), schema)
 
 
 def rules_of(
@@ -127,11 +128,11 @@ def comparable_times(time: Tensor | None) -> Tensor | None:
     return None if time is None else time.double() if time.is_floating_point() else time.long()
 
 
-def _numbers(fanouts: Any) -> list[Any]:
-    """Fanouts as ints, where NumPy or torch gave them; `Fanouts` refuses what is none."""
-    if not isinstance(fanouts, Iterable):
-        raise InputError(f"num_neighbors={fanouts!r} is no list of numbers; give one per hop, such as [15, 10]")
-    return [operator.index(fanout) if isinstance(fanout, np.integer | Tensor) else fanout for fanout in fanouts]
+def whole_numbers(values: Any, name: str) -> list[Any]:
+    """A number per hop, as ints where NumPy or torch gave them; whoever takes them refuses what is none."""
+    if not isinstance(values, Iterable):
+        raise InputError(f"{name}={values!r} is no list of numbers; give one per hop, such as [15, 10]")
+    return [operator.index(value) if isinstance(value, np.integer | Tensor) else value for value in values]
 
 
 def _split_type(graph: Graph, input_nodes: InputNodes) -> tuple[NodeType, Any]:
