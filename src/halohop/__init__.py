@@ -11,8 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from halohop.cluster.connect import connect
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
+    from halohop.cluster.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.hgt_loader import HGTLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -39,9 +41,11 @@ __all__ = [
     "SubGraphLoader",
     "Token",
     "World",
+    "connect",
     "open",
     "partition",
     "random_walk",
+    "serve",
 ]
 
 _HOMES = {
@@ -56,9 +60,11 @@ _HOMES = {
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),
+    "connect": ("halohop.cluster.connect", "connect"),
     "open": ("halohop.cluster.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
     "random_walk": ("halohop.pyg.walks", "random_walk"),
+    "serve": ("halohop.cluster.serve", "serve"),
 }
 
 

@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-@pytest.mark.parametrize("command", ["partition", "inspect", "train", "infer", "demo"])
+@pytest.mark.parametrize("command", ["partition", "inspect", "train", "infer", "serve", "demo"])
 def test_help_has_an_example(command: str) -> None:
     result = invoke(command, "--help")
     assert result.exit_code == 0

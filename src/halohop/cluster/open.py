@@ -1,20 +1,18 @@
 """`halohop.open`: maps what lies here, finds the hosts that hold the rest."""
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
+from halohop.cluster.holding import Holding
 from halohop.cluster.links import Links
 from halohop.cluster.remote import RemoteShard, graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Holder, Router
-from halohop.cluster.shard import LocalShard
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
-from halohop.store.disk import Manifest, held_parts, map_part, read_manifest
 from halohop.telemetry import Counters
 from halohop.transport import Channel, Limits, Listener, Token, load_token, zeromq
 from halohop.world import World
@@ -64,47 +62,34 @@ def open_graph(
         ...         graph.book.num_parts
         2
     """
-    path = Path(path)
     world = world or World.from_env()
-    manifest = read_manifest(path)
-    book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
-    parts = _chosen(path, manifest, partitions)
-    mapped = {part: map_part(path, manifest, part, verify=verify) for part in parts}
+    holding = Holding.of(Path(path), partitions=partitions, verify=verify)
+    book, parts = holding.book, tuple(holding.parts)
     if world.num_hosts == 1:
         owners([parts], book.num_parts)
-        return local_graph(manifest.schema, book, mapped)
+        return local_graph(holding.manifest.schema, book, holding.parts)
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
     pool, counters = ops.Pool(), Counters()
-    local = [Holder(shard=LocalShard(mapped, book=book, pool=pool, counters=counters), parts=parts)] if parts else []
+    local = holding.holders(pool, counters)
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         if world.local_rank == 0:
             listener = undo.enter_context(_serve(Router(book, local, pool, Counters()), token, listen, limits))
-            rendezvous.announce(HostCard(address=listener.address, dataset=_fingerprint(path), parts=parts))
+            rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         channels = tuple(channel for channel, _ in remote)
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
         router = Router(book, holders, pool, counters)
-        graph = Graph(schema=manifest.schema, book=book, router=router, pool=pool, counters=counters, links=links)
+        graph = Graph(schema=holding.manifest.schema, book=book, router=router, pool=pool, counters=counters, links=links)
         links.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()
         return graph
-
-
-def _chosen(path: Path, manifest: Manifest, partitions: Sequence[int] | None) -> tuple[int, ...]:
-    found = held_parts(path, manifest)
-    if partitions is None:
-        return found
-    absent = sorted(set(partitions) - set(found))
-    if absent:
-        raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
-    return tuple(sorted(set(partitions)))
 
 
 def _serve(router: Router, token: Token, listen: str | None, limits: Limits) -> Listener:
@@ -136,7 +121,3 @@ def _connect(
             channel = zeromq.connect(card.address, codec=graph_codec(), token=token, peer=label, limits=limits)
             remote.append((undo.enter_context(channel), wanted))
     return remote
-
-
-def _fingerprint(path: Path) -> str:
-    return hashlib.blake2b((path / "manifest.json").read_bytes(), digest_size=16).hexdigest()

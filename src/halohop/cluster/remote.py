@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from halohop.errors import ClusterError
 from halohop.store.requests import (
@@ -21,6 +22,24 @@ from halohop.store.requests import (
 from halohop.transport import Channel, Codec
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeReply:
+    """What a server says of itself.
+
+    Args:
+        manifest: the bytes of its data set's `manifest.json`.
+        parts: the partitions that it serves.
+    """
+
+    manifest: bytes
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeRequest(Request[DescribeReply]):
+    """Asks a server what it serves."""
+
+
 def graph_codec() -> Codec:
     """The messages that hosts exchange."""
     return Codec(
@@ -35,6 +54,8 @@ def graph_codec() -> Codec:
             SelectReply,
             EdgesRequest,
             EdgesReply,
+            DescribeRequest,
+            DescribeReply,
         ]
     )
 

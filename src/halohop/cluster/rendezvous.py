@@ -168,3 +168,29 @@ def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]
             "copy their part-* folders to a host, or start the hosts that have them"
         )
     return [tuple(parts) for parts in served]
+
+
+def replicas(found: list[tuple[int, ...]], num_parts: int) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Which hosts to ask about which partitions: the one that `owners` chose, then the others that have it, in turn.
+
+    Args:
+        found: per host, the partitions it serves.
+        num_parts: how many there are.
+
+    Returns:
+        Partitions by the hosts that have them, in the order in which these are asked.
+
+    Raises:
+        ClusterError: no host holds a partition.
+
+    Example:
+        >>> replicas([(0, 1), (1, 2), (1,)], 3)
+        {(0,): (0,), (1, 2, 0): (1,), (1,): (2,)}
+    """
+    groups: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for host, served in enumerate(owners(found, num_parts)):
+        for part in served:
+            turned = [*range(host, len(found)), *range(host)]
+            ranked = tuple(other for other in turned if part in found[other])
+            groups[ranked] = (*groups.get(ranked, ()), part)
+    return groups

@@ -252,6 +252,34 @@ def infer(
 
 
 @app.command()
+def serve(
+    parts: options.PartsFolder,
+    partitions: Annotated[
+        str | None, typer.Option(metavar="N,N,...", show_default="all found here", help="Serve only these of them.")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to answer. Other hosts are let in only with a token.")
+    ] = "127.0.0.1:5510",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
+    ] = None,
+) -> None:
+    """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
+
+    [dim]$[/] halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --token-file secret
+    """
+    from halohop.launch import serving
+
+    serving.serve(
+        parts,
+        partitions=serving.part_numbers(partitions),
+        listen=listen,
+        token_file=token_file,
+        console=Console(stderr=True, soft_wrap=True),
+    )
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="What to measure: sampling, gather or partitioned.")] = "sampling",
     size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",

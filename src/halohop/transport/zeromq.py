@@ -7,6 +7,7 @@ so that every connection is authenticated), routing ids that peers choose, and d
 
 import contextlib
 import ipaddress
+import itertools
 import math
 import os
 import socket
@@ -76,20 +77,29 @@ def serve(
 
 
 def connect(
-    address: str, *, codec: Codec, token: Token | None = None, peer: str = "server", limits: Limits = DEFAULT_LIMITS
+    address: str,
+    *others: str,
+    codec: Codec,
+    token: Token | None = None,
+    peer: str = "server",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Channel:
     """A channel to whoever serves, or will serve, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
 
     Args:
+        others: who answers in its place: each time a connection is lost, or cannot be made, the next in turn is tried.
         peer: what errors call the other side.
 
     Raises:
         InputError: not such an address.
     """
-    host, port = _parsed(address)
-    if not port:
-        raise InputError(f"address {address!r} names no port to connect to")
-    return PortChannel(_DealerPort(f"{_SCHEME}{host}:{port}", limits), codec=codec, token=token, peer=peer, limits=limits)
+    addresses = []
+    for each in (address, *others):
+        host, port = _parsed(each)
+        if not port:
+            raise InputError(f"address {each!r} names no port to connect to")
+        addresses.append(f"{_SCHEME}{host}:{port}")
+    return PortChannel(_DealerPort(addresses, limits), codec=codec, token=token, peer=peer, limits=limits)
 
 
 class _Waker:
@@ -124,10 +134,11 @@ class _Waker:
 
 
 class _DealerPort:
-    """A client port: one DEALER per connection, and a monitor that tells when it is gone."""
+    """A client port: one DEALER per connection, and a monitor that tells when it is gone. Addresses take turns."""
 
-    def __init__(self, address: str, limits: Limits) -> None:
-        self.address = address
+    def __init__(self, addresses: list[str], limits: Limits) -> None:
+        self.address = " or ".join(addresses)
+        self._turns = itertools.cycle(addresses)
         self._limits = limits
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._waker = _Waker()
@@ -140,7 +151,7 @@ class _DealerPort:
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         self._monitor = dealer.get_monitor_socket(sum(_LOST))
         self._dealer = dealer
-        dealer.connect(self.address)
+        dealer.connect(next(self._turns))
 
     def send(self, frames: Frames) -> None:
         if self._dealer is not None:

@@ -1,0 +1,65 @@
+"""What a process holds of a data set on disk: the manifest, and some partitions, mapped."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from halohop.cluster.router import Holder
+from halohop.cluster.shard import LocalShard
+from halohop.errors import InputError
+from halohop.ops import Pool
+from halohop.partitioning.book import Book
+from halohop.store.disk import held_parts, map_part, read_manifest
+from halohop.store.manifest import MANIFEST, Manifest
+from halohop.store.part import Part
+from halohop.telemetry import Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Some partitions of a data set.
+
+    Args:
+        manifest: of the whole data set.
+        document: the bytes of its `manifest.json`.
+        book: who owns what.
+        parts: the partitions by number, mapped.
+    """
+
+    manifest: Manifest
+    document: bytes
+    book: Book
+    parts: dict[int, Part]
+
+    @classmethod
+    def of(cls, path: Path, *, partitions: Sequence[int] | None = None, verify: bool = False) -> "Holding":
+        """Those found in the folder, or some of them.
+
+        Raises:
+            DatasetError: the folder is no complete, healthy data set of this version; names the file.
+            InputError: partitions that are not here.
+        """
+        manifest = read_manifest(path)
+        found = held_parts(path, manifest)
+        chosen = found if partitions is None else tuple(sorted(set(partitions)))
+        if absent := sorted(set(chosen) - set(found)):
+            raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
+        return cls(
+            manifest=manifest,
+            document=(path / MANIFEST).read_bytes(),
+            book=Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds),
+            parts={part: map_part(path, manifest, part, verify=verify) for part in chosen},
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The same on all hosts that hold parts of one data set, and on no others."""
+        return hashlib.blake2b(self.document, digest_size=16).hexdigest()
+
+    def holders(self, pool: Pool, counters: Counters) -> list[Holder]:
+        """Whom a router asks about these partitions; nobody if there are none."""
+        if not self.parts:
+            return []
+        shard = LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
+        return [Holder(shard=shard, parts=tuple(self.parts))]

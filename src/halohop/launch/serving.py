@@ -1,0 +1,38 @@
+"""`halohop serve` in a terminal: says where, answers until it is told to stop."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+import halohop
+from halohop.errors import InputError
+from halohop.transport import load_token
+
+
+def serve(parts: Path, *, partitions: Sequence[int] | None, listen: str, token_file: Path | None, console: Console) -> None:
+    """Serves until the process is told to end, by Ctrl-C or a request to terminate.
+
+    Raises:
+        InputError, DatasetError, TransportError: as of `halohop.serve`.
+    """
+    with halohop.serve(parts, partitions=partitions, listen=listen, token=load_token(token_file)) as server:
+        console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)
+        threading.Event().wait()
+
+
+def part_numbers(text: str | None) -> tuple[int, ...] | None:
+    """The partitions that an option spells.
+
+    Raises:
+        InputError: no such list.
+
+    Example:
+        >>> part_numbers("0,2"), part_numbers(None)
+        ((0, 2), None)
+    """
+    try:
+        return None if text is None else tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise InputError(f"partitions {text!r} are not like 0,2: numbers of partitions") from None

@@ -1,0 +1,102 @@
+"""`halohop serve` in processes of its own: killed, restarted, interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import halohop
+from halohop.testing.graphs import ring
+from halohop.testing.worlds import TOKEN
+from halohop.transport import Limits
+
+ENVIRONMENT = os.environ | {"HALOHOP_TOKEN": TOKEN.key.decode()}
+LIMITS = Limits(call_seconds=90, attempt_seconds=5, connect_seconds=60)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("serve") / "parts"
+    halohop.partition(ring(600), path, num_parts=2, method="random")
+    return path
+
+
+@pytest.fixture
+def start(parts) -> Iterator[Any]:
+    """Starts a server and waits until it says where it answers."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(partitions: str, listen: str = "127.0.0.1:0") -> tuple[subprocess.Popen[str], str]:
+        command = [
+            sys.executable,
+            "-m",
+            "halohop.launch.cli",
+            "serve",
+            str(parts),
+            "--partitions",
+            partitions,
+            "--listen",
+            listen,
+        ]
+        process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(f"serving partitions {partitions} of {parts} at tcp://127.0.0.1:"), line + process.stderr.read()
+        return process, line.split()[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def batches(graph: halohop.Graph) -> halohop.NeighborLoader:
+    return halohop.NeighborLoader(graph, [3, 2], batch_size=20, shuffle=True, seed=2, num_workers=2)
+
+
+def told(found) -> list[tuple]:
+    return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in found]
+
+
+@pytest.mark.timeout(240)
+def test_killed_and_restarted_in_mid_epoch(parts, start):
+    with halohop.open(parts) as graph:
+        undisturbed = told(batches(graph))
+    (first, address), (_, other) = start("0"), start("1")
+    with halohop.connect([address, other], token=TOKEN, limits=LIMITS) as graph:
+        got = []
+        for number, batch in enumerate(batches(graph)):
+            got.append(batch)
+            if number == 7:
+                first.send_signal(signal.SIGKILL)
+                assert first.wait(20) == -signal.SIGKILL
+                first, _ = start("0", address.removeprefix("tcp://"))
+        assert told(got) == undisturbed
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_server_ends_when_it_is_told_to(start, number, code):
+    process, address = start("0")
+    with pytest.raises(halohop.errors.ClusterError, match="held by no host"):
+        halohop.connect([address], token=TOKEN, limits=LIMITS)
+    process.send_signal(number)
+    assert process.wait(10) == code
+
+
+@pytest.mark.timeout(240)
+def test_a_lost_server_without_a_stand_in_is_named(parts, start):
+    (first, address), (_, other) = start("0"), start("1")
+    limits = Limits(call_seconds=3, attempt_seconds=1)
+    with halohop.connect([address, other], token=TOKEN, limits=limits) as graph:
+        iterator = iter(batches(graph))
+        next(iterator)
+        first.send_signal(signal.SIGKILL)
+        with pytest.raises(halohop.errors.PeerLostError, match=f"server 0.*{address}.*did not come back within"):
+            list(iterator)
