@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halohop.cluster.open import open_graph as open
     from halohop.cluster.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
+    from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.pyg.hgt_loader import HGTLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
@@ -32,6 +33,9 @@ __version__ = "0.1.0"
 __all__ = [
     "ClusterLoader",
     "Graph",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
     "HGTLoader",
     "HalohopFeatureStore",
     "HalohopGraphStore",
@@ -49,6 +53,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "GraphSAINTEdgeSampler": ("halohop.pyg.graph_saint", "GraphSAINTEdgeSampler"),
+    "GraphSAINTNodeSampler": ("halohop.pyg.graph_saint", "GraphSAINTNodeSampler"),
+    "GraphSAINTRandomWalkSampler": ("halohop.pyg.graph_saint", "GraphSAINTRandomWalkSampler"),
     "HGTLoader": ("halohop.pyg.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.pyg.cluster_loader", "ClusterLoader"),
     "Graph": ("halohop.cluster.graph", "Graph"),

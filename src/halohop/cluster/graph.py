@@ -17,6 +17,7 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
 from halohop.store.requests import (
+    DegreesRequest,
     Draw,
     EdgesReply,
     EdgesRequest,
@@ -122,6 +123,15 @@ class Graph:
         """
         parts = tuple(range(self.book.num_parts))
         return self._router.answer(EdgesRequest(relation=self.schema.relation(relation), parts=parts))
+
+    def degrees(self, relation: Relation) -> Tensor:
+        """How many in-edges of a relation each node has that it leads to, by gid: int64 ``[num_nodes]``.
+
+        Raises:
+            SchemaError: no such relation.
+        """
+        parts = tuple(range(self.book.num_parts))
+        return self._router.answer(DegreesRequest(relation=self.schema.relation(relation), parts=parts)).degree
 
     @property
     def is_local(self) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from halohop.errors import ClusterError
 from halohop.store.requests import (
+    DegreesReply,
+    DegreesRequest,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -56,6 +58,8 @@ def graph_codec() -> Codec:
             EdgesReply,
             DescribeRequest,
             DescribeReply,
+            DegreesRequest,
+            DegreesReply,
         ]
     )
 

@@ -89,7 +89,7 @@ class BatchLoader(DataLoader[Any]):
         persistent_workers: bool = False,
         multiprocessing_context: Any = None,
     ) -> None:
-        batch_size = None if batch_size is None else _whole(batch_size, "batch_size")
+        batch_size = None if batch_size is None else whole(batch_size, "batch_size")
         self._flight = _flight(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         if multiprocessing_context is not None:
             raise InputError("multiprocessing_context has no meaning here: workers are threads or forked; leave it out")
@@ -99,7 +99,7 @@ class BatchLoader(DataLoader[Any]):
         self._plan = plan_of(
             len(seeds),
             world=world or World(),
-            seed=_whole(seed, "seed"),
+            seed=whole(seed, "seed"),
             batch_size=batch_size,
             shuffle=bool(shuffle),
             drop_last=drop_last,
@@ -111,7 +111,7 @@ class BatchLoader(DataLoader[Any]):
         del self.collate_fn  # torch's, which hides ours
         self._sampler = sampler
         self._seeds = seeds
-        self._seed = _whole(seed, "seed")
+        self._seed = whole(seed, "seed")
         self._finish = finish
         self._revise = revise
         self._pin = pin_memory and torch.cuda.is_available()
@@ -245,13 +245,13 @@ class BatchLoader(DataLoader[Any]):
 def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog_bytes: int, timeout: float) -> Flight:
     if run not in ("auto", "threads", "inline", "processes"):
         raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
-    workers = default_workers() if num_workers is None else _whole(num_workers, "num_workers")
+    workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
     if run in ("threads", "processes") and workers == 0:
         raise InputError(f"run={run!r} needs num_workers of at least 1")
     return Flight(
         workers=0 if run == "inline" else workers,
         prefetch=prefetch_factor or 2,
-        backlog_bytes=_whole(backlog_bytes, "backlog_bytes"),
+        backlog_bytes=whole(backlog_bytes, "backlog_bytes"),
         deadline=timeout or 300.0,
     )
 
@@ -282,7 +282,12 @@ def _pinned(finished: Any) -> Any:
     return finished.pin_memory()
 
 
-def _whole(value: Any, name: str) -> int:
+def whole(value: Any, name: str) -> int:
+    """The value as an int, where Python, NumPy or torch say that it is one.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         return operator.index(value)
     except TypeError:
