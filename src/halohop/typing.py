@@ -39,6 +39,16 @@ EDGE_ID = "edge_id"
 """Reserved edge column: positions of the edges in the user's input (int64)."""
 
 
+def degree_column(relation: Relation) -> str:
+    """Reserved column of a relation's destinations: how many in-edges each has (int64).
+
+    Example:
+        >>> degree_column(("a", "to", "b"))
+        'degree a__to__b'
+    """
+    return f"degree {relation_text(relation)}"
+
+
 def relation_text(relation: Relation) -> str:
     """A relation as one word, for file names and messages: ``src__name__dst``."""
     return "__".join(relation)

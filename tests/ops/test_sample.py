@@ -242,3 +242,14 @@ def test_nothing_asked_nothing_drawn():
         counts, positions = ops.sample_neighbors(torch.tensor([0]), nothing, nothing, 70, KEY, replace=replace)
         assert counts.dtype == positions.dtype == torch.int64
         assert len(counts) == len(positions) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_list_lengths(dtype):
+    indptr, rows = torch.tensor([0, 0, 3, 4]), torch.tensor([2, 0, 1, 2], dtype=dtype)
+    assert torch.equal(ops.list_lengths(indptr, rows), reference.list_lengths(indptr, rows))
+    pieces = ops.Pieces([torch.tensor([0, 0, 3]), torch.tensor([0, 1])], [0, 2, 3], extra=1)
+    assert torch.equal(ops.list_lengths(pieces, rows), reference.list_lengths(indptr, rows))
+    assert ops.list_lengths(indptr, rows[:0]).shape == (0,)
+    with pytest.raises(IdError, match="3"):
+        ops.list_lengths(indptr, torch.tensor([3]))

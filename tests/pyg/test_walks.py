@@ -12,7 +12,7 @@ import halohop
 from halohop import random_walk
 from halohop.cluster.graph import Graph
 from halohop.errors import IdError, InputError, SchemaError
-from halohop.sampling import walks
+from halohop.sampling import node2vec, walks
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing import graphs
 from halohop.testing.walk_oracle import WalkOracle
@@ -32,6 +32,19 @@ HOMOGENEOUS = {
 
 BY, WRITES, CITES = ("paper", "by", "author"), ("author", "writes", "paper"), ("paper", "cites", "paper")
 TYPED = graphs.typed({"paper": 25, "author": 9, "venue": 3}, {WRITES: 60, BY: 40, CITES: 50, ("venue", "of", "paper"): 0})
+
+
+def undirected() -> GraphTables:
+    """Both directions of every edge; triangles, a self-loop, two copies of an edge, a leaf."""
+    pairs = torch.tensor([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [1, 5], [2, 5], [5, 6], [4, 7], [4, 7], [0, 8]])
+    src, dst = torch.cat([pairs.T, pairs.T.flip(0), torch.tensor([[2, 5], [2, 5]])], dim=1)
+    weight = 0.5 + torch.arange(len(src)) % 4
+    return GraphTables(
+        nodes={NODE: NodeTable(num_nodes=9)}, edges={EDGE: EdgeTable(src=src, dst=dst, columns={"weight": weight})}
+    )
+
+
+UNDIRECTED = undirected()
 
 
 def raw_ids(tables: GraphTables, node_type: str) -> list[int]:
@@ -57,18 +70,17 @@ def with_zeros(tables: GraphTables) -> GraphTables:
     return GraphTables(nodes=tables.nodes, edges={EDGE: replace(edges, columns=edges.columns | {"weight": weight})})
 
 
-@pytest.mark.parametrize(("num_parts", "shard_each"), WORLDS)
 @pytest.mark.parametrize("name", HOMOGENEOUS)
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_walks_are_the_oracles(name, num_parts, shard_each, weight):
+def test_walks_are_the_oracles(name, weight):
     tables = HOMOGENEOUS[name] if weight is None else with_zeros(HOMOGENEOUS[name])
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
     starts = raw_ids(tables, NODE) * 3
     options = {"seed": 3, "epoch": 2, "batch": 1}
     nodes, edges = expected(tables, [EDGE] * 6, starts, weight=weight, **options)
-    got = random_walk(graph, starts, 6, weight_attr=weight, dead_end="stop", return_edge_ids=True, **options)
-    assert got[0].tolist() == nodes
-    assert got[1].tolist() == edges
+    for num_parts, shard_each in WORLDS:
+        graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+        got = random_walk(graph, starts, 6, weight_attr=weight, dead_end="stop", return_edge_ids=True, **options)
+        assert (got[0].tolist(), got[1].tolist()) == (nodes, edges)
 
 
 @pytest.mark.parametrize(("num_parts", "shard_each"), WORLDS)
@@ -219,3 +231,67 @@ def test_one_relation_between_two_types():
     assert random_walk(graph, [0, 1, 2], 1).tolist() == [[0, 1], [1, 0], [2, -1]]
     with pytest.raises(InputError, match="leads to 'a'"):
         random_walk(graph, [0], 2)
+
+
+BIASES = [(1.0, 1.0), (0.25, 4.0), (4.0, 0.5), (1.0, 0.25), (1e-9, 1.0), (1e50, 1e-50)]
+
+
+@pytest.mark.parametrize(("p", "q"), BIASES)
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_biased_walks_are_the_oracles(p, q, weight):
+    for tables in (UNDIRECTED, HOMOGENEOUS["one node"], HOMOGENEOUS["many copies"], graphs.power_law(15, 4, shuffled_ids=True)):
+        tables = tables if weight is None else with_zeros(tables)
+        starts = raw_ids(tables, NODE)
+        options = {"p": p, "q": q, "seed": 3, "epoch": 2, "batch": 1}
+        nodes, edges = expected(tables, [EDGE] * 3, starts, weight=weight, **options)
+        for num_parts, shard_each in WORLDS:
+            graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+            got = random_walk(graph, starts, 3, weight_attr=weight, dead_end="stop", return_edge_ids=True, **options)
+            assert (got[0].tolist(), got[1].tolist()) == (nodes, edges)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 32])
+@pytest.mark.parametrize(("p", "q"), BIASES[1:5])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_steps_are_as_likely_as_node2vec_says(rounds, p, q, weight, monkeypatch):
+    """Against the matrix of the paper, by chi-square; whether candidates are refused or all are listed is no matter."""
+    monkeypatch.setattr(node2vec, "_ROUNDS", rounds)
+    monkeypatch.setattr(node2vec, "_LISTED_AT_ONCE", 1000)
+    oracle = WalkOracle(UNDIRECTED, [EDGE] * 2, p=p, q=q, weight=weight)
+    num_walks = 20_000
+    walks = random_walk(partitioned(UNDIRECTED, 2), [0] * num_walks, 2, p=p, q=q, weight_attr=weight, return_edge_ids=True)
+    first, counts = walks[0][:, 1].unique(return_counts=True)
+    assert len(first) == 5
+    for middle, count in zip(first.tolist(), counts.tolist(), strict=True):
+        shares = oracle.shares(EDGE, [0, middle])
+        drawn = walks[1][walks[0][:, 1] == middle, 1]
+        observed = [(drawn == edge).sum().item() for edge in shares]
+        assert sum(observed) == count
+        likely = {edge: share for edge, share in shares.items() if share * count > 5}
+        rest = (sum(observed) - sum((drawn == edge).sum().item() for edge in likely), count * (1 - sum(likely.values())))
+        assert rest[0] <= rest[1] + 5 * max(rest[1], 1) ** 0.5
+        square = sum(((drawn == edge).sum().item() - share * count) ** 2 / (share * count) for edge, share in likely.items())
+        assert square < len(likely) + 4.5 * (2 * len(likely)) ** 0.5
+
+
+def test_biases_need_one_relation_and_numbers_above_zero():
+    for bad in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="above 0"):
+            random_walk(partitioned(UNDIRECTED, 2), None, 2, p=bad)
+        with pytest.raises(InputError, match="above 0"):
+            random_walk(partitioned(UNDIRECTED, 2), None, 2, q=bad)
+    graph = partitioned(TYPED, 2)
+    for path in ([BY, WRITES], [BY]):
+        with pytest.raises(InputError, match="one relation between nodes of one type"):
+            random_walk(graph, None, metapath=path, p=2)
+    random_walk(graph, None, 3, metapath=[CITES], p=2)
+
+
+def test_edges_are_looked_up_only_where_the_answer_matters(monkeypatch):
+    graph, asked = partitioned(UNDIRECTED, 1), []
+    find = Graph.find
+    monkeypatch.setattr(Graph, "find", lambda self, pairs: asked.append(len(pairs[0][1])) or find(self, pairs))
+    random_walk(graph, [0] * 1000, 3, p=0.1)
+    assert sum(asked) == 0
+    random_walk(graph, [0] * 1000, 3, q=2.0)
+    assert 500 < sum(asked) < 2000  # about half of the candidates of two steps

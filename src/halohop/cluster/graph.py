@@ -25,6 +25,7 @@ from halohop.store.requests import (
     HopAnswer,
     HopQuery,
     LocateRequest,
+    RowQuery,
     SampleReply,
     SampleRequest,
     SelectRequest,
@@ -32,7 +33,7 @@ from halohop.store.requests import (
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters
-from halohop.typing import NodeType, Relation
+from halohop.typing import NodeType, Relation, degree_column
 
 
 class Graph:
@@ -81,6 +82,12 @@ class Graph:
         """
         queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
         return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
+
+    def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
+        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid."""
+        query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
+        ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
+        return degrees
 
     def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).

@@ -30,7 +30,7 @@ from halohop.store.requests import (
 )
 from halohop.store.topology import Topology
 from halohop.telemetry import Counters
-from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
+from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
 Value = TypeVar("Value")
 
@@ -82,6 +82,10 @@ class LocalShard:
                 src_columns=self._tables[relation[0]].columns,
                 has_all_sources=sum(book.count(relation[0], index) for index in parts) == book.bounds(relation[0])[-1],
             )
+
+        self._degrees: dict[tuple[TableKey, str], Topology] = {
+            (relation[2], degree_column(relation)): topology for relation, topology in self._topologies.items()
+        }
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:
         tensors = [held[part].contiguous() if part in held else None for part in range(self._book.num_parts)]
@@ -136,6 +140,8 @@ class LocalShard:
         return tuple(self._column(table, name, query) for name in query.columns)
 
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor:
+        if (query.table, name) in self._degrees:
+            return self._degrees[query.table, name].degrees(query.gid, self._pool)
         if name not in (RAW_ID, EDGE_ID):
             return ops.gather_rows(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
         if table.ids is None:

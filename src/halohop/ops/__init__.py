@@ -11,7 +11,7 @@ from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
-from halohop.ops.sample import sample_neighbors
+from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.warmup import warm_up
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "distinct_pairs",
     "fractions",
     "gather_rows",
+    "list_lengths",
     "never_falls",
     "repeat_positions",
     "sample_neighbors",

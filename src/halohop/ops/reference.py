@@ -132,6 +132,10 @@ def sample_neighbors(
     return torch.tensor(counts, dtype=torch.int64), torch.tensor(positions, dtype=torch.int64)
 
 
+def list_lengths(indptr: Tensor, rows: Tensor) -> Tensor:
+    return torch.tensor([int(indptr[row + 1] - indptr[row]) for row in rows.tolist()], dtype=torch.int64)
+
+
 def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None) -> Tensor:
     pieces = source if isinstance(source, Pieces) else Pieces([source.contiguous()], [0, len(source)])
     result = torch.empty((len(rows), *pieces.row_shape), dtype=pieces.dtype) if out is None else out

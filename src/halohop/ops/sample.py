@@ -78,16 +78,9 @@ def sample_neighbors(
     replace = replace and fanout >= 0 and not last
     limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
-    row_ids = as_int64(integers(rows, "rows"))
+    starts, degrees, counts, total = _find_spans(lists, rows, edge_bounds, limit, replace, pool)
     raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
-    starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
-    offsets = np.array(edge_bounds, np.int64)
-    done, total = cpu_index.find_spans(
-        lists.words, lists.origins, lists.bounds, offsets, row_ids, limit, replace, starts, degrees, counts
-    )
-    if done < len(row_ids):
-        _refuse(lists, int(row_ids[done]))
-    positions = empty(pool, (int(total),), torch.int64).numpy()
+    positions = empty(pool, (total,), torch.int64).numpy()
     draw = _Draw(stream=np.uint64(key & MASK_64), limit=limit, replace=replace)
     if weights is None and eligible is None:
         draw.uniform(starts, degrees, raw_ids, positions)
@@ -100,6 +93,39 @@ def sample_neighbors(
             used += len(drawn)
         positions = positions[:used]
     return torch.from_numpy(counts), torch.from_numpy(positions)
+
+
+def list_lengths(indptr: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
+    """How long each row's list of neighbours is: int64 ``[n]``.
+
+    Args:
+        indptr, rows, pool: as of `sample_neighbors`.
+
+    Raises:
+        IdError, InputError: as of `sample_neighbors`.
+
+    Example:
+        >>> list_lengths(torch.tensor([0, 2, 5]), torch.tensor([1, 0, 1])).tolist()
+        [3, 2, 3]
+    """
+    lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
+    _, degrees, _, _ = _find_spans(lists, rows, [0] * len(lists.bounds), np.uint64(_ALL), False, pool)
+    return torch.from_numpy(degrees)
+
+
+def _find_spans(
+    lists: Pieces, rows: Tensor, edge_bounds: Sequence[int], limit: np.uint64, replace: bool, pool: Pool | None
+) -> tuple[Int64s, Int64s, Int64s, int]:
+    """Where the rows' lists begin, their lengths, how many will be drawn from each, and in all."""
+    row_ids = as_int64(integers(rows, "rows"))
+    starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
+    offsets = np.array(edge_bounds, np.int64)
+    done, total = cpu_index.find_spans(
+        lists.words, lists.origins, lists.bounds, offsets, row_ids, limit, replace, starts, degrees, counts
+    )
+    if done < len(row_ids):
+        _refuse(lists, int(row_ids[done]))
+    return starts, degrees, counts, int(total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset
+from halohop.sampling.node2vec import Node2VecWalker
 from halohop.sampling.walks import NOWHERE, Walker, Walks, start_type
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
@@ -27,6 +28,8 @@ def random_walk(
     length: int | None = ...,
     *,
     metapath: Sequence[Relation] | None = ...,
+    p: float = ...,
+    q: float = ...,
     weight_attr: str | None = ...,
     dead_end: DeadEnd | None = ...,
     return_edge_ids: Literal[False] = ...,
@@ -43,6 +46,8 @@ def random_walk(
     length: int | None = ...,
     *,
     metapath: Sequence[Relation] | None = ...,
+    p: float = ...,
+    q: float = ...,
     weight_attr: str | None = ...,
     dead_end: DeadEnd | None = ...,
     return_edge_ids: Literal[True],
@@ -58,6 +63,8 @@ def random_walk(
     length: int | None = None,
     *,
     metapath: Sequence[Relation] | None = None,
+    p: float = 1.0,
+    q: float = 1.0,
     weight_attr: str | None = None,
     dead_end: DeadEnd | None = None,
     return_edge_ids: bool = False,
@@ -65,7 +72,10 @@ def random_walk(
     epoch: int = 0,
     batch: int = 0,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Random walks from many nodes at once (DeepWalk, Perozzi et al. 2014; metapath2vec, Dong et al. 2017).
+    """Random walks from many nodes at once.
+
+    Uniform (DeepWalk, Perozzi et al. 2014), by weight, biased by p and q (node2vec, Grover & Leskovec 2016), or along a metapath
+    (metapath2vec, Dong et al. 2017).
 
     Walks go against the arrows, as sampling does: from a node to one of its in-neighbours. In an undirected graph that makes no
     difference. To walk along the arrows, store the edges flipped: ``Data(edge_index=edge_index.flip(0))``, or in `HeteroData` a
@@ -77,6 +87,9 @@ def random_walk(
         length: how many steps; by default those of the metapath, which is gone through again for more.
         metapath: the relation of each step, ("a", "to", "b") leading from a "b" to an "a". In a graph of one relation it may be
             left out.
+        p, q: biases of the second step and those after it: an edge that leads back to the node before counts 1 / p, one to a node
+            to which the walker could have gone from that node directly counts 1, any other 1 / q; times its weight. They need
+            steps along one relation between nodes of one type.
         weight_attr: the attribute of edges that holds weights to draw by, at least 0; 0 is never drawn.
         dead_end: what a walker does at a node without in-edges (or without one of positive weight). "stay": it remains there, as
             in `torch_cluster.random_walk`. "stop": the rest of its walk is -1, as in DGL and PyG's `MetaPath2Vec`. By default
@@ -105,7 +118,10 @@ def random_walk(
     graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
     path = _path(graph.schema, length, metapath)
     stays = _stays(path, dead_end, by_default=metapath is None)
-    walker = Walker(graph, path, seed=seed, weight=weight_attr)
+    if (p, q) == (1, 1):
+        walker = Walker(graph, path, seed=seed, weight=weight_attr)
+    else:
+        walker = Node2VecWalker(graph, path, p=p, q=q, seed=seed, weight=weight_attr)
     starts = seed_dataset(graph, (start_type(graph.schema, path), start))
     walks = walker.walk(starts.gid, epoch=epoch, batch=batch)
     nodes, edges = _user_ids(graph, path, walks.staying() if stays else walks, with_edges=return_edge_ids)

@@ -108,7 +108,8 @@ class SampleRequest(Request[SampleReply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuery:
-    """The rows `gid` (int64 ``[n]``) of the named columns of a table. "raw_id" and "edge_id" are columns too."""
+    """The rows `gid` (int64 ``[n]``) of the named columns of a table. "raw_id", "edge_id" and what `degree_column` names are
+    columns too."""
 
     table: TableKey
     columns: tuple[str, ...]

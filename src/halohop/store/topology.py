@@ -75,6 +75,14 @@ class Topology:
             src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
         return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
 
+    def degrees(self, gid: Tensor, pool: ops.Pool) -> Tensor:
+        """How many in-edges destinations have, int64 ``[n]``.
+
+        Raises:
+            IdError: one of them is not owned by this process.
+        """
+        return ops.list_lengths(self.indptr, gid, pool=pool)
+
     def _find(self, query: HopQuery, src_gid: Tensor, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """The edges between sources and destinations: every list is read once, some at a time, and most of it dropped at once."""
         assert query.fanout == -1

@@ -8,6 +8,7 @@ from halohop.testing.oracle_subgraph import raw_ids
 from halohop.typing import Relation
 
 _AT_ONCE, _TREE_STEP = 2**20, 2**40
+_DECISION = ("", "node2vec", "")
 
 
 class WalkOracle:
@@ -16,7 +17,7 @@ class WalkOracle:
     Args:
         tables: the graph.
         path: the relation of every step.
-        seed, weight: as of `halohop.sampling.walks.Walker`.
+        p, q, seed, weight: as of `halohop.sampling.node2vec.Node2VecWalker`.
 
     Example:
         >>> from halohop.testing.graphs import ring
@@ -25,31 +26,73 @@ class WalkOracle:
         ([0, 0, 0], 2)
     """
 
-    def __init__(self, tables: GraphTables, path: Sequence[Relation], *, seed: int = 0, weight: str | None = None) -> None:
+    def __init__(
+        self,
+        tables: GraphTables,
+        path: Sequence[Relation],
+        *,
+        p: float = 1.0,
+        q: float = 1.0,
+        seed: int = 0,
+        weight: str | None = None,
+        rounds: int = 32,
+    ) -> None:
         self._path = path
-        self._seed = seed
+        self._p, self._q = p, q
+        self._seed, self._rounds = seed, rounds
         self._lists = {relation: in_edges(tables, relation, weight) for relation in set(path)}
+        self._all = {relation: in_edges(tables, relation, None) for relation in set(path)}
 
     def walk(self, number: int, start: int, *, epoch: int = 0, batch: int = 0) -> tuple[list[int], list[int]]:
         """The raw ids of walker `number`, start first, and the edges; both shorter where the walk ends early."""
         walk, edges = [start], []
         for step, relation in enumerate(self._path):
-            key = reference.stream_key(
-                seed=self._seed, epoch=epoch, batch=batch, hop=step + (number // _AT_ONCE << 40), relation=relation
-            )
             possible = self._lists[relation].get(walk[-1], [])
-            stream = walk[-1] + number % _AT_ONCE * _TREE_STEP
-            weights = [weight for _, _, weight in possible if weight is not None]
-            if weights:
-                places = reference.draw_weighted(weights, stream, 1, key, replace=True)
-            else:
-                places = reference.draw_positions(len(possible), stream, 1, key, replace=True)
-            if not places:
+            if not possible:
                 break
-            source, edge, _ = possible[places[0]]
-            walk.append(source)
-            edges.append(edge)
+            place = self._place(relation, walk, step, number, epoch, batch)
+            walk.append(possible[place][0])
+            edges.append(possible[place][1])
         return walk, edges
+
+    def _place(self, relation: Relation, walk: Sequence[int], step: int, number: int, epoch: int, batch: int) -> int:
+        """Which edge of the list is taken: the first candidate that is accepted, or a choice among all."""
+        biases, weights = self.biases(relation, walk), [weight for _, _, weight in self._lists[relation][walk[-1]]]
+        stream = walk[-1] + number % _AT_ONCE * _TREE_STEP
+        for attempt in range(self._rounds):
+            key = self._key(relation, epoch, batch, step, number, attempt)
+            if weights[0] is None:
+                (place,) = reference.draw_positions(len(weights), stream, 1, key, replace=True)
+            else:
+                (place,) = reference.draw_weighted([weight or 0 for weight in weights], stream, 1, key, replace=True)
+            decision = self._key(_DECISION, epoch, batch, step, number, attempt)
+            if reference.fraction(decision, number, 0) < biases[place]:
+                return place
+        shares = [bias * (1 if weight is None else weight) for bias, weight in zip(biases, weights, strict=True)]
+        decision = self._key(_DECISION, epoch, batch, step, number, self._rounds)
+        return reference.draw_weighted(shares, number, 1, decision, replace=True)[0]
+
+    def _key(self, name: Relation, epoch: int, batch: int, step: int, number: int, attempt: int) -> int:
+        hop = step + (attempt << 32) + (number // _AT_ONCE << 40)
+        return reference.stream_key(seed=self._seed, epoch=epoch, batch=batch, hop=hop, relation=name)
+
+    def biases(self, relation: Relation, walk: Sequence[int]) -> list[float]:
+        """How likely the walk takes each edge that it may take now, besides the weights; the greatest possible is 1."""
+        possible = [source for source, _, _ in self._lists[relation].get(walk[-1], [])]
+        if len(walk) < 2:
+            return [1.0] * len(possible)
+        greatest = max(1 / self._p, 1.0, 1 / self._q)
+        near = {source for source, _, _ in self._all[relation].get(walk[-2], [])}
+        return [(1 / self._p if source == walk[-2] else 1.0 if source in near else 1 / self._q) / greatest for source in possible]
+
+    def shares(self, relation: Relation, walk: Sequence[int]) -> dict[int, float]:
+        """How likely a walk takes each edge next, by edge."""
+        possible = self._lists[relation].get(walk[-1], [])
+        biases = self.biases(relation, walk)
+        shares = {
+            edge: bias * (1 if weight is None else weight) for bias, (_, edge, weight) in zip(biases, possible, strict=True)
+        }
+        return {edge: share / sum(shares.values()) for edge, share in shares.items()}
 
 
 def in_edges(tables: GraphTables, relation: Relation, weight: str | None) -> dict[int, list[tuple[int, int, float | None]]]:

@@ -1,0 +1,129 @@
+"""Walks that remember where they come from: node2vec (Grover & Leskovec 2016), by rejection."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.sampling.walks import NOWHERE, Place, Walker
+from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.typing import Relation
+
+_ROUNDS = 32
+"""How many candidates a walker refuses before all are listed."""
+
+_LISTED_AT_ONCE = 2**22
+_GREATEST = 1e100
+
+
+class Node2VecWalker(Walker):
+    """From the second step on, an edge is as likely as its weight times a bias, which depends on where the walker comes from.
+
+    The bias of an edge is 1 / p if it leads back to the node before; otherwise 1 if the walker could have gone there from that
+    node directly; otherwise 1 / q. It is exact: a candidate is drawn by weight and accepted in proportion to its bias (as in
+    KnightKing, Yang et al. 2019), and whoever has refused many chooses by bias among all edges of the node. So a hub costs its
+    whole list rarely, and edges are looked up only where the answer matters: with q = 1 never.
+
+    Args:
+        graph, path, seed, weight: as of `Walker`; the path goes along one relation, between nodes of one type.
+        p: how unlikely a walker is to turn back.
+        q: how unlikely it is to go farther away.
+
+    Raises:
+        SchemaError, InputError: as of `Walker`; p or q is not above 0; or the path has several relations or types.
+    """
+
+    def __init__(
+        self, graph: Graph, path: Sequence[Relation], *, p: float, q: float, seed: int = 0, weight: str | None = None
+    ) -> None:
+        super().__init__(graph, path, seed=seed, weight=weight)
+        for name, value in (("p", p), ("q", q)):
+            if not 1 / _GREATEST <= value <= _GREATEST:
+                raise InputError(f"{name}={value}: give a number above 0 (and from {1 / _GREATEST} to {_GREATEST})")
+        if len(set(self.path)) > 1 or any(relation[0] != relation[2] for relation in self.path):
+            raise InputError(f"p={p} and q={q} need steps along one relation between nodes of one type; leave them at 1 here")
+        greatest = max(1 / p, 1.0, 1 / q)
+        self._back, self._near, self._far = 1 / p / greatest, 1.0 / greatest, 1 / q / greatest
+
+    def take(self, place: Place) -> tuple[Tensor, Tensor]:
+        if place.before is None:
+            return self.draw(place, attempt=0)
+        gid, edge_gid = torch.full_like(place.gid, NOWHERE), torch.full_like(place.gid, NOWHERE)
+        undecided = torch.arange(len(gid))
+        for attempt in range(_ROUNDS):
+            asked = place.of(undecided)
+            candidates, edges = self.draw(asked, attempt=attempt)
+            accepted = self._accepted(asked, candidates, attempt)
+            chosen = undecided[accepted]
+            gid[chosen], edge_gid[chosen] = candidates[accepted], edges[accepted]
+            undecided = undecided[~accepted]
+            if not len(undecided):
+                return gid, edge_gid
+        gid[undecided], edge_gid[undecided] = self._listed(place.of(undecided))
+        return gid, edge_gid
+
+    def _accepted(self, place: Place, candidates: Tensor, attempt: int) -> Tensor:
+        """Which candidates are taken, bool ``[n]``; to find none at all is accepted, too."""
+        assert place.before is not None
+        level = ops.fractions(self._key(place, attempt), place.number)
+        low, high = min(self._near, self._far), max(self._near, self._far)
+        accepted = (level < torch.where(candidates == place.before, self._back, low)) | (candidates == NOWHERE)
+        unsure = (~accepted & (candidates != place.before) & (level < high)).nonzero().view(-1)
+        accepted[unsure] = self._are_near(candidates[unsure], place.before[unsure]) == (self._near > self._far)
+        return accepted
+
+    def _are_near(self, gid: Tensor, before: Tensor) -> Tensor:
+        """Whether a step leads from the nodes before to those now, bool ``[n]``."""
+        return self.graph.find(((self.path[0], gid, before),))[0].counts > 0
+
+    def _listed(self, place: Place) -> tuple[Tensor, Tensor]:
+        """A choice among all edges, for walkers that have some."""
+        gid, edge_gid = torch.empty_like(place.gid), torch.empty_like(place.gid)
+        order = torch.argsort(place.gid, stable=True)  # whoever shares a node shares its list
+        entries = self.graph.degrees(self.path[place.step], place.gid[order]).cumsum(0)
+        _, sizes = torch.unique_consecutive(entries // _LISTED_AT_ONCE, return_counts=True)
+        for rows in order.split(sizes.tolist()):
+            gid[rows], edge_gid[rows] = self._chosen(place.of(rows))
+        return gid, edge_gid
+
+    def _chosen(self, place: Place) -> tuple[Tensor, Tensor]:
+        assert place.before is not None
+        relation = self.path[place.step]
+        nodes, which = place.gid.unique(return_inverse=True)
+        query = HopQuery(relation=relation, fanout=-1, dst_gid=nodes)
+        draw = Draw(seed=0, epoch=0, batch=0, hop=0, weight=self._weight)
+        (lists,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
+        counts, begins = lists.counts[which], (lists.counts.cumsum(0) - lists.counts)[which]
+        ends = counts.cumsum(0)
+        walker = torch.repeat_interleave(counts)
+        entry = torch.arange(len(walker)) + (begins - ends + counts)[walker]
+        src_gid, edge_gid = lists.src_gid[entry].long(), lists.edge_gid[entry]
+        share = self._bias(src_gid, place.before[walker])
+        if self._weight in self.graph.schema.edges[relation].columns:
+            share *= self._weights(relation, lists.edge_gid)[entry]
+        indptr = torch.cat([ends[:1] - ends[:1], ends])
+        rows, key = torch.arange(len(counts)), self._key(place, _ROUNDS)
+        _, places = ops.sample_neighbors(indptr, rows, place.number, 1, key, replace=True, weights=share)
+        return src_gid[places], edge_gid[places]
+
+    def _bias(self, gid: Tensor, before: Tensor) -> Tensor:
+        """How likely an edge is taken, besides its weight, float64 ``[n]``."""
+        bias = torch.full((len(gid),), self._far, dtype=torch.float64)
+        if self._near != self._far:
+            bias[self._are_near(gid, before)] = self._near
+        bias[gid == before] = self._back
+        return bias
+
+    def _weights(self, relation: Relation, edge_gid: Tensor) -> Tensor:
+        assert self._weight is not None
+        ((weights,),) = self.graph.fetch(FetchRequest(queries=(RowQuery(table=relation, columns=(self._weight,), gid=edge_gid),)))
+        return weights.double()
+
+    def _key(self, place: Place, attempt: int) -> int:
+        """Of the random numbers that decide on candidates; those that draw them have the relation's name."""
+        stream = ("", "node2vec", "")
+        hop = self.hop(place, attempt)
+        return ops.stream_key(seed=self._seed, epoch=place.epoch, batch=place.batch, hop=hop, relation=stream)
