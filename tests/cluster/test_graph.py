@@ -19,9 +19,10 @@ def check_degrees(graph):
         nodes = TABLES.nodes[relation[2]]
         expected = torch.bincount(table.dst, minlength=nodes.num_nodes)[torch.argsort(nodes.raw_id)]
         gid, _ = graph.select(None, relation[2])
-        degrees = graph.degrees(relation)
+        degrees = graph.degrees(relation, gid)
         assert degrees.dtype == torch.int64
-        assert degrees[gid].tolist() == expected.tolist()
+        assert degrees.tolist() == expected.tolist()
+        assert graph.degrees(relation, gid[:5].flip(0)).tolist() == expected[:5].flip(0).tolist()
 
 
 @pytest.mark.parametrize("shard_each", [False, True])
@@ -39,4 +40,4 @@ def test_degrees_over_hosts(tmp_path):
 
 def test_degrees_of_no_relation():
     with pytest.raises(SchemaError, match="unknown relation"):
-        partitioned(TABLES, 1).degrees(("a", "to", "b"))
+        partitioned(TABLES, 1).degrees(("a", "to", "b"), torch.zeros(0, dtype=torch.int64))

@@ -17,7 +17,6 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
 from halohop.store.requests import (
-    DegreesRequest,
     Draw,
     EdgesReply,
     EdgesRequest,
@@ -84,7 +83,12 @@ class Graph:
         return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
 
     def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
-        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid."""
+        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid.
+
+        Raises:
+            SchemaError: no such relation.
+        """
+        relation = self.schema.relation(relation)
         query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
         ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
         return degrees
@@ -130,15 +134,6 @@ class Graph:
         """
         parts = tuple(range(self.book.num_parts))
         return self._router.answer(EdgesRequest(relation=self.schema.relation(relation), parts=parts))
-
-    def degrees(self, relation: Relation) -> Tensor:
-        """How many in-edges of a relation each node has that it leads to, by gid: int64 ``[num_nodes]``.
-
-        Raises:
-            SchemaError: no such relation.
-        """
-        parts = tuple(range(self.book.num_parts))
-        return self._router.answer(DegreesRequest(relation=self.schema.relation(relation), parts=parts)).degree
 
     @property
     def is_local(self) -> bool:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from halohop.errors import ClusterError
 from halohop.store.requests import (
-    DegreesReply,
-    DegreesRequest,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -58,8 +56,6 @@ def graph_codec() -> Codec:
             EdgesReply,
             DescribeRequest,
             DescribeReply,
-            DegreesRequest,
-            DegreesReply,
         ]
     )
 

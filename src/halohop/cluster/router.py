@@ -15,8 +15,6 @@ from halohop import ops
 from halohop.errors import ClusterError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.requests import (
-    DegreesReply,
-    DegreesRequest,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -94,7 +92,6 @@ class Router:
             LocateRequest: self._locate,
             SelectRequest: self._select,
             EdgesRequest: self._edges,
-            DegreesRequest: self._degrees,
         }
         if type(request) not in route:
             raise SchemaError(f"a graph cannot answer {type(request).__name__}")
@@ -129,11 +126,7 @@ class Router:
         edge_id, src_gid, dst_gid = self._listed(request, ("edge_id", "src_gid", "dst_gid"))
         return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=edge_id)
 
-    def _degrees(self, request: DegreesRequest) -> DegreesReply:
-        dst_gid, degree = self._listed(request, ("dst_gid", "degree"))
-        return DegreesReply(dst_gid=dst_gid, degree=degree)
-
-    def _listed(self, request: SelectRequest | EdgesRequest | DegreesRequest, columns: tuple[str, ...]) -> list[Tensor]:
+    def _listed(self, request: SelectRequest | EdgesRequest, columns: tuple[str, ...]) -> list[Tensor]:
         """Columns of what the holders of the named partitions list, ascending by the first."""
         asked: dict[int, list[int]] = {}
         for part in request.parts:

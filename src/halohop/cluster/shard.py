@@ -12,8 +12,6 @@ from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.store.requests import (
-    DegreesReply,
-    DegreesRequest,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -123,8 +121,6 @@ class LocalShard:
                 return self._select(request)
             case EdgesRequest():
                 return self._edges(request)
-            case DegreesRequest():
-                return self._degrees(request)
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
 
     def _sample(self, request: SampleRequest) -> SampleReply:
@@ -183,14 +179,6 @@ class LocalShard:
         src_gid, dst_gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
         order = torch.argsort(edge_id)
         return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
-
-    def _degrees(self, request: DegreesRequest) -> DegreesReply:
-        dst_gid, degree = [], []
-        for part in sorted(request.parts):
-            edges = _lookup(_lookup(self._parts, part, "partition").edges, request.relation, "relation")
-            degree.append(edges.indptr.diff())
-            dst_gid.append(torch.arange(len(degree[-1])) + self._book.offset(request.relation[2], part))
-        return DegreesReply(dst_gid=torch.cat(dst_gid), degree=torch.cat(degree))
 
     def _edges_to(self, relation: Relation, part: int) -> tuple[Tensor, Tensor, Tensor]:
         edges = _lookup(_lookup(self._parts, part, "partition").edges, relation, "relation")

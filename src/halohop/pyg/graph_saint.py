@@ -95,7 +95,7 @@ class GraphSAINTSampler(SampledLoader):
         (relation,) = graph.schema.edges
         gid, raw = graph.select()
         digest = hashlib.blake2b(digest_size=8)
-        for values in (raw, graph.degrees(relation)[gid]):
+        for values in (raw, graph.degrees(relation, gid)):
             digest.update(values.numpy().tobytes())
         options = f"{size}_{length}_{self.sample_coverage:g}_{seed}"
         return f"{type(self).__name__.lower()}_{options}_{digest.hexdigest()}.npz"

@@ -52,7 +52,7 @@ class RandomNodes:
         self._gid, _ = graph.select(None, self.node_type)
         self._ends: Tensor | None = None
         if by != "walk":
-            degree = graph.degrees(self.relation)[self._gid]
+            degree = graph.degrees(self.relation, self._gid)
             self._gid, degree = self._gid[degree > 0], degree[degree > 0]
             self._ends = degree.cumsum(0) if by == "node" else None
         if not len(self._gid):

@@ -181,19 +181,3 @@ class EdgesRequest(Request[EdgesReply]):
 
     relation: Relation
     parts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DegreesReply:
-    """Destinations, ascending by gid, and how many in-edges each has; both int64 ``[n]``."""
-
-    dst_gid: Tensor
-    degree: Tensor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DegreesRequest(Request[DegreesReply]):
-    """The in-degrees of all nodes of the partitions `parts` along a relation."""
-
-    relation: Relation
-    parts: tuple[int, ...]

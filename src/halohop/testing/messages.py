@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from halohop.store.requests import (
-    DegreesReply,
-    DegreesRequest,
     Draw,
     EdgesReply,
     EdgesRequest,
@@ -29,7 +27,7 @@ from halohop.store.requests import (
 MESSAGE_TYPES = (
     *(SampleRequest, SampleReply, FetchRequest, FetchReply),
     *(LocateRequest, LocateReply, SelectRequest, SelectReply),
-    *(EdgesRequest, EdgesReply, DegreesRequest, DegreesReply),
+    *(EdgesRequest, EdgesReply),
 )
 _WORDS = ("node", "paper", "Autor", "日本", "x" * 300)
 _DTYPES = (
@@ -91,8 +89,6 @@ def random_messages(seed: int) -> Iterator[Any]:
     yield SelectReply(gid=ids(), raw=ids())
     yield EdgesRequest(relation=relation(), parts=some(lambda: number(9)))
     yield EdgesReply(src_gid=ids(), dst_gid=ids(), edge_id=ids())
-    yield DegreesRequest(relation=relation(), parts=some(lambda: number(9)))
-    yield DegreesReply(dst_gid=ids(), degree=ids())
 
 
 def same(one: Any, other: Any) -> bool:
