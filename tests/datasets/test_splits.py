@@ -4,6 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from halohop.datasets import random_edge_masks, synthetic_hetero
 from halohop.datasets.splits import index_masks, random_masks, time_masks
 from halohop.errors import IdError, InputError
 
@@ -84,3 +85,22 @@ def test_time_masks_refuse_bad_shares() -> None:
     for times in (torch.empty(0), torch.ones(50)):
         with pytest.raises(InputError, match="no entry is left for"):
             time_masks(times)
+
+
+def test_edges_between_two_nodes_are_in_one_split_whatever_their_direction_and_relation():
+    tables = random_edge_masks(synthetic_hetero(200), seed=3)
+    seen: dict[tuple[object, ...], str] = {}
+    counts = dict.fromkeys(("train_mask", "val_mask", "test_mask"), 0)
+    for (src_type, _, dst_type), table in tables.edges.items():
+        masks = torch.stack([table.columns[name] for name in counts])
+        assert (masks.sum(dim=0) == 1).all()
+        for src, dst, split in zip(table.src.tolist(), table.dst.tolist(), masks.int().argmax(dim=0).tolist(), strict=True):
+            pair = tuple(sorted([(src_type, src), (dst_type, dst)]))
+            assert seen.setdefault(pair, split) == split
+        for name in counts:
+            counts[name] += int(table.columns[name].sum())
+    assert counts["val_mask"] / sum(counts.values()) == pytest.approx(0.1, abs=0.02)
+    again, other = (random_edge_masks(synthetic_hetero(200), seed=seed) for seed in (3, 4))
+    relation = next(iter(tables.edges))
+    assert torch.equal(again.edges[relation].columns["val_mask"], tables.edges[relation].columns["val_mask"])
+    assert not torch.equal(other.edges[relation].columns["val_mask"], tables.edges[relation].columns["val_mask"])

@@ -43,6 +43,15 @@ def test_first_of_several_is_drawn_by_weight(dtype):
     looks_like(trials(WEIGHTS.to(dtype), 1)[:, 0], SHARES)
 
 
+def test_a_mask_is_weights_of_0_and_1():
+    """Also where everything is taken: what the mask leaves out is never drawn."""
+    mask = torch.tensor([True, False, True, True, False, False, True])
+    looks_like(trials(mask, 1)[:, 0], (mask / mask.sum()).tolist())
+    for fanout in (2, -1):
+        assert torch.equal(trials(mask, fanout), trials(mask.double(), fanout))
+    assert trials(mask, -1)[0].tolist() == [0, 2, 3, 6]
+
+
 def test_ordered_pairs_are_drawn_one_after_the_other():
     """Exact enumeration: first by weight, then by weight among the rest. So also which pairs are drawn at all."""
     count = len(SHARES)
@@ -196,9 +205,9 @@ def test_impossible_weights_are_named_where_they_are_looked_at(bad, replace):
         (
             torch.ones(3, dtype=torch.int64),
             InputError,
-            "must be one-dimensional, one of float32, float64; got torch.int64",
+            "must be one-dimensional, one of float32, float64, bool; got torch.int64",
         ),
-        (torch.ones(3, dtype=torch.float16), InputError, "weights must be one-dimensional, one of float32, float64"),
+        (torch.ones(3, dtype=torch.float16), InputError, "weights must be one-dimensional, one of float32, float64, bool"),
         (torch.ones(3, 1), InputError, r"got torch.float32 with rows of shape \(1,\)"),
         (torch.ones(3, device="meta"), InputError, "weights lies on meta"),
         (torch.ones(2), IdError, "row number 0 lies at the positions 0 to 2, but weights has 2 entries"),

@@ -8,9 +8,9 @@ import torch
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, SchemaError, VersionMismatchError
+from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, load_checkpoint, save_checkpoint
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import build_model
 from halohop.recipes.spec import ModelSpec
 from halohop.store.schema import Schema
 
@@ -18,7 +18,7 @@ from halohop.store.schema import Schema
 def saved(folder: Path, schema: Schema, target: str) -> tuple[CheckpointInfo, dict[str, torch.Tensor]]:
     config = TrainConfig(parts="p", out="o", fanout=(3, 2), hidden=8)
     spec = ModelSpec.of(config, schema, target, 4)
-    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=7, val_accuracy=0.5)
+    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=7, val_score=0.5)
     state = build_model(spec).state_dict()
     save_checkpoint(folder, info, state)
     return info, state
@@ -53,7 +53,7 @@ def test_damage_is_told_apart(tmp_path: Path) -> None:
         load_checkpoint(tmp_path, schema)
     saved(tmp_path, schema, "node")
     text = (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text(text.replace('"format": 1', '"format": 99'))
+    (tmp_path / "config.json").write_text(text.replace('"format": 2', '"format": 99'))
     with pytest.raises(VersionMismatchError, match="99"):
         load_checkpoint(tmp_path, schema)
     for damaged in (text[:100], "[]", text.replace('"sage"', '"magic"')):

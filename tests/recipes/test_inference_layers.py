@@ -20,12 +20,12 @@ from halohop import NeighborLoader
 from halohop.cluster.graph import in_memory
 from halohop.errors import InputError
 from halohop.recipes import inference_stages
+from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, load_checkpoint, save_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.recipes.inference import infer
 from halohop.recipes.inference_models import Neighbours, PlainLayers
-from halohop.recipes.models import build_model
-from halohop.recipes.spec import ModelSpec
+from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.disk import read_manifest
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.world import World
@@ -33,7 +33,7 @@ from halohop.world import World
 from .conftest import host_folders
 
 FILES = ("raw_ids", "predictions", "confidence", "embeddings")
-KINDS = ["sage", "gcn", "gat", "sage without features", "rgcn"]
+KINDS = ["sage", "gcn", "gat", "sage without features", "rgcn", "hgt"]
 SMALL: dict[str, Any] = {"batch_size": 7, "batch_edges": 20, "embeddings": True, "device": "cpu", "deadline_s": 60.0}
 
 
@@ -76,7 +76,7 @@ def typed_tables() -> GraphTables:
 
 
 def tables_for(kind: str) -> GraphTables:
-    return typed_tables() if kind == "rgcn" else plain_tables(features="without" not in kind)
+    return typed_tables() if kind in TYPED else plain_tables(features="without" not in kind)
 
 
 def division(tables: GraphTables, num_parts: int) -> dict[str, Tensor]:
@@ -95,9 +95,9 @@ def prepare(folder: Path, kind: str, num_parts: int, *, seed: int = 1) -> tuple[
     if not parts.exists():
         halohop.partition(tables, parts, num_parts=num_parts, method=division(tables, num_parts))
     config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1, -1, -1), hidden=8, bases=3, heads=2)  # type: ignore[arg-type]
-    spec = ModelSpec.of(config, read_manifest(parts).schema, "item" if kind == "rgcn" else "node", 5)
+    spec = ModelSpec.of(config, read_manifest(parts).schema, "item" if kind in TYPED else "node", 5)
     torch.manual_seed(seed)
-    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=0, val_accuracy=None)
+    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=0, val_score=None)
     save_checkpoint(checkpoint, info, build_model(spec).state_dict())
     return str(parts), str(checkpoint)
 
@@ -109,7 +109,7 @@ def at_once(kind: str, checkpoint: str) -> dict[str, np.ndarray]:
     model, info = load_checkpoint(checkpoint, graph.schema)
     loader = NeighborLoader(graph, [-1] * info.model.layers, (info.model.target, None), batch_size=10_000, num_workers=0)
     (batch,) = loader
-    store = batch[info.model.target] if kind == "rgcn" else batch
+    store = batch[info.model.target] if kind in TYPED else batch
     hidden = model.eval().encode(batch)
     confidence, classes = model.head(hidden).softmax(dim=1).max(dim=1)
     raw, order = store.n_id[: store.batch_size].sort()

@@ -6,16 +6,17 @@ import torch
 from halohop import NeighborLoader
 from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets import synthetic, synthetic_hetero
+from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import NodeClassifier, build_model
-from halohop.recipes.spec import ModelSpec
+from halohop.recipes.models import NodeClassifier
+from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
-KINDS = ["sage", "gcn", "gat", "rgcn", "sage without features"]
+KINDS = ["sage", "gcn", "gat", "rgcn", "hgt", "sage without features"]
 
 
 def graph_for(kind: str) -> Graph:
-    if kind == "rgcn":
+    if kind in TYPED:
         return in_memory(synthetic_hetero(80))
     tables = synthetic(None, num_nodes=90, avg_degree=4, num_classes=3, num_features=7)
     if kind.endswith("without features"):
@@ -26,7 +27,7 @@ def graph_for(kind: str) -> Graph:
 
 def model_for(kind: str, graph: Graph, hops: int = 2) -> NodeClassifier:
     config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1,) * hops, hidden=8, bases=3, heads=2)
-    target = "paper" if kind == "rgcn" else "node"
+    target = "paper" if kind in TYPED else "node"
     torch.manual_seed(1)
     return build_model(ModelSpec.of(config, graph.schema, target, 5))
 

@@ -7,7 +7,7 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.errors import InputError
-from halohop.recipes.sources import load_links, load_source
+from halohop.recipes.sources import load_link_graph, load_links, load_source
 
 MASKS = ["test_mask", "train_mask", "val_mask"]
 
@@ -119,6 +119,28 @@ def test_held_out_edges_stay_out_of_the_graph_and_are_at_hand(tmp_path: Path, ki
     halohop.partition(tables, tmp_path / "parts", num_parts=2, method="random")
     with halohop.open(tmp_path / "parts") as graph:
         assert graph.schema.edges[first].count == len(links.splits["train"])
+
+
+def test_graphs_to_predict_links_on_have_all_edges_and_masks(tmp_path: Path) -> None:
+    sources = write_links(tmp_path)
+    for name, source in sources.items():
+        links, tables = load_links(source), load_link_graph(source)
+        relation = links.relations[0]
+        table = tables.edges[relation]
+        for split, edges in links.splits.items():
+            mask, mine = table.columns[f"{split}_mask"], edges.relation == 0
+            assert torch.equal(table.src[mask], edges.src[mine]), name
+            assert torch.equal(table.dst[mask], edges.dst[mine]), name
+        rest = ~torch.stack([table.columns[column] for column in MASKS]).any(dim=0)
+        if links.splits["train"].time is None:
+            inverse = tables.edges[relation[0], f"{relation[1]}_inv", relation[2]]
+            assert not rest.any()
+            assert inverse.columns["train_mask"].all()
+            assert torch.equal(inverse.dst, table.src[table.columns["train_mask"]])
+        else:  # the reverses of all edges, for messages only
+            assert torch.equal(table.src[rest], table.dst[~rest])
+            assert torch.equal(table.columns["time"][rest], table.columns["time"][~rest])
+    assert masks_of(load_link_graph("synthetic:tiny").edges["node", "to", "node"].columns) == MASKS
 
 
 def test_a_graph_toml_is_read_before_what_else_lies_there(tmp_path: Path) -> None:

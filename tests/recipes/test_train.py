@@ -13,7 +13,8 @@ from halohop.datasets import synthetic
 from halohop.errors import DatasetError
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.evaluate import evaluate
+from halohop.recipes.node_task import NodeTask
+from halohop.recipes.task import Setting
 from halohop.recipes.train import train
 from halohop.store.tables import GraphTables
 from halohop.world import World
@@ -84,11 +85,11 @@ def test_checkpoint_is_the_best_epoch_and_scores_what_was_reported(tiny_parts: s
     assert end["best_epoch"] == 1 + scores.index(max(scores))
     with halohop.open(tiny_parts, world=World()) as graph:
         model, info = load_checkpoint(tmp_path / "checkpoint", graph.schema)
-        assert (info.epoch, info.val_accuracy) == (end["best_epoch"], end["best_val_accuracy"])
-        loader = halohop.NeighborLoader(graph, [-1, -1], "test", batch_size=50, num_workers=0)
-        score = evaluate(model, loader, target="node", device=torch.device("cpu"), world=World())
-    assert score.accuracy == end["test_accuracy"]
-    assert score.nodes == 200
+        assert (info.epoch, info.val_score) == (end["best_epoch"], end["best_val_accuracy"])
+        task = NodeTask(Setting(config=info.train, graph=graph, world=World(), device=torch.device("cpu")))
+        score = task.score(model, task.loader("test"))
+    assert score.main == end["test_accuracy"]
+    assert score.count == 200
 
 
 def test_patience_stops_the_run(tiny_parts: str, tmp_path: Path) -> None:

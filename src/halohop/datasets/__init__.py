@@ -1,6 +1,6 @@
 """Sources of graphs: every one returns `halohop.store.tables.GraphTables`, those for link prediction within `LinkTables`."""
 
-from halohop.datasets.links import EdgeSplit, LinkTables
+from halohop.datasets.links import EdgeSplit, LinkTables, random_edge_masks
 from halohop.datasets.npz import read_npz
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.rdf import aifb, read_ntriples, read_rdf
@@ -20,6 +20,7 @@ __all__ = [
     "aifb",
     "load_spec",
     "ogb_node",
+    "random_edge_masks",
     "random_masks",
     "read_npz",
     "read_ntriples",

@@ -1,12 +1,14 @@
 """Graphs to predict edges on: the graph that messages pass through, and the edges of each split beside it, as arrays."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from halohop.datasets.splits import EDGE_FRACTIONS, random_masks
 from halohop.errors import InputError, SchemaError
-from halohop.store.tables import GraphTables
+from halohop.store.tables import EdgeTable, GraphTables
 from halohop.typing import Relation
 
 
@@ -73,3 +75,79 @@ class LinkTables:
             torch.cat([split.relation for split in parts]),
             torch.cat([split.dst for split in parts]),
         )
+
+    def with_held_out(self) -> GraphTables:
+        """The graph with the edges of all splits, told apart by bool columns ``<split>_mask``.
+
+        Those that were in the graph before come first and are "train", as are all of the relations that only carry messages.
+        It is what `halohop train --task link` takes.
+        """
+        edges = dict(self.tables.edges)
+        for number, relation in enumerate(self.relations):
+            table, held_out = edges[relation], {}
+            for name, split in self.splits.items():
+                if name != "train":
+                    chosen = split.relation == number
+                    held_out[name] = (split.src[chosen], split.dst[chosen], None if split.time is None else split.time[chosen])
+            edges[relation] = _marked(table, held_out)
+        edges |= {name: _marked(table, {}) for name, table in edges.items() if name not in self.relations}
+        return replace(self.tables, edges=edges)
+
+
+def random_edge_masks(tables: GraphTables, *, fractions: Sequence[float] = EDGE_FRACTIONS, seed: int = 0) -> GraphTables:
+    """A graph whose edges have a random split: the bool columns ``train_mask``, ``val_mask`` and ``test_mask``.
+
+    All edges between two nodes are in one split, whatever their direction, relation and number, so none tells of another.
+
+    Args:
+        tables: the graph.
+        fractions: shares of train, val and test among the pairs of nodes with an edge; what they leave of 1 is in no split.
+        seed: the same seed gives the same split.
+
+    Raises:
+        InputError: fractions that are not three shares of one whole.
+
+    Example:
+        >>> from halohop.datasets import synthetic
+        >>> tables = random_edge_masks(synthetic("tiny"))
+        >>> sorted(tables.edges["node", "to", "node"].columns)
+        ['test_mask', 'train_mask', 'val_mask']
+    """
+    edges = dict(tables.edges)
+    by_types: dict[tuple[str, str], list[Relation]] = {}
+    for relation in edges:
+        by_types.setdefault((min(relation[0], relation[2]), max(relation[0], relation[2])), []).append(relation)
+    for (low_type, high_type), relations in by_types.items():
+        pairs = [_pair(edges[relation], relation, low_type, tables.nodes[high_type].num_nodes) for relation in relations]
+        distinct, which = torch.cat(pairs).unique(return_inverse=True)
+        masks = random_masks(torch.zeros_like(distinct), fractions=fractions, seed=seed)
+        for relation, numbers in zip(relations, which.split([len(pair) for pair in pairs]), strict=True):
+            chosen = {name: mask[numbers] for name, mask in masks.items()}
+            edges[relation] = replace(edges[relation], columns=edges[relation].columns | chosen)
+    return replace(tables, edges=edges)
+
+
+def _pair(table: EdgeTable, relation: Relation, low_type: str, num_high: int) -> torch.Tensor:
+    """A number for the two ends of each edge, the same for both directions."""
+    src, dst = table.src.long(), table.dst.long()
+    if relation[0] == relation[2]:
+        src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
+    elif relation[0] != low_type:
+        src, dst = dst, src
+    return src * num_high + dst
+
+
+def _marked(table: EdgeTable, held_out: dict[str, tuple[Tensor, Tensor, Tensor | None]]) -> EdgeTable:
+    """A table with held-out edges behind its own, and masks that tell them apart."""
+    src, dst, columns = [table.src], [table.dst], {name: [column] for name, column in table.columns.items()}
+    counts = [table.num_edges, *(len(ends[0]) for ends in held_out.values())]
+    for more_src, more_dst, time in held_out.values():
+        src.append(more_src)
+        dst.append(more_dst)
+        if time is not None:
+            columns["time"].append(time)
+    split = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    masks = {f"{name}_mask": split == number for number, name in enumerate(("train", *held_out))}
+    return EdgeTable(
+        src=torch.cat(src), dst=torch.cat(dst), columns={name: torch.cat(parts) for name, parts in columns.items()} | masks
+    )

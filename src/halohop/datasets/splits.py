@@ -11,6 +11,9 @@ from halohop.errors import IdError, InputError
 FRACTIONS = (0.6, 0.2, 0.2)
 """Shares of train, validation and test nodes, where the data set does not come with a split of its own."""
 
+EDGE_FRACTIONS = (0.8, 0.1, 0.1)
+"""Shares of train, validation and test edges that are split at random."""
+
 TIME_FRACTIONS = (0.7, 0.15, 0.15)
 """Shares of the edges in the order of time, as papers on temporal link prediction take them (Rossi et al., TGN, 2020)."""
 

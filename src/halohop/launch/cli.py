@@ -83,6 +83,7 @@ def partition(
     halo: options.Halo = None,
     overwrite: options.Overwrite = False,
     normalize: options.Normalize = None,
+    task: options.PartitionTask = options.Task.node,
     config: options.Config = None,
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
@@ -102,6 +103,7 @@ def partition(
         halo=tuple(halo.split(",")) if halo else (),
         overwrite=overwrite,
         normalize=normalize,
+        task=task.value,
         console=Console(stderr=True),
     )
     Console().print(inspect.render(inspect.summarize(out)))
@@ -133,6 +135,7 @@ def inspect(
 @app.command()
 def train(
     parts: options.PartsOrSource,
+    task: options.TaskName = options.Task.node,
     model: options.ModelName = options.Model.auto,
     target: options.Target = _TRAIN["target"],
     fanout: options.Fanout = _TRAIN["fanout"],
@@ -140,6 +143,14 @@ def train(
     heads: options.Heads = _TRAIN["heads"],
     bases: options.Bases = _TRAIN["bases"],
     dropout: options.Dropout = _TRAIN["dropout"],
+    relation: options.RelationName = None,
+    decoder: options.DecoderName = options.Decoder.dot,
+    negatives: options.NegativesPerEdge = _TRAIN["negatives"],
+    eval_negatives: options.EvalNegatives = _TRAIN["eval_negatives"],
+    strict_negatives: options.StrictNegatives = _TRAIN["strict_negatives"],
+    exclude_seed_edges: options.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
+    time_attr: options.TimeAttr = _TRAIN["time_attr"],
+    temporal_strategy: options.TemporalStrategy = options.Strategy.uniform,
     epochs: options.Epochs = _TRAIN["epochs"],
     batch_size: options.BatchSize = _TRAIN["batch_size"],
     lr: options.LearningRate = _TRAIN["lr"],
@@ -159,42 +170,23 @@ def train(
     normalize: options.Normalize = None,
     config: options.Config = None,
 ) -> None:
-    """Train a node classifier with processes on this machine, or as one of torchrun's ranks.
+    """Train a model that classifies nodes or predicts links, with processes on this machine or as one of torchrun's ranks.
 
     [dim]$[/] halohop train parts --fanout 15,10,5 --nodes 2 --trainers 2 --out runs/first
 
     [dim]$[/] halohop train synthetic:small --nodes 2 --epochs 5
 
+    [dim]$[/] halohop train data/collegemsg --task link --time-attr time
+
     [dim]$[/] halohop train parts --config sage.toml --lr 0.003
 
     [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop.launch.cli train parts --out runs/first
     """
+    given = locals()
     from halohop.launch import runs
 
     folder = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    settings = TrainConfig(
-        parts=parts,
-        out=str(folder),
-        model=model.value,
-        target=target,
-        fanout=options.numbers(fanout) or (),
-        hidden=hidden,
-        heads=heads,
-        bases=bases,
-        dropout=dropout,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        weight_decay=weight_decay,
-        seed=seed,
-        eval_every=eval_every,
-        eval_fanout=options.numbers(eval_fanout),
-        eval_batch_size=eval_batch_size,
-        patience=patience,
-        workers=workers,
-        device=device,
-        deadline_s=deadline,
-    )
+    settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline)
     source = runs.SourceOptions(num_parts=nodes, method=method.value, normalize=normalize)
     outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True))
     if outcome is not None:
@@ -208,6 +200,7 @@ def infer(
     out: options.ResultFolder = Path("predictions"),
     form: options.ResultForm = options.Form.npy,
     split: options.Split = _INFER["split"],
+    target: options.EmbeddedType = _INFER["target"],
     embeddings: options.Embeddings = _INFER["embeddings"],
     fanout: options.InferFanout = _INFER["fanout"],
     batch_size: options.EvalBatchSize = _INFER["batch_size"],
@@ -220,7 +213,8 @@ def infer(
     deadline: options.Deadline = _INFER["deadline_s"],
     config: options.Config = None,
 ) -> None:
-    """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks.
+    """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
+    predicts links gives each node its vector.
 
     Each layer is computed once for every node, from all neighbours. If it is stopped, the same command goes on from there.
 
@@ -230,23 +224,10 @@ def infer(
 
     [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
     """
+    given = locals()
     from halohop.launch import runs
 
-    settings = InferConfig(
-        parts=str(parts),
-        checkpoint=str(checkpoint),
-        out=str(out),
-        form=form.value,
-        split=split,
-        embeddings=embeddings,
-        fanout=options.numbers(fanout),
-        batch_size=batch_size,
-        batch_edges=batch_edges,
-        seed=seed,
-        workers=workers,
-        device=device,
-        deadline_s=deadline,
-    )
+    settings = options.config_of(InferConfig, given, deadline_s=deadline)
     for file in runs.infer(settings, nodes=nodes, trainers=trainers, console=Console(stderr=True)):
         typer.echo(file)
 

@@ -1,5 +1,6 @@
 """The options of the commands: their help, their groups, and defaults that are the library's own."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from pathlib import Path
@@ -9,9 +10,11 @@ import typer
 
 from halohop.errors import InputError
 from halohop.launch import spec
+from halohop.recipes.config import Config as AnyConfig
 from halohop.recipes.config import InferConfig, TrainConfig
 
-MODEL, TRAINING, EVALUATION, PLACE = "Model", "Training", "Evaluation and inference", "Where it runs"
+MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
+EVALUATION, PLACE = "Evaluation and inference", "Where it runs"
 
 
 class Method(StrEnum):
@@ -19,6 +22,28 @@ class Method(StrEnum):
 
     metis = "metis"
     random = "random"
+
+
+class Task(StrEnum):
+    """What is learned."""
+
+    node = "node"
+    link = "link"
+
+
+class Decoder(StrEnum):
+    """From two nodes' vectors to the score of an edge."""
+
+    dot = "dot"
+    mlp = "mlp"
+    distmult = "distmult"
+
+
+class Strategy(StrEnum):
+    """Which edges of the past."""
+
+    uniform = "uniform"
+    last = "last"
 
 
 class Model(StrEnum):
@@ -29,6 +54,7 @@ class Model(StrEnum):
     gcn = "gcn"
     gat = "gat"
     rgcn = "rgcn"
+    hgt = "hgt"
 
 
 class Form(StrEnum):
@@ -57,6 +83,28 @@ def numbers(text: str | None) -> tuple[int, ...] | None:
         (15, 10, 5)
     """
     return None if text is None else tuple(int(number) for number in text.split(","))
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """The relation that an option spells.
+
+    Example:
+        >>> names("user,rates,film")
+        ('user', 'rates', 'film')
+    """
+    return None if text is None else tuple(text.split(","))
+
+
+def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
+    """The config that a command's parameters spell, by their names; `others` go first."""
+    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names}
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in given:
+            value = given[field.name]
+            spelled = str(value) if isinstance(value, StrEnum | Path) else value
+            values[field.name] = readers[field.name](spelled) if field.name in readers else spelled
+    return kind(**values | others)
 
 
 def _check_numbers(text: str | None) -> str | None:
@@ -116,6 +164,9 @@ Normalize = Annotated[
     ),
 ]
 
+TaskName = Annotated[Task, typer.Option(help="node: classify nodes; link: predict edges.")]
+PartitionTask = Annotated[Task, typer.Option(help="link: with the edges of val and test, and masks that tell them apart.")]
+
 ModelName = Annotated[Model, _group(MODEL, "auto: sage, or rgcn where there are several relations.")]
 Target = Annotated[str | None, _group(MODEL, "Node type to classify.", metavar="TYPE", show_default="the labelled one")]
 Fanout = Annotated[
@@ -123,12 +174,27 @@ Fanout = Annotated[
     _group(MODEL, "Neighbours per hop and relation, -1 for all; a layer per hop.", metavar="N,N,...", callback=_check_numbers),
 ]
 Hidden = Annotated[int, _group(MODEL, "Width of the layers.")]
-Heads = Annotated[int, _group(MODEL, "Attention heads of gat.")]
+Heads = Annotated[int, _group(MODEL, "Attention heads of gat and hgt.")]
 Bases = Annotated[int, _group(MODEL, "Matrices that the relations of rgcn share.")]
-Dropout = Annotated[float, _group(MODEL, "Share of the activations that is dropped in training.")]
+Dropout = Annotated[
+    float | None, _group(MODEL, "Share of the activations that is dropped in training.", show_default="0.5; 0 for links")
+]
 
-Epochs = Annotated[int, _group(TRAINING, "Passes over the training nodes, at most.")]
-BatchSize = Annotated[int, _group(TRAINING, "Seed nodes per step and trainer.")]
+RelationName = Annotated[
+    str | None, _group(LINKS, "Edges to predict.", metavar="SRC,NAME,DST", show_default="the only relation there is")
+]
+DecoderName = Annotated[Decoder, _group(LINKS, "How the vectors of two nodes become a score.")]
+NegativesPerEdge = Annotated[float, _group(LINKS, "Random pairs per edge to learn from.")]
+EvalNegatives = Annotated[int, _group(LINKS, "Random destinations among which that of an edge is ranked.")]
+StrictNegatives = Annotated[bool, _group(LINKS, "Only pairs that are no edges are negatives.")]
+ExcludeSeedEdges = Annotated[bool, _group(LINKS, "Do not show the model the edges that it is asked about.")]
+TimeAttr = Annotated[
+    str | None, _group(LINKS, "Column of the edges' times: what came before an edge is all that it sees.", metavar="COLUMN")
+]
+TemporalStrategy = Annotated[Strategy, _group(LINKS, "Of the past, random edges or the last ones.")]
+
+Epochs = Annotated[int, _group(TRAINING, "Passes over the training nodes or edges, at most.")]
+BatchSize = Annotated[int, _group(TRAINING, "Seed nodes or edges per step and trainer.")]
 LearningRate = Annotated[float, _group(TRAINING, "Learning rate of Adam.")]
 WeightDecay = Annotated[float, _group(TRAINING, "Weight decay of Adam.")]
 Seed = Annotated[int, _group(TRAINING, "Of weights, order and draws: same seed, same batches on any number of nodes.")]
@@ -171,4 +237,8 @@ Checkpoint = Annotated[Path, typer.Option(metavar="FOLDER", help="What training 
 ResultFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the results go.")]
 ResultForm = Annotated[Form, typer.Option(help="NumPy arrays, or one Parquet table.")]
 Split = Annotated[str | None, typer.Option(metavar="NAME", show_default="every node", help="Only the nodes of this split.")]
+EmbeddedType = Annotated[
+    str | None,
+    typer.Option("--target", metavar="TYPE", show_default="the destinations", help="Node type to embed, of a link model."),
+]
 Embeddings = Annotated[bool, typer.Option("--embeddings", help="Write the last hidden layer, too.")]

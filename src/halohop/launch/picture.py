@@ -51,15 +51,16 @@ def page(*, title: str, subtitle: str, figures: Mapping[str, str], charts: Seque
     )
 
 
-def training_charts(epochs: Sequence[Event], parts: Sequence[Event] = ()) -> tuple[Chart, ...]:
+def training_charts(epochs: Sequence[Event], parts: Sequence[Event] = (), *, figure: str = "accuracy") -> tuple[Chart, ...]:
     """The charts of a training run.
 
     Args:
         epochs: the run's events "epoch", in order.
         parts: the data set's partitions as `halohop.launch.inspect.summarize` tells of them.
+        figure: what a model is the best by.
     """
-    accuracy = _series(epochs, "validation accuracy", "val_accuracy")
-    best = max(zip(accuracy.y, accuracy.x, strict=True), key=lambda pair: (pair[0], -pair[1]), default=None)
+    scores = _series(epochs, f"validation {figure}", f"val_{figure}")
+    best = max(zip(scores.y, scores.x, strict=True), key=lambda pair: (pair[0], -pair[1]), default=None)
     waiting = _series(epochs, "waiting for batches", "wait_seconds")
     total = _series(epochs, "", "train_seconds")
     waited = dict(zip(waiting.x, waiting.y, strict=True))
@@ -70,9 +71,9 @@ def training_charts(epochs: Sequence[Event], parts: Sequence[Event] = ()) -> tup
     charts = [
         Chart(title="Training loss", y_label="loss", series=(_series(epochs, "loss", "loss"),)),
         Chart(
-            title="Validation accuracy",
-            y_label="accuracy",
-            series=(accuracy,),
+            title=f"Validation {figure}",
+            y_label=figure,
+            series=(scores,),
             top=1.0,
             mark=(best[1], f"best: {best[0]:.3f}") if best else None,
         ),

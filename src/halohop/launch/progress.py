@@ -11,7 +11,7 @@ from rich.text import Text
 
 from halohop.launch.chart import short
 
-_COLUMNS = (("epoch", 9), ("loss", 9), ("val acc", 9), ("seconds", 9), ("waiting", 9), ("edges/s", 9), ("remote", 9))
+_COLUMNS = (("epoch", 9), ("loss", 9), ("val", 9), ("seconds", 9), ("waiting", 9), ("edges/s", 9), ("remote", 9))
 
 
 @contextmanager
@@ -40,13 +40,17 @@ class TrainingDisplay:
         self._bar = _bar(console)
         self._task = self._bar.add_task("starting", total=None)
         self._headed = False
+        self._figure = "accuracy"
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "epoch":
+        if event["event"] == "start":
+            self._figure = event.get("figure", self._figure)
+        elif event["event"] == "epoch":
             if not self._headed:
                 self._headed = True
-                self._console.print(Text("".join(name.rjust(width) for name, width in _COLUMNS), style="dim"))
-            self._console.print(Text(epoch_line(event, self._epochs)))
+                names = ((f"val {self._figure[:3]}" if name == "val" else name, width) for name, width in _COLUMNS)
+                self._console.print(Text("".join(name.rjust(width) for name, width in names), style="dim"))
+            self._console.print(Text(epoch_line(event, self._epochs, self._figure)))
         elif event["event"] == "step":
             self._bar.update(self._task, description=f"epoch {event['epoch']}", completed=event["step"], total=event.get("steps"))
 
@@ -58,7 +62,7 @@ class TrainingDisplay:
         self._bar.stop()
 
 
-def epoch_line(event: Mapping[str, Any], epochs: int) -> str:
+def epoch_line(event: Mapping[str, Any], epochs: int, figure: str = "accuracy") -> str:
     """An epoch in one line, under the columns' names; what was not measured is a dash.
 
     Example:
@@ -67,7 +71,7 @@ def epoch_line(event: Mapping[str, Any], epochs: int) -> str:
     """
     forms: tuple[tuple[str, Callable[[float], str]], ...] = (
         ("loss", "{:.4f}".format),
-        ("val_accuracy", "{:.4f}".format),
+        (f"val_{figure}", "{:.4f}".format),
         ("train_seconds", "{:.2f}".format),
         ("wait_seconds", "{:.2f}".format),
         ("edges_per_second", short),

@@ -21,7 +21,7 @@ from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.recipes.inference import infer as predict
-from halohop.recipes.sources import load_source
+from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
 from halohop.world import World
@@ -57,9 +57,9 @@ class Outcome:
             values = [epoch[field] for epoch in self.epochs if epoch.get(field) is not None]
             return form(statistics.median(values)) if values else "-"
 
-        accuracy = self.end.get("test_accuracy")
+        tested = {name: figure for name, figure in self.end.items() if name.startswith("test_")}
         return {
-            "test accuracy": "-" if accuracy is None else f"{accuracy:.4f}",
+            **{name.replace("_", " "): "-" if figure is None else f"{figure:.4f}" for name, figure in tested.items()},
             "best epoch": f"{self.end.get('best_epoch', '-')} of {len(self.epochs)}",
             "median epoch": median("train_seconds", "{:.2f} s".format),
             "sampled edges/s": median("edges_per_second", short),
@@ -92,11 +92,15 @@ def partition_source(
     halo: Sequence[str] = (),
     overwrite: bool = False,
     normalize: bool | None = None,
+    task: str = "node",
 ) -> Report:
-    """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`."""
+    """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
+
+    With the task "link" it has the edges of val and test, too: see `load_link_graph`.
+    """
     with stages(console) as progress:
         progress("read", 0, 1)
-        tables = load_source(source, seed=seed, normalize=normalize)
+        tables = (load_link_graph if task == "link" else load_source)(source, seed=seed, normalize=normalize)
         return partition(
             tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
         )
@@ -134,6 +138,7 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
             method=source.method,
             normalize=source.normalize,
             seed=config.seed,
+            task=config.task,
             overwrite=True,
             console=console,
         )
@@ -220,7 +225,7 @@ def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
         title=f"{start.get('model', config.model)}: {outcome.out.name}",
         subtitle=subtitle,
         figures=outcome.figures(),
-        charts=training_charts(outcome.epochs, summarize(config.parts)["parts"]),
+        charts=training_charts(outcome.epochs, summarize(config.parts)["parts"], figure=start.get("figure", "accuracy")),
     )
     (outcome.out / PICTURE).write_text(html, encoding="utf-8")
 

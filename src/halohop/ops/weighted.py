@@ -12,10 +12,10 @@ from halohop.ops.pool import Pool
 
 
 class Weights:
-    """A weight per entry, addressed by the positions that `sample_neighbors` returns; float32 or float64."""
+    """A weight per entry, addressed by the positions that `sample_neighbors` returns; float32, float64, or bool: 0 or 1."""
 
     def __init__(self, weights: Tensor | Pieces, starts: Int64s, degrees: Int64s, pool: Pool | None) -> None:
-        check_values(weights, "weights", (torch.float32, torch.float64))
+        check_values(weights, "weights", (torch.float32, torch.float64, torch.bool))
         self._values = Values("weights", weights, pool)
         self._values.check_spans(starts, degrees)
 

@@ -8,25 +8,30 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, VersionMismatchError
+from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import NodeClassifier, build_model
+from halohop.recipes.link_model import LinkPredictor
+from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
 from halohop.store.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
 WEIGHTS = "weights.pt"
 CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What ``config.json`` holds: the model, the run that made it, the epoch and its validation accuracy (None: not measured)."""
+    """What ``config.json`` holds: the model, the run that made it, the epoch and its validation score (None: not measured).
+
+    The score is the accuracy of a node model, the mean reciprocal rank of a link model.
+    """
 
     format: int
     model: ModelSpec
     train: TrainConfig
     epoch: int
-    val_accuracy: float | None
+    val_score: float | None
 
 
 def save_checkpoint(folder: str | Path, info: CheckpointInfo, state: dict[str, Tensor]) -> None:
@@ -39,7 +44,7 @@ def save_checkpoint(folder: str | Path, info: CheckpointInfo, state: dict[str, T
         (folder / f"{name}.new").replace(folder / name)
 
 
-def load_checkpoint(folder: str | Path, schema: Schema) -> tuple[NodeClassifier, CheckpointInfo]:
+def load_checkpoint(folder: str | Path, schema: Schema) -> tuple[NodeClassifier | LinkPredictor, CheckpointInfo]:
     """The model of a checkpoint, ready to use on a graph of this schema.
 
     Raises:

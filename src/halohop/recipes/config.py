@@ -2,31 +2,35 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from halohop.errors import InputError
 
-ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn"]
+TaskName = Literal["node", "link"]
+ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
+DecoderName = Literal["dot", "mlp", "distmult"]
+TemporalStrategy = Literal["uniform", "last"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """A training run for node classification.
+    """A training run: nodes are classified, or edges predicted.
 
     Args:
         parts: folder of the partitioned graph; on a host of several, of its own partitions.
         out: folder of the run: ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
-        model: "sage", "gcn", "gat" (one node type, one relation), "rgcn" (several of them), or "auto": sage or rgcn.
+        task: "node" or "link".
+        model: "sage", "gcn", "gat" (one node type, one relation), "rgcn", "hgt" (several of them), or "auto": sage or rgcn.
         target: node type to classify; None takes the one that has labels and a split "train".
         fanout: neighbours per hop and relation; the model has a layer per hop. -1 takes all.
-        hidden: width of the layers. heads: of "gat". bases: matrices that the relations of "rgcn" share.
-        dropout: probability.
+        hidden: width of the layers. heads: of "gat" and "hgt". bases: matrices that the relations of "rgcn" share.
+        dropout: probability; None takes 0.5 for nodes, and none for links, where it hides which of two nodes are alike.
         lr, weight_decay: of Adam.
         epochs: at most so many.
-        batch_size: seeds per trainer and step.
+        batch_size: seeds per trainer and step: nodes, or edges without their negatives.
         eval_every: epochs from one validation to the next.
         eval_fanout: as `fanout`, for validation and test; None takes all neighbours on graphs of up to 10 million edges,
             and the training fanout on larger ones.
@@ -37,6 +41,15 @@ class TrainConfig:
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         deadline_s: seconds that a trainer waits for the others before it gives up.
         log_every: steps from one "step" event to the next; 0 gives none.
+        relation: of the edges to predict, its three names; None takes the only one there is. This and what follows: of links.
+        decoder: from two nodes' vectors to the score of an edge; see `halohop.recipes.decoders`.
+        negatives: pairs that are drawn at random, per edge to learn.
+        eval_negatives: destinations among which that of an edge is ranked; the same in every validation.
+        strict_negatives: no negative is an edge of the graph.
+        exclude_seed_edges: do not show a model the edges that it is asked about, nor their reverses. With times only the past of
+            an edge is shown, and its own moment is not part of it.
+        time_attr: column of the edges' times: the model sees what came before, and edges without masks are split by time.
+        temporal_strategy: of the past, random edges or the last ones.
 
     Raises:
         InputError: a value that cannot work.
@@ -48,13 +61,14 @@ class TrainConfig:
 
     parts: str
     out: str
+    task: TaskName = "node"
     model: ModelName = "auto"
     target: str | None = None
     fanout: tuple[int, ...] = (15, 10)
     hidden: int = 64
     heads: int = 4
     bases: int = 30
-    dropout: float = 0.5
+    dropout: float | None = None
     lr: float = 0.01
     weight_decay: float = 0.0
     epochs: int = 20
@@ -68,9 +82,18 @@ class TrainConfig:
     device: str = "auto"
     deadline_s: float = 300.0
     log_every: int = 10
+    relation: tuple[str, ...] | None = None
+    decoder: DecoderName = "dot"
+    negatives: float = 1.0
+    eval_negatives: int = 20
+    strict_negatives: bool = False
+    exclude_seed_edges: bool = True
+    time_attr: str | None = None
+    temporal_strategy: TemporalStrategy = "uniform"
 
     def __post_init__(self) -> None:
         _check_paths(parts=self.parts, out=self.out)
+        _check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
         _check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
             _check_fanout("eval_fanout", self.eval_fanout)
@@ -79,26 +102,48 @@ class TrainConfig:
                     f"eval_fanout={self.eval_fanout} has another number of hops than fanout={self.fanout}; "
                     "the model has one layer per hop"
                 )
-        if self.model not in ("auto", "sage", "gcn", "gat", "rgcn"):
-            raise InputError(f"model={self.model!r} is none of auto, sage, gcn, gat, rgcn")
-        names = ("hidden", "heads", "bases", "epochs", "batch_size", "eval_every", "eval_batch_size")
+        names = ("hidden", "heads", "bases", "epochs", "batch_size", "eval_every", "eval_batch_size", "eval_negatives")
         _check_at_least(1, **{name: getattr(self, name) for name in names})
         _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, log_every=self.log_every)
         _check_at_least(0, weight_decay=self.weight_decay)
-        _check_positive(lr=self.lr, deadline_s=self.deadline_s)
-        if not 0 <= self.dropout < 1:
+        _check_positive(lr=self.lr, deadline_s=self.deadline_s, negatives=self.negatives)
+        if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
-        if self.model == "gat" and self.hidden % self.heads:
+        if self.model in ("gat", "hgt") and self.hidden % self.heads:
             raise InputError(f"hidden={self.hidden} must be a multiple of heads={self.heads}: each head gets its share")
+        self._check_task()
+
+    def _check_task(self) -> None:
+        """Options that mean nothing for the task are refused, rather than passed over."""
+        if self.task == "node":
+            of_links = {"relation": self.relation, "time_attr": self.time_attr}
+        else:
+            of_links = {"target": self.target}
+            if self.relation is not None and len(self.relation) != 3:
+                raise InputError(f"relation={self.relation} must be three names: source type, relation, destination type")
+            if self.temporal_strategy == "last" and self.time_attr is None:
+                raise InputError("temporal_strategy='last' needs time_attr: there is nothing to be recent by")
+        for name, value in of_links.items():
+            if value is not None:
+                raise InputError(
+                    f"{name}={value!r} means nothing with task={self.task!r}; leave it out, or choose the other task"
+                )
 
     @property
     def layers(self) -> int:
         return len(self.fanout)
 
+    @property
+    def dropout_share(self) -> float:
+        """The probability of dropout, also where none was given."""
+        if self.dropout is None:
+            return 0.5 if self.task == "node" else 0.0
+        return self.dropout
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferConfig:
-    """Predictions of a trained model.
+    """Predictions of a trained model; of one that predicts links, vectors of nodes.
 
     Args:
         parts: folder of the partitioned graph, as in `TrainConfig`.
@@ -106,6 +151,7 @@ class InferConfig:
         out: folder for the results, which rank 0 writes; every host keeps its share of an unfinished run there. With a
             `fanout` all ranks must see the same one.
         split: a stored split; None predicts every node of the model's node type.
+        target: node type that gets vectors, of a model that predicts links; None takes its edges' destinations.
         form: "npy" (``raw_ids.npy``, ``predictions.npy``, ...) or "parquet" (``predictions.parquet``).
         embeddings: write the last hidden layer of every node too.
         fanout: neighbours per hop, drawn for each batch. None takes all, and computes each layer once for every node; where
@@ -123,6 +169,7 @@ class InferConfig:
     checkpoint: str | None
     out: str
     split: str | None = None
+    target: str | None = None
     form: Literal["npy", "parquet"] = "npy"
     embeddings: bool = False
     fanout: tuple[int, ...] | None = None
@@ -190,6 +237,12 @@ def _check_paths(**paths: str) -> None:
     for name, path in paths.items():
         if not path:
             raise InputError(f"{name} is empty; give a folder")
+
+
+def _check_choices(config: TrainConfig, **choices: Any) -> None:
+    for name, known in choices.items():
+        if getattr(config, name) not in get_args(known):
+            raise InputError(f"{name}={getattr(config, name)!r} is none of {', '.join(get_args(known))}")
 
 
 def _check_fanout(name: str, fanout: tuple[int, ...]) -> None:

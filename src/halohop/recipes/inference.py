@@ -14,13 +14,16 @@ from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.recipes.checkpoint import load_checkpoint
+from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
 from halohop.recipes.config import InferConfig, read_config
+from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.inference_batches import infer_batches
 from halohop.recipes.inference_layers import LayerRun
-from halohop.recipes.inference_models import LayeredModel, recipe_layers
+from halohop.recipes.inference_models import LayeredModel, recipe_layers, told
 from halohop.recipes.inference_results import PARQUET, npy_files, parquet, write_npy, write_parquet
 from halohop.recipes.inference_user import UserLayers
+from halohop.recipes.link_model import LinkPredictor
+from halohop.recipes.models import NodeClassifier
 from halohop.recipes.ranks import Progress, choose_device, in_rounds, shared_graph
 from halohop.recipes.spec import check_raw_ids
 from halohop.store.requests import FetchRequest, RowQuery
@@ -42,7 +45,8 @@ def infer(
 
     Without ``config.fanout`` all neighbours count, and each layer is computed once for every node. Such a run keeps what it has
     done in ``<out>/unfinished``; the same call after it was stopped, even killed, goes on from there, to the same result. With a
-    fanout every node's neighbourhood is drawn, and nothing is kept.
+    fanout every node's neighbourhood is drawn, and nothing is kept. A model that predicts links only writes ``embeddings.npy``
+    beside the ids: what its decoder compares, for the nodes of ``config.target``.
 
     Args:
         config: what to do.
@@ -76,9 +80,7 @@ def infer(
         if config.fanout is None:
             files = _infer_layers(_in_stages(model, graph, config), graph, config, **options)
         else:
-            assert config.checkpoint is not None
-            classifier, info = load_checkpoint(config.checkpoint, graph.schema)
-            check_raw_ids(graph, info.model)
+            classifier, info = _trained(config, graph)
             files = infer_batches(classifier, info, graph, config, **options)
         if config.form == "parquet":
             work = write_parquet(out / PARQUET, files) if world.rank == 0 else _nothing()
@@ -89,11 +91,37 @@ def infer(
 
 def _in_stages(model: nn.Module | None, graph: Graph, config: InferConfig) -> LayeredModel:
     if model is not None:
-        return UserLayers(model, graph, embeddings=config.embeddings)
+        return UserLayers(model, graph, embeddings=config.embeddings, target=config.target)
+    encoder, _ = _trained(config, graph)
+    target = encoder.spec.target if config.target is None else graph.schema.node_type(config.target)
+    if isinstance(encoder, AttentionClassifier):
+        return AttentionLayers(encoder, graph, embeddings=config.embeddings, target=target)
+    return recipe_layers(encoder, target, embeddings=config.embeddings)
+
+
+def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, CheckpointInfo]:
+    """What a checkpoint says of nodes: a classifier, or the part of a link model that makes their vectors."""
     assert config.checkpoint is not None
-    classifier, info = load_checkpoint(config.checkpoint, graph.schema)
+    model, info = load_checkpoint(config.checkpoint, graph.schema)
     check_raw_ids(graph, info.model)
-    return recipe_layers(classifier, embeddings=config.embeddings)
+    if isinstance(model, LinkPredictor):
+        if config.fanout is not None:
+            raise InputError(
+                f"fanout={config.fanout} is for models that classify nodes; leave it out to get a link model's vectors"
+            )
+        return model.encoder, info
+    if config.target not in (None, info.model.target):
+        raise InputError(f"target={config.target!r}, but the model classifies nodes of {info.model.target!r}; leave it out")
+    return model, info
+
+
+class AttentionLayers(UserLayers):
+    """HGT, as any model that is made of layers."""
+
+    module: AttentionClassifier
+
+    def results(self, rows: Tensor) -> dict[str, Tensor]:
+        return told(self.module, rows, embeddings=self._embeddings)
 
 
 def _infer_layers(

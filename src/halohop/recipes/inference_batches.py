@@ -16,7 +16,7 @@ from halohop.recipes.checkpoint import CheckpointInfo
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS, classified
 from halohop.recipes.inference_results import RAW_IDS, npy_files
-from halohop.recipes.models import NodeClassifier
+from halohop.recipes.models import NodeClassifier, part_of
 from halohop.recipes.ranks import Progress, max_over_ranks, share_of
 from halohop.world import World
 
@@ -79,7 +79,7 @@ def _predict(
     for step, batch in enumerate(loader, 1):
         batch = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
         found = classified(model.head, model.encode(batch), embeddings=EMBEDDINGS in results)
-        rows = (batch[target] if model.spec.kind == "rgcn" else batch).input_id.numpy(force=True)
+        rows = part_of(batch, target).input_id.numpy(force=True)
         for name, array in results.items():
             array[rows] = found[name].numpy(force=True)
         on_progress("predict", step, len(loader))

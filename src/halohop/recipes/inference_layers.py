@@ -99,6 +99,7 @@ class LayerRun:
         return {
             "graph": hashlib.sha256((Path(self._config.parts) / MANIFEST).read_bytes()).hexdigest(),
             "model": _fingerprint(self._model.module),
+            "target": self._model.target,
             "results": ", ".join(self.columns),
             "batch_size": self._config.batch_size,
             "batch_edges": self._config.batch_edges,

@@ -115,8 +115,8 @@ class LayeredModel:
 class _RecipeLayers(LayeredModel):
     module: NodeClassifier
 
-    def __init__(self, module: NodeClassifier, stages: int, *, embeddings: bool) -> None:
-        super().__init__(module, module.spec.target, module.spec.relations, stages)
+    def __init__(self, module: NodeClassifier, target: NodeType, stages: int, *, embeddings: bool) -> None:
+        super().__init__(module, target, module.spec.relations, stages)
         self._embeddings = embeddings
         self._widths = {node_input.node_type: node_input.width for node_input in module.spec.inputs}
 
@@ -124,7 +124,7 @@ class _RecipeLayers(LayeredModel):
         return (RAW_ID,) if self._widths[node_type] is None else ("x",)
 
     def results(self, rows: Tensor) -> dict[str, Tensor]:
-        return classified(self.module.head, rows, embeddings=self._embeddings)
+        return told(self.module, rows, embeddings=self._embeddings)
 
 
 class PlainLayers(_RecipeLayers):
@@ -132,8 +132,8 @@ class PlainLayers(_RecipeLayers):
 
     module: PlainClassifier
 
-    def __init__(self, module: PlainClassifier, *, embeddings: bool) -> None:
-        super().__init__(module, module.spec.layers, embeddings=embeddings)
+    def __init__(self, module: PlainClassifier, target: NodeType, *, embeddings: bool) -> None:
+        super().__init__(module, target, module.spec.layers, embeddings=embeddings)
 
     def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
         (values,) = columns
@@ -151,8 +151,8 @@ class RelationalLayers(_RecipeLayers):
 
     module: RelationalClassifier
 
-    def __init__(self, module: RelationalClassifier, *, embeddings: bool) -> None:
-        super().__init__(module, module.spec.layers + 1, embeddings=embeddings)
+    def __init__(self, module: RelationalClassifier, target: NodeType, *, embeddings: bool) -> None:
+        super().__init__(module, target, module.spec.layers + 1, embeddings=embeddings)
         self._projections = dict(zip(self._widths, module.inputs, strict=True))
         self._numbers = {relation: number for number, relation in enumerate(self.relations)}
 
@@ -176,12 +176,19 @@ class RelationalLayers(_RecipeLayers):
         return F.relu(total)
 
 
-def recipe_layers(model: NodeClassifier, *, embeddings: bool) -> LayeredModel:
+def recipe_layers(model: NodeClassifier, target: NodeType, *, embeddings: bool) -> LayeredModel:
     """A recipe's model in stages; with `embeddings` the last hidden layer is among its results."""
     if isinstance(model, RelationalClassifier):
-        return RelationalLayers(model, embeddings=embeddings)
+        return RelationalLayers(model, target, embeddings=embeddings)
     assert isinstance(model, PlainClassifier)
-    return PlainLayers(model, embeddings=embeddings)
+    return PlainLayers(model, target, embeddings=embeddings)
+
+
+def told(model: NodeClassifier, rows: Tensor, *, embeddings: bool) -> dict[str, Tensor]:
+    """What a model says of nodes by their last hidden layer: classes, or the vectors that its decoder compares."""
+    if model.spec.relation is not None:
+        return {EMBEDDINGS: model.head(rows)}
+    return classified(model.head, rows, embeddings=embeddings)
 
 
 def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool) -> dict[str, Tensor]:

@@ -40,6 +40,7 @@ class UserLayers(LayeredModel):
         module: as the text above says; left in evaluation mode.
         graph: that it will be used on.
         embeddings: keep the last layer's rows, also where there is a head.
+        target: the node type that is wanted, instead of the module's.
 
     Raises:
         InputError: the module has no layers, needs features that are not there, or a layer looks further than a node's in-edges.
@@ -48,7 +49,7 @@ class UserLayers(LayeredModel):
 
     folds = False
 
-    def __init__(self, module: nn.Module, graph: Graph, *, embeddings: bool) -> None:
+    def __init__(self, module: nn.Module, graph: Graph, *, embeddings: bool, target: NodeType | None = None) -> None:
         layers = getattr(module, "layers", None)
         if not isinstance(layers, Iterable) or not (layers := list(layers)) or not all(map(callable, layers)):
             raise InputError(
@@ -56,7 +57,7 @@ class UserLayers(LayeredModel):
                 "give it a sequence of layer(x, edge_index), see halohop.recipes.inference_user"
             )
         schema = graph.schema
-        target = schema.node_type(getattr(module, "target", None))
+        target = schema.node_type(target or getattr(module, "target", None))
         super().__init__(module.eval(), target, tuple(schema.edges), len(layers))
         self._layers: list[Callable[..., Any]] = layers
         self._plain = is_homogeneous(schema)

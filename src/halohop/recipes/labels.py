@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
+from halohop.recipes.models import part_of
 from halohop.recipes.ranks import max_over_ranks
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
@@ -74,6 +74,6 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
 
 def seed_labels(batch: Any, target: NodeType) -> Tensor:
     """Labels of the seeds, int64 ``[batch_size]``; -1 where there is none."""
-    store = batch[target] if isinstance(batch, HeteroData) else batch
+    store = part_of(batch, target)
     y: Tensor = store.y[: store.batch_size].view(-1).long()
     return y

@@ -6,20 +6,21 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.data import HeteroData
 from torch_geometric.nn import GAT, SimpleConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from halohop.recipes.spec import ModelSpec, NodeInput
-from halohop.typing import NodeType
+from halohop.typing import NodeType, Relation
 
 
-def build_model(spec: ModelSpec) -> "NodeClassifier":
-    """A new model, with weights from torch's random state."""
-    return RelationalClassifier(spec) if spec.kind == "rgcn" else PlainClassifier(spec)
+def part_of(batch: Any, key: NodeType | Relation) -> Any:
+    """What a batch holds of a node type or relation; a batch of one of each is that part."""
+    return batch[key] if isinstance(batch, HeteroData) else batch
 
 
 class NodeClassifier(nn.Module):
-    """An encoder of seeds and a linear head."""
+    """An encoder of nodes and a linear head."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -27,9 +28,13 @@ class NodeClassifier(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
         self.head = nn.Linear(spec.hidden, spec.num_classes)
 
+    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
+        """The last hidden layer of the nodes that sampling began at, a batch's first ones: float ``[n, hidden]`` per type."""
+        raise NotImplementedError
+
     def encode(self, batch: Any) -> Tensor:
         """The seeds' last hidden layer, float ``[batch_size, hidden]``."""
-        raise NotImplementedError
+        return self.roots(batch)[self.spec.target]
 
     def forward(self, batch: Any) -> Tensor:
         """The seeds' logits, float ``[batch_size, num_classes]``."""
@@ -93,7 +98,7 @@ class PlainClassifier(NodeClassifier):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         (node_input,) = spec.inputs
-        self.embedding = _embedding(node_input, spec.hidden)
+        self.embedding = learned_vectors(node_input, spec.hidden)
         width = spec.hidden if node_input.width is None else node_input.width
         options = {
             "in_channels": width,
@@ -108,7 +113,7 @@ class PlainClassifier(NodeClassifier):
         else:
             self.encoder = {"sage": _SAGE, "gcn": _GCN}[spec.kind](**options)
 
-    def encode(self, batch: Any) -> Tensor:
+    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
         x = batch.x.float() if self.embedding is None else self.dropout(self.embedding(batch.n_id))
         # Trimming skips, per layer, the hops that no longer matter for the seeds. All in-edges of a node come in one hop, so
         # what is left is exact.
@@ -118,7 +123,7 @@ class PlainClassifier(NodeClassifier):
             num_sampled_nodes_per_hop=batch.num_sampled_nodes,
             num_sampled_edges_per_hop=batch.num_sampled_edges,
         )
-        return F.relu(hidden[: batch.batch_size])
+        return {self.spec.inputs[0].node_type: F.relu(hidden[: batch.num_sampled_nodes[0]])}
 
 
 class RelationalConv(nn.Module):
@@ -149,24 +154,19 @@ class RelationalClassifier(NodeClassifier):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        self.inputs = nn.ModuleList(
-            _embedding(node_input, spec.hidden) or nn.Linear(node_input.width or 0, spec.hidden) for node_input in spec.inputs
-        )
+        self.inputs = input_modules(spec)
         num_bases = min(spec.bases, len(spec.relations))
         self.convs = nn.ModuleList(RelationalConv(spec.hidden, len(spec.relations), num_bases) for _ in range(spec.layers))
 
-    def encode(self, batch: Any) -> Tensor:
+    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
         view = _HopView.of(batch, self.spec)
-        rows = []
-        for node_input, module in zip(self.spec.inputs, self.inputs, strict=True):
-            store = batch[node_input.node_type]
-            rows.append(module(store.n_id if node_input.width is None else store.x.float()))
-        x = torch.cat(rows)[view.order]
+        rows = projected(batch, self.spec, self.inputs)
+        x = torch.cat(list(rows.values()))[view.order]
         for layer, conv in enumerate(self.convs):
             hops = self.spec.layers - layer  # the hops whose edges still matter for the seeds
             num_dst = view.nodes_until[hops - 1]
             x = F.relu(conv(self.dropout(x[: view.nodes_until[hops]]), view.edges_within(hops), num_dst))
-        return x[: batch[self.spec.target].batch_size]
+        return dict(zip(rows, torch.split(x, [batch[name].num_sampled_nodes[0] for name in rows]), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +214,34 @@ class _HopView:
         ]
 
 
-def _embedding(node_input: NodeInput, hidden: int) -> nn.Embedding | None:
-    if node_input.width is not None:
-        return None
-    embedding = nn.Embedding(node_input.count, hidden)
-    nn.init.xavier_uniform_(embedding.weight)
-    return embedding
+class LearnedVectors(nn.Embedding):
+    """A vector for each node, found by its raw id; the ids go on from `first`."""
+
+    def __init__(self, count: int, width: int, first: int) -> None:
+        super().__init__(count, width)
+        nn.init.xavier_uniform_(self.weight)
+        self.first = first
+
+    def forward(self, raw_id: Tensor) -> Tensor:
+        return super().forward(raw_id - self.first)
+
+
+def learned_vectors(node_input: NodeInput, hidden: int) -> LearnedVectors | None:
+    """For a type without features; None for one with features."""
+    return LearnedVectors(node_input.count, hidden, node_input.first) if node_input.width is None else None
+
+
+def input_modules(spec: ModelSpec) -> nn.ModuleList:
+    """Per node type what brings it to the width of the layers: a projection of its features, or a vector for each node."""
+    return nn.ModuleList(
+        learned_vectors(node_input, spec.hidden) or nn.Linear(node_input.width or 0, spec.hidden) for node_input in spec.inputs
+    )
+
+
+def projected(batch: Any, spec: ModelSpec, modules: nn.ModuleList) -> dict[NodeType, Tensor]:
+    """Rows of all nodes of a typed batch, ``[n, hidden]`` per node type, made by `input_modules`."""
+    stores = [(batch[node_input.node_type], node_input) for node_input in spec.inputs]
+    return {
+        node_input.node_type: module(store.n_id if node_input.width is None else store.x.float())
+        for (store, node_input), module in zip(stores, modules, strict=True)
+    }

@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 import halohop
 from halohop.cluster.graph import Graph
@@ -95,12 +97,19 @@ def share_of(
         nodes,
         batch_size=batch_size,
         shuffle=shuffle,
-        seed=seed,
-        world=world,
-        num_workers=min(cores_per_trainer(world), 4) if workers is None else workers,
-        pin_memory=device.type == "cuda",
-        timeout=2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
+        **shared(seed=seed, workers=workers, world=world, device=device, deadline_s=deadline_s),
     )
+
+
+def shared(*, seed: int, workers: int | None, world: World, device: torch.device, deadline_s: float) -> dict[str, Any]:
+    """The options of any loader whose seeds are shared among ranks."""
+    return {
+        "seed": seed,
+        "world": world,
+        "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
+        "pin_memory": device.type == "cuda",
+        "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
+    }
 
 
 @contextmanager
@@ -138,6 +147,20 @@ def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> 
 def max_over_ranks(number: float, device: torch.device, world: World) -> float:
     """The largest of all ranks' numbers."""
     return _reduced([number], device, world, dist.ReduceOp.MAX)[0]
+
+
+def gather_rows(rows: Tensor, device: torch.device, world: World) -> Tensor:
+    """The rows ``[n, ...]`` of all ranks, one rank's after the other's, the same on each of them; on the CPU."""
+    if world.size == 1:
+        return rows.cpu()
+    counts = [0.0] * world.size
+    counts[world.rank] = len(rows)
+    counts = sum_over_ranks(counts, device, world)
+    padded = rows.new_zeros((int(max(counts)), *rows.shape[1:]), device=device)
+    padded[: len(rows)] = rows
+    gathered = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(gathered, padded)
+    return torch.cat([rows[: int(count)].cpu() for rows, count in zip(gathered, counts, strict=True)])
 
 
 def in_rounds(

@@ -14,6 +14,7 @@ from halohop.datasets import (
     LinkTables,
     aifb,
     ogb_node,
+    random_edge_masks,
     random_masks,
     read_npz,
     read_tables,
@@ -21,8 +22,9 @@ from halohop.datasets import (
     read_triples,
     synthetic,
     synthetic_hetero,
+    time_masks,
 )
-from halohop.datasets.splits import FRACTIONS
+from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS
 from halohop.datasets.triples import SPLIT_FILES
 from halohop.errors import InputError
 from halohop.pyg.convert import tables_from_pyg
@@ -101,6 +103,41 @@ def load_links(spec: str | Path) -> LinkTables:
     if path.is_dir() and not (path / "CollegeMsg.txt").is_file():
         return read_triples(path)
     return read_temporal(path / "CollegeMsg.txt" if path.is_dir() else path)
+
+
+def load_link_graph(
+    spec: str | Path, *, seed: int = 0, normalize: bool | None = None, fractions: Sequence[float] = EDGE_FRACTIONS
+) -> GraphTables:
+    """The graph that `spec` names with all its edges, those of val and test, too; bool columns ``<split>_mask`` tell them apart.
+
+    It is what ``halohop train --task link`` takes. Triples are split by their files, edges with times by these (each comes with
+    its reverse behind all of them, which is in no split), others at random, unless they have masks already.
+
+    Args:
+        spec: as of `load_source`.
+        seed: of random splits.
+        normalize: as of `load_source`.
+        fractions: shares of train, val and test among edges that are split at random.
+
+    Raises:
+        InputError, DatasetError: as `load_source`.
+    """
+    path = Path(spec)
+    if not _holds_links(path):
+        tables = load_source(spec, seed=seed, normalize=normalize)
+        split = any("train_mask" in table.columns for table in tables.edges.values())
+        return tables if split else random_edge_masks(tables, fractions=fractions, seed=seed)
+    if path.is_dir() and not (path / "CollegeMsg.txt").is_file():
+        return read_triples(path).with_held_out()
+    return _split_by_time(read_temporal(path / "CollegeMsg.txt" if path.is_dir() else path, undirected=True, held_out=True))
+
+
+def _split_by_time(links: LinkTables) -> GraphTables:
+    """Masks for the first half of the edges; the other half are their reverses."""
+    ((relation, table),) = links.tables.edges.items()
+    masks = time_masks(table.columns["time"][: table.num_edges // 2])
+    masks = {name: torch.cat([mask, torch.zeros_like(mask)]) for name, mask in masks.items()}
+    return replace(links.tables, edges={relation: replace(table, columns=table.columns | masks)})
 
 
 def _holds_links(path: Path) -> bool:

@@ -1,23 +1,28 @@
 """What a model's weights depend on: which model, on which node types, relations and features. Kept beside the weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.convert import is_homogeneous
-from halohop.recipes.config import TrainConfig
+from halohop.recipes.config import DecoderName, TrainConfig
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
+
+TYPED = ("rgcn", "hgt")
+"""The models for several node types or relations; their batches are `HeteroData`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInput:
-    """What a node type brings: features of this width, or (None) a learned vector for each of its `count` nodes."""
+    """What a node type brings: features of this width, or (None) a learned vector for each of its `count` nodes, whose ids go on
+    from `first`."""
 
     node_type: NodeType
     width: int | None
     count: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +31,15 @@ class ModelSpec:
 
     Args:
         kind: which model.
-        target: the node type whose nodes are classified.
-        num_classes: length of the logits.
+        target: the node type whose nodes are classified, or get vectors.
+        num_classes: length of the logits, or of the vectors.
         inputs: of every node type, in the schema's order.
         relations: in the schema's order.
         layers, hidden, heads, bases, dropout: as in `TrainConfig`.
+        relation, decoder: of a model that predicts links: of which relation, and how it scores them.
     """
 
-    kind: Literal["sage", "gcn", "gat", "rgcn"]
+    kind: Literal["sage", "gcn", "gat", "rgcn", "hgt"]
     target: NodeType
     num_classes: int
     inputs: tuple[NodeInput, ...]
@@ -43,9 +49,13 @@ class ModelSpec:
     heads: int
     bases: int
     dropout: float
+    relation: Relation | None = None
+    decoder: DecoderName | None = None
 
     @classmethod
-    def of(cls, config: TrainConfig, schema: Schema, target: NodeType, num_classes: int) -> "ModelSpec":
+    def of(
+        cls, config: TrainConfig, schema: Schema, target: NodeType, num_classes: int, relation: Relation | None = None
+    ) -> "ModelSpec":
         """The model that `config` asks for on a graph of this schema.
 
         Raises:
@@ -53,12 +63,12 @@ class ModelSpec:
         """
         plain = is_homogeneous(schema)
         kind = ("sage" if plain else "rgcn") if config.model == "auto" else config.model
-        if plain and kind == "rgcn":
-            raise InputError("model='rgcn' is for graphs of several relations, this one has one; use 'sage', 'gcn' or 'gat'")
-        if not plain and kind != "rgcn":
+        if plain and kind in TYPED:
+            raise InputError(f"model={kind!r} is for graphs of several relations, this one has one; use 'sage', 'gcn' or 'gat'")
+        if not plain and kind not in TYPED:
             raise InputError(
                 f"model={kind!r} is for graphs of one node type and one relation, this one has {len(schema.nodes)} and "
-                f"{len(schema.edges)}; use model='rgcn'"
+                f"{len(schema.edges)}; use model='rgcn' or 'hgt'"
             )
         return cls(
             kind=kind,
@@ -70,7 +80,9 @@ class ModelSpec:
             hidden=config.hidden,
             heads=config.heads,
             bases=config.bases,
-            dropout=config.dropout,
+            dropout=config.dropout_share,
+            relation=relation,
+            decoder=None if relation is None else config.decoder,
         )
 
 
@@ -91,20 +103,32 @@ def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:
     return tuple(inputs)
 
 
+def numbered(graph: Graph, spec: ModelSpec) -> ModelSpec:
+    """The spec with the least id of each node type that learns vectors, as it is in this graph."""
+    inputs = []
+    for node_input in spec.inputs:
+        first = 0
+        if node_input.width is None and node_input.count:
+            first = int(graph.select(None, node_input.node_type)[1][0])
+        inputs.append(replace(node_input, first=first))
+    return replace(spec, inputs=tuple(inputs))
+
+
 def check_raw_ids(graph: Graph, spec: ModelSpec) -> None:
-    """Learned vectors are found by raw id, so these must be 0, 1, 2, ...
+    """Learned vectors are found by raw id, so these must go on from the first one without gaps.
 
     Raises:
-        InputError: they are not.
+        InputError: they do not.
     """
     for node_input in spec.inputs:
         if node_input.width is None and node_input.count:
             _, raw = graph.select(None, node_input.node_type)
-            if int(raw[0]) != 0 or int(raw[-1]) != node_input.count - 1:
+            first, last = node_input.first, node_input.first + node_input.count - 1
+            if int(raw[0]) != first or int(raw[-1]) != last:
                 raise InputError(
                     f"nodes of {node_input.node_type!r} have no features `x`, so each learns a vector, found by its id; "
-                    f"for that ids must be 0 to {node_input.count - 1}, but they go from {int(raw[0])} to {int(raw[-1])}: "
-                    "give the nodes features, or number them from 0"
+                    f"for that ids must be {first} to {last}, but they go from {int(raw[0])} to {int(raw[-1])}: "
+                    "give the nodes features, or number them without gaps"
                 )
 
 

@@ -8,7 +8,8 @@ import sys
 import msgspec
 
 from halohop.recipes.config import TrainConfig, read_config
-from halohop.recipes.train import Event, train
+from halohop.recipes.loop import Event
+from halohop.recipes.train import train
 from halohop.world import World
 
 

@@ -1,0 +1,66 @@
+"""HGT (Hu et al., "Heterogeneous Graph Transformer", 2020) as a model of the recipes, on PyG's `HGTConv`."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import HGTConv
+
+from halohop.recipes.models import NodeClassifier, input_modules, projected
+from halohop.recipes.spec import ModelSpec
+from halohop.typing import NodeType, Relation
+
+Rows = dict[NodeType, Tensor]
+Edges = dict[Relation, Tensor]
+
+
+class TypedAttention(nn.Module):
+    """A layer of HGT for every node type: one that nothing leads to is transformed alone, so that its rows stay known.
+
+    Args:
+        spec: node types, relations, width and heads.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        names = [node_input.node_type for node_input in spec.inputs]
+        reached = {relation[2] for relation in spec.relations}
+        self.alone = nn.ModuleDict({name: nn.Linear(spec.hidden, spec.hidden) for name in names if name not in reached})
+        self.conv = HGTConv(spec.hidden, spec.hidden, (names, list(spec.relations)), heads=spec.heads)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, x: Rows, edges: Edges) -> Rows:
+        """New rows of all nodes, ``[n, hidden]`` per type, from those of their in-neighbours."""
+        x = {name: self.dropout(rows) for name, rows in x.items()}
+        out = self.conv(x, edges)
+        return {name: F.relu(self.alone[name](rows) if name in self.alone else out[name]) for name, rows in x.items()}
+
+
+class AttentionClassifier(NodeClassifier):
+    """HGT on any number of node types and relations; features are projected to one width, or learned where there are none.
+
+    It is made of `layers` that see a node's in-edges only, so `halohop.recipes.inference_user` computes it a layer at a time.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        self.target = spec.target
+        self.projections = input_modules(spec)
+        self.layers = nn.ModuleList(TypedAttention(spec) for _ in range(spec.layers))
+
+    def inputs(self, node_type: NodeType, x: Tensor | None, raw_id: Tensor) -> Tensor:
+        """Rows for the first layer."""
+        numbers = {node_input.node_type: number for number, node_input in enumerate(self.spec.inputs)}
+        rows: Tensor = self.projections[numbers[node_type]](raw_id if x is None else x.float())
+        return rows
+
+    def roots(self, batch: Any) -> Rows:
+        x = projected(batch, self.spec, self.projections)
+        for done, layer in enumerate(self.layers):
+            hops = self.spec.layers - done  # those whose edges still matter for the roots
+            x = {name: rows[: sum(batch[name].num_sampled_nodes[: hops + 1])] for name, rows in x.items()}
+            edges = {name: batch[name].edge_index[:, : sum(batch[name].num_sampled_edges[:hops])] for name in self.spec.relations}
+            x = layer(x, edges)
+        # Weights of types that do not matter here have a gradient, too: of zero, so that no rank waits for it.
+        nothing = 0 * sum(parameter.sum() for parameter in self.parameters())
+        return {name: rows[: batch[name].num_sampled_nodes[0]] + nothing for name, rows in x.items()}

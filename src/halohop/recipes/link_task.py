@@ -1,0 +1,107 @@
+"""Link prediction: edges against random pairs, both ends with sampled neighbourhoods; ranks, AUC and average precision."""
+
+import time
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import halohop
+from halohop.errors import InputError
+from halohop.loading.loader import BatchLoader
+from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
+from halohop.recipes.link_model import LinkPredictor
+from halohop.recipes.models import part_of
+from halohop.recipes.ranking import auc, average_precision
+from halohop.recipes.ranks import gather_rows, shared, sum_over_ranks
+from halohop.recipes.spec import ModelSpec, numbered
+from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
+
+FEW_EDGES = 1_000_000
+"""Graphs of up to so many edges are evaluated with all neighbours, unless the user says otherwise, or there are times: then each
+edge has a subgraph of its own."""
+
+
+class LinkTask(Task):
+    """One trainer's part in predicting the edges of a relation.
+
+    It learns from edges and from pairs drawn at random by binary cross-entropy. An edge of val or test is ranked among
+    `eval_negatives` random destinations of its source (mean reciprocal rank). AUC and average precision are those of all edges
+    against the first of these. What a model may not see is told in `halohop.recipes.link_edges`.
+
+    Raises:
+        SchemaError, InputError: the graph has no such edges, or no splits of them; or the model does not fit it.
+    """
+
+    scored, figure = "edges", "mrr"
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        config, schema = setting.config, setting.graph.schema
+        self.relation = find_relation(schema, config.relation)
+        spec = ModelSpec.of(config, schema, self.relation[2], config.hidden, self.relation)
+        self.spec = numbered(setting.graph, spec)
+        self._edges = split_edges(setting.graph, self.relation, config.time_attr)
+        self.splits = tuple(self._edges)
+        self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES if config.time_attr is None else 0)
+
+    def about(self) -> dict[str, Any]:
+        counts = {name: edges.index.shape[1] for name, edges in self._edges.items()}
+        return {"relation": list(self.relation), "decoder": self.spec.decoder, "splits": counts}
+
+    def loader(self, split: str) -> halohop.LinkNeighborLoader:
+        config, setting, train = self.setting.config, self.setting, split == "train"
+        edges, exclude = self._edges[split], config.exclude_seed_edges and train and config.time_attr is None
+        negatives = (
+            {"mode": "binary", "amount": config.negatives} if train else {"mode": "triplet", "amount": config.eval_negatives}
+        )
+        return halohop.LinkNeighborLoader(
+            setting.graph,
+            list(config.fanout if train else self.eval_fanout),
+            (self.relation, edges.index),
+            edge_label_time=edges.seen_until,
+            time_attr=config.time_attr,
+            temporal_strategy=config.temporal_strategy,
+            weight_attr=TRAIN_MASK if config.time_attr is None else None,
+            neg_sampling=negatives,
+            strict_negatives=config.strict_negatives,
+            exclude_seed_edges=exclude,
+            reverse_relation=reverse_relation(setting.graph.schema, self.relation) if exclude else None,
+            batch_size=config.batch_size if train else config.eval_batch_size,
+            shuffle=train,
+            **shared(
+                seed=config.seed,
+                workers=config.workers,
+                world=setting.world,
+                device=setting.device,
+                deadline_s=config.deadline_s,
+            ),
+        )
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
+        label = part_of(batch, self.relation).edge_label
+        return F.binary_cross_entropy_with_logits(model(batch), label, reduction="sum"), len(label)
+
+    @torch.no_grad()
+    def score(self, model: nn.Module, loader: BatchLoader) -> Score:
+        start, device, world = time.perf_counter(), self.setting.device, self.setting.world
+        scorer = cast(LinkPredictor, model.eval())
+        pairs, inverse_ranks = [torch.empty(0, 2, device=device)], 0.0
+        for batch in loader:
+            positive, negative = scorer.triplets(moved(batch, device))
+            ahead = (negative > positive[:, None]).sum(dim=1) + (negative == positive[:, None]).sum(dim=1) / 2
+            inverse_ranks += float((1 / (1 + ahead)).sum())
+            pairs.append(torch.stack([positive, negative[:, 0]], dim=1))
+        (inverse_ranks,) = sum_over_ranks([inverse_ranks], device, world)
+        scores = gather_rows(torch.cat(pairs), device, world)
+        if scores.isnan().any():
+            raise InputError("a score is NaN: the model has diverged; lower the learning rate")
+        label = torch.tensor([1.0, 0.0]).expand_as(scores).flatten()
+        figures = {
+            "mrr": inverse_ranks / len(scores),
+            "auc": auc(scores.flatten(), label),
+            "ap": average_precision(scores.flatten(), label),
+        }
+        loss = float(F.binary_cross_entropy_with_logits(scores.flatten(), label))
+        return Score(figures=figures, loss=loss, count=len(scores), seconds=time.perf_counter() - start)
