@@ -12,7 +12,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.loading.seeds import ShuffledPlan
 from halohop.testing import graphs
 from halohop.testing.oracle_sets import cluster_nodes, set_batch, told
-from halohop.testing.worlds import partitioned
+from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import NODE
 from halohop.world import World
 
@@ -98,6 +98,34 @@ def test_metis_divides_the_graph_and_not_its_partitions(name, capsys):
     for kind, table in tables.nodes.items():
         seen = [raw for batch in found[0] for raw in batch.nodes[kind]]
         assert len(seen) == len(set(seen)) == table.num_nodes
+
+
+@pytest.mark.parametrize("name", ["power_law", "typed"])
+def test_what_metis_has_found_can_be_used_again(name):
+    tables = GRAPHS[name]
+    first = ClusterLoader(partitioned(tables, 2), 6, run="inline")
+    again = ClusterLoader(partitioned(tables, 3, seed=1), first.clusters, run="inline")
+    assert first.num_clusters == again.num_clusters == 6
+    assert [told(tables, batch) for batch in first] == [told(tables, batch) for batch in again]
+
+
+def test_hosts_make_the_same_clusters(tmp_path):
+    """Each asks the others for the edges that METIS needs, and for the rest of its batches."""
+    tables = GRAPHS["power_law"]
+    partition(tables, tmp_path / "parts", num_parts=3, method="random")
+    expected = [told(tables, batch) for batch in ClusterLoader(partitioned(tables, 1), 5, batch_size=2)]
+    with hosts(tmp_path / "parts", [[0], [1, 2]]) as opened:
+        for graph in opened:
+            assert [told(tables, batch) for batch in ClusterLoader(graph, 5, batch_size=2)] == expected
+
+
+def test_going_on_in_the_middle_of_an_epoch():
+    loaders = [ClusterLoader(GRAPHS_DATA, [0, 1, 2, 3], shuffle=True, seed=2, run="inline") for _ in range(3)]
+    whole = [batch.n_id.tolist() for batch in loaders[0]]
+    begun = iter(loaders[1])
+    assert [next(begun).n_id.tolist() for _ in range(3)] == whole[:3]
+    loaders[2].load_state_dict(loaders[1].state_dict())
+    assert [batch.n_id.tolist() for batch in loaders[2]] == whole[3:]
 
 
 def test_metis_cuts_few_edges():

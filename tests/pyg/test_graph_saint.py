@@ -149,6 +149,28 @@ def test_counts_are_kept_and_found_again(data, tmp_path, capsys):
         norms(data)
 
 
+def test_going_on_in_the_middle_of_an_epoch(data):
+    def loader():
+        return halohop.GraphSAINTRandomWalkSampler(data, 4, 2, num_steps=5, seed=1, run="inline")
+
+    begun, other = loader(), loader()
+    whole = [batch.n_id.tolist() for batch in loader()]
+    batches = iter(begun)
+    assert [next(batches).n_id.tolist() for _ in range(2)] == whole[:2]
+    other.load_state_dict(begun.state_dict())
+    assert [batch.n_id.tolist() for batch in other] == whole[2:]
+
+
+def test_a_typed_graph_of_one_relation():
+    tables = graphs.typed({"paper": 30}, {("paper", "cites", "paper"): 90})
+    loader = halohop.GraphSAINTNodeSampler(partitioned(tables, 3), 10, num_steps=2, sample_coverage=2, log=False)
+    for index, batch in enumerate(loader):
+        nodes = SaintOracle(tables, "node", size=10).draw(epoch=0, index=index)
+        assert told(tables, batch) == set_batch(tables, {"paper": nodes})
+        assert len(batch["paper"].node_norm) == len(nodes)
+        assert len(batch["paper", "cites", "paper"].edge_norm) == batch.num_edges
+
+
 def test_transforms_see_the_norms(data):
     loader = halohop.GraphSAINTEdgeSampler(
         data, 5, num_steps=2, sample_coverage=1, log=False, transform=lambda batch: batch.node_norm.sum() > 0

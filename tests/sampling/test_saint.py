@@ -52,9 +52,9 @@ def undirected() -> GraphTables:
     return GraphTables(nodes={NODE: NodeTable(num_nodes=6)}, edges={EDGE: edges})
 
 
-def frequencies(by, length=0, draws=3000):
+def frequencies(by, length=0, draws=3000, tables=None):
     """How often a single draw gives which nodes."""
-    graph = partitioned(undirected(), 2)
+    graph = partitioned(tables or undirected(), 2)
     raw_of = dict(zip(*(ids.tolist() for ids in graph.select()), strict=True))
     nodes = RandomNodes(graph, by, size=1, length=length)
     return Counter(tuple(raw_of[gid] for gid in nodes.draw(epoch=0, index=index).tolist()) for index in range(draws))
@@ -84,6 +84,15 @@ def test_walks_begin_anywhere_and_go_on_uniformly():
     probability = {(0, 1): 1 / 24 + 1 / 12, (0, 2): 1 / 24 + 1 / 12, (0, 3): 1 / 24 + 1 / 6, (0, 4): 1 / 24 + 1 / 6}
     probability |= {(1, 2): 2 / 12, (5,): 1 / 6}
     assert chi_square(frequencies("walk", length=1), probability) < 20.5  # 5 d.f., 0.1 %
+
+
+def test_the_picture_in_the_documentation():
+    edges = EdgeTable(src=torch.tensor([1, 2, 3, 3, 4, 0, 4]), dst=torch.tensor([0, 0, 0, 1, 1, 2, 3]))
+    tables = GraphTables(nodes={NODE: NodeTable(num_nodes=5)}, edges={EDGE: edges})
+    by_node = {(0,): 1 / 7, (1,): 1 / 7, (2,): 1 / 7, (3,): 2 / 7, (4,): 2 / 7}
+    by_edge = {(0, 1): 1 / 12, (0, 3): 1 / 12, (0, 2): 4 / 12, (1, 3): 1 / 8, (1, 4): 1 / 8, (3, 4): 1 / 4}
+    assert chi_square(frequencies("node", tables=tables), by_node) < 18.5
+    assert chi_square(frequencies("edge", tables=tables), by_edge) < 20.5
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,16 @@ def cluster_dataset(graph: Graph, clusters: Clusters, seed: int) -> ClusterDatas
     return ClusterDataset(gid=gid, starts=starts, group_id=ids)
 
 
+def clusters_of(graph: Graph, dataset: ClusterDataset) -> dict[NodeType, Tensor]:
+    """The number of every node's cluster in ascending raw order, int64 by type: what `cluster_dataset` understands."""
+    numbers = {}
+    for name, gid in dataset.gid.items():
+        by_gid = torch.empty_like(gid)
+        by_gid[gid] = dataset.input_id.repeat_interleave(dataset.starts[name].diff())
+        numbers[name] = by_gid[graph.select(None, name)[0]]
+    return numbers
+
+
 def _numbers(graph: Graph, clusters: Clusters, listed: dict[NodeType, Tensor], seed: int) -> dict[NodeType, Tensor]:
     """The cluster of every node, in ascending raw order, int64 by type."""
     if isinstance(clusters, str):

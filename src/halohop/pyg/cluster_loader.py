@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.loading.examples import ClusterDataset
-from halohop.pyg.cluster_inputs import Clusters, cluster_dataset
+from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler, Rules
 from halohop.sampling.sampler import Sampler
+from halohop.typing import NodeType
 
 
 class ClusterLoader(SampledLoader):
@@ -58,7 +60,7 @@ class ClusterLoader(SampledLoader):
         **kwargs: Any,
     ) -> None:
         def make(graph: Graph, seed: int) -> tuple[Sampler, ClusterDataset]:
-            dataset = cluster_dataset(graph, clusters, seed)
+            self._dataset = dataset = cluster_dataset(graph, clusters, seed)
             self.num_clusters = len(dataset)
             return NeighborSampler(graph, Fanouts.uniform([], graph.schema), seed=seed, rules=Rules(subgraph="induced")), dataset
 
@@ -70,6 +72,15 @@ class ClusterLoader(SampledLoader):
             transform_sampler_output=transform_sampler_output,
             **kwargs,
         )
+
+    @property
+    def clusters(self) -> Tensor | dict[NodeType, Tensor]:
+        """The cluster of every node in ascending order of ids, int64; in heterogeneous graphs by node type.
+
+        METIS is asked once: store this as a node attribute of the graph, or give it to the next loader as `clusters`.
+        """
+        numbers = clusters_of(self._sampler.graph, self._dataset)
+        return numbers if len(numbers) > 1 else next(iter(numbers.values()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_clusters={self.num_clusters}, steps={len(self)})"
