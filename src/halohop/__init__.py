@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
+    from halohop.pyg.ppr import PPRLoader, ppr
     from halohop.pyg.sampler import HalohopSampler
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
@@ -42,12 +43,14 @@ __all__ = [
     "HalohopSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "PPRLoader",
     "SubGraphLoader",
     "Token",
     "World",
     "connect",
     "open",
     "partition",
+    "ppr",
     "random_walk",
     "serve",
 ]
@@ -63,6 +66,7 @@ _HOMES = {
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
     "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
+    "PPRLoader": ("halohop.pyg.ppr", "PPRLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
@@ -70,6 +74,7 @@ _HOMES = {
     "connect": ("halohop.cluster.connect", "connect"),
     "open": ("halohop.cluster.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
+    "ppr": ("halohop.pyg.ppr", "ppr"),
     "random_walk": ("halohop.pyg.walks", "random_walk"),
     "serve": ("halohop.cluster.serve", "serve"),
 }

@@ -48,13 +48,14 @@ class SubGraphLoader(NeighborLoader):
         **kwargs: Any,
     ) -> None:
         def finish(batch: Data | HeteroData) -> Any:
-            mapped = _with_mapping(batch)
+            mapped = with_mapping(batch)
             return mapped if transform is None else transform(mapped)
 
         super().__init__(data, num_neighbors, input_nodes, subgraph_type="induced", transform=finish, **kwargs)
 
 
-def _with_mapping(batch: Data | HeteroData) -> Data | HeteroData:
+def with_mapping(batch: Data | HeteroData) -> Data | HeteroData:
+    """Tells the positions of the seeds."""
     for store in batch.node_stores:
         if "input_id" in store:  # the seeds' type; seeds come first, each at a position of its own
             store.mapping = torch.arange(store.batch_size)

@@ -15,6 +15,7 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     """The batch with every column of its nodes and edges, and ``raw_id`` and ``edge_id`` among them.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
+    Columns of nodes that the sampler itself has made stay.
     """
     of_nodes = [
         RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid)
@@ -31,7 +32,7 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     }
     return replace(
         batch,
-        nodes={name: replace(block, columns=nodes[name]) for name, block in batch.nodes.items()},
+        nodes={name: replace(block, columns=block.columns | nodes[name]) for name, block in batch.nodes.items()},
         edges={relation: replace(block, columns=edges[relation]) for relation, block in batch.edges.items()},
     )
 
