@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.pyg.walks import random_walk
+    from halohop.sampling.caps import Padding
     from halohop.transport.security import Token
     from halohop.world import World
 
@@ -44,6 +45,7 @@ __all__ = [
     "LinkNeighborLoader",
     "NeighborLoader",
     "PPRLoader",
+    "Padding",
     "SubGraphLoader",
     "Token",
     "World",
@@ -68,6 +70,7 @@ _HOMES = {
     "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
     "PPRLoader": ("halohop.pyg.ppr", "PPRLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
+    "Padding": ("halohop.sampling.caps", "Padding"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),

@@ -67,6 +67,22 @@ def test_gather_equals_the_reference(dtype, shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_missing_rows_are_zeros_or_what_one_says(dtype, shape):
+    source = numbers(dtype, 10, *shape)
+    for rows in ([4, -1, -1, 9, 0], [-1, 3, -1], [-1], [2], [], [-1, -1, 5, 5]):
+        index = torch.tensor(rows, dtype=torch.int64)
+        assert_same(ops.gather_known(source, index), reference.gather_known(source, index))
+        assert_same(ops.gather_known(ops.Pieces([source[:4], source[4:]], [0, 4, 10]), index), ops.gather_known(source, index))
+        assert torch.equal(ops.known_places(index), reference.known_places(index))
+        for value in (0, 1, 3):
+            column, expected = (numbers(dtype, len(rows), *shape, seed=1) for _ in range(2))
+            ops.fill_missing(column, index, value)
+            reference.fill_missing(expected, index, value)
+            assert_same(column, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_scatter_equals_the_reference(dtype, shape):
     positions = torch.tensor([4, 0, 9, 3, 1])
     for index in (positions, positions.int(), positions[:1], positions[:0], positions[::2]):

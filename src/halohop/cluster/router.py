@@ -24,6 +24,7 @@ from halohop.store.requests import (
     LocateRequest,
     Reply,
     Request,
+    RowQuery,
     SampleReply,
     SampleRequest,
     SelectReply,
@@ -107,12 +108,18 @@ class Router:
         return SampleReply(answers=tuple(self._merge_hops(buckets, answers) for buckets, answers in routed))
 
     def _fetch(self, request: FetchRequest) -> FetchReply:
+        places = [ops.known_places(query.gid) if query.padded else None for query in request.queries]
+        queries = [query if at is None else query.of(at) for query, at in zip(request.queries, places, strict=True)]
         routed = self._routed(
-            [(query.table, query.gid) for query in request.queries],
-            lambda picks: FetchRequest(queries=tuple(request.queries[query].of(rows) for query, rows in picks)),
+            [(query.table, query.gid) for query in queries],
+            lambda picks: FetchRequest(queries=tuple(queries[query].of(rows) for query, rows in picks)),
             lambda reply: reply.rows,
         )
-        return FetchReply(rows=tuple(self._merge_rows(buckets, answers) for buckets, answers in routed))
+        rows = []
+        for (buckets, answers), at, asked in zip(routed, places, request.queries, strict=True):
+            order = buckets.order if at is None else ops.gather_rows(at, buckets.order, pool=self._pool)
+            rows.append(self._merge_rows(order, answers, asked))
+        return FetchReply(rows=tuple(rows))
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request))
@@ -186,16 +193,18 @@ class Router:
             edge_gid=ops.gather_rows(torch.cat([answer.edge_gid for answer in answers]), source, pool=self._pool),
         )
 
-    def _merge_rows(self, buckets: ops.Buckets, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-        if len(answers) == 1:  # one shard answered it all, in order
+    def _merge_rows(self, order: Tensor, answers: list[tuple[Tensor, ...]], query: RowQuery) -> tuple[Tensor, ...]:
+        if len(answers) == 1 and not query.padded:  # one shard answered it all, in order
             return answers[0]
         merged = []
         for pieces in zip(*answers, strict=True):
-            out = self._pool.empty((len(buckets.order), *pieces[0].shape[1:]), pieces[0].dtype)
+            out = self._pool.empty((len(query.gid), *pieces[0].shape[1:]), pieces[0].dtype)
             begin = 0
             for piece in pieces:
-                ops.scatter_rows(piece, buckets.order[begin : begin + len(piece)], out)
+                ops.scatter_rows(piece, order[begin : begin + len(piece)], out)
                 begin += len(piece)
+            if query.padded:
+                ops.fill_missing(out, query.gid)
             merged.append(out)
         return tuple(merged)
 

@@ -138,11 +138,12 @@ class LocalShard:
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor:
         if (query.table, name) in self._degrees:
             return self._degrees[query.table, name].degrees(query.gid, self._pool)
+        gather = ops.gather_known if query.padded else ops.gather_rows
         if name not in (RAW_ID, EDGE_ID):
-            return ops.gather_rows(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
+            return gather(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
         if table.ids is None:
             return query.gid
-        ids = ops.gather_rows(table.ids, query.gid, pool=self._pool)
+        ids = gather(table.ids, query.gid, pool=self._pool)
         return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
 
     def _locate(self, request: LocateRequest) -> LocateReply:

@@ -172,7 +172,7 @@ class BatchLoader(DataLoader[Any]):
         """Sums since the loader was made, those of worker processes included.
 
         Batches, edges, seconds making and waiting, rows asked near and far; and bytes of the batches in flight, now and at most
-        (`backlog_bytes`, `backlog_peak_bytes`).
+        (`backlog_bytes`, `backlog_peak_bytes`); of padded batches those for which places were added (`batches_over_caps`).
         """
         sums = self._sampler.graph.statistics()
         for name, amount in (self.counters.snapshot() | self._backlog.statistics()).items():

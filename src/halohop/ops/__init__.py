@@ -10,7 +10,7 @@ from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
 from halohop.ops.relabel import Relabeler
-from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.rows import fill_missing, gather_known, gather_rows, known_places, scatter_rows
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.warmup import warm_up
 
@@ -25,8 +25,11 @@ __all__ = [
     "build_csc",
     "copy_ids",
     "distinct_pairs",
+    "fill_missing",
     "fractions",
+    "gather_known",
     "gather_rows",
+    "known_places",
     "list_lengths",
     "never_falls",
     "repeat_positions",

@@ -146,6 +146,23 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     return result
 
 
+def gather_known(source: Tensor | Pieces, rows: Tensor) -> Tensor:
+    known = gather_rows(source, rows[rows >= 0])
+    result = torch.zeros((len(rows), *known.shape[1:]), dtype=known.dtype)
+    scatter_rows(known, known_places(rows), result)
+    return result
+
+
+def known_places(rows: Tensor) -> Tensor:
+    return torch.tensor([i for i, row in enumerate(rows.tolist()) if row >= 0], dtype=torch.int64)
+
+
+def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
+    for i, row in enumerate(rows.tolist()):
+        if row < 0:
+            column[i] = value
+
+
 def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
     for i, position in enumerate(positions.tolist()):
         out[position] = values[i]

@@ -10,12 +10,13 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, NodeStorage
 
 from halohop.errors import InputError
-from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.store.schema import Schema
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
 
+_SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 _STRUCTURE = ("edge_index", "num_nodes")
 _NODE_ROWS, _EDGE_ROWS = ("x", "pos"), ("edge_attr", "edge_weight")
 """Attributes that mean rows. (PyG takes any tensor whose length is neither of nodes nor of edges for a graph-level one.)"""
@@ -73,23 +74,32 @@ def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
         _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
     match batch.seeds:
         case Seeds() as seeds:
-            _tell_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds)
+            _tell_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
         case LinkSeeds() as links:
-            _tell_links(out, links, *batch.ends_bid)
+            _tell_links(out, links, batch)
     return out
 
 
-def _tell_seeds(store: Any, seeds: Seeds) -> None:
-    store.input_id = seeds.input_id
-    store.batch_size = len(seeds.input_id)
+def _tell_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
+    size = len(seeds.input_id) if room is None else room.seeds
+    store.input_id = _lengthened(seeds.input_id, size, -1)
+    store.batch_size = size
     if seeds.time is not None:
-        store.seed_time = seeds.time
+        store.seed_time = _lengthened(seeds.time, size, 0)
+    if room is not None:
+        store.seed_mask = torch.arange(size) < len(seeds.input_id)
 
 
-def _tell_links(out: Data | HeteroData, links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> None:
+def _tell_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
     src_type, _, dst_type = links.relation
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
-    edges.input_id, *answers = link_metadata(links, src_bid, dst_bid)  # storages leave out what is None
+    told = link_metadata(links, *batch.ends_bid)
+    if batch.room is not None:
+        edges.seed_mask = torch.arange(batch.room.seeds) < links.num_pos
+        if not links.triplet:
+            edges.edge_label_mask = torch.arange(batch.room.pairs) < len(links.dst_gid)
+        told = _padded_links(told, links, batch, batch.room)
+    edges.input_id, *answers = told  # storages leave out what is None
     if links.triplet:
         sources.src_index, destinations.dst_pos_index, destinations.dst_neg_index, time = answers
         sources.seed_time = destinations.seed_time = time
@@ -110,6 +120,32 @@ def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[A
     return links.input_id, torch.stack([src_bid, dst_bid]), links.label, time
 
 
+def _padded_links(told: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: Room) -> tuple[Any, ...]:
+    """With as many entries as there are places; the further ones point at nodes that are none."""
+    input_id, *answers = told
+    src, dst = (int(np.flatnonzero(batch.nodes[name].gid.numpy() < 0)[0]) for name in links.relation[::2])
+    if links.triplet:
+        longer = [_lengthened(part, room.seeds, value) for part, value in zip(answers, (src, dst, dst, 0), strict=True)]
+    else:
+        (src_bid, dst_bid), label, time = answers
+        index = torch.stack([_lengthened(src_bid, room.pairs, src), _lengthened(dst_bid, room.pairs, dst)])
+        ignored = -100 if label is not None and label.dtype in _SIGNED else 0
+        longer = [index, _lengthened(label, room.pairs, ignored), _lengthened(time, room.pairs, 0)]
+    return _lengthened(input_id, room.seeds, -1), *longer
+
+
+def _lengthened(values: Any, length: int, value: float) -> Any:
+    """With `value` in the places that are left; None stays None."""
+    if values is None or len(values) == length:
+        return values
+    return torch.cat([values, values.new_full((length - len(values), *values.shape[1:]), value)])
+
+
+def _mask_of(block: NodeBlock | EdgeBlock) -> Tensor:
+    """Which places are not empty."""
+    return torch.from_numpy(block.gid.numpy() >= 0)
+
+
 def _fill_nodes(store: Any, block: NodeBlock) -> None:
     columns = dict(block.columns)
     raw_id = columns.pop(RAW_ID)
@@ -121,6 +157,8 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
         store.n_id = raw_id
     if block.tree is not None:
         store.batch = block.tree
+    if block.padded:
+        store.node_mask = _mask_of(block)
     if block.num_sampled is not None:
         store.num_sampled_nodes = list(block.num_sampled)
 
@@ -135,6 +173,8 @@ def _fill_edges(store: Any, block: EdgeBlock) -> None:
         store.e_id = edge_id
     if block.flips is not None:
         store.e_flipped = block.flips.mask
+    if block.padded:
+        store.edge_mask = _mask_of(block)
     if block.num_sampled is not None:
         store.num_sampled_edges = list(block.num_sampled)
 

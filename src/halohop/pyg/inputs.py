@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch_geometric.sampler import NumNeighbors
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import SeedDataset
+from halohop.sampling.caps import CapsFrom, Padding
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import Expand, Rules
 from halohop.store.requests import FetchRequest, RowQuery
@@ -64,6 +66,28 @@ def rules_of(
         last=temporal_strategy == "last",
         subgraph=getattr(subgraph_type, "value", subgraph_type) if directed else "induced",
     )
+
+
+def padding_of(pad: CapsFrom | Padding | None, schema: Schema) -> Padding | None:
+    """`pad` as an object whose numbers are dicts.
+
+    Raises:
+        InputError: a word that says nothing, or a list where there are several types.
+    """
+    if pad is None or isinstance(pad, str):
+        return None if pad is None else Padding(caps=pad)
+    if not isinstance(pad, Padding):
+        raise InputError(f"pad={pad!r} is neither 'measured' nor 'bound' nor a halohop.Padding")
+    return replace(pad, nodes=_by_key(pad.nodes, schema.nodes, "nodes"), edges=_by_key(pad.edges, schema.edges, "edges"))
+
+
+def _by_key(numbers: Any, known: Iterable[Any], what: str) -> Mapping[Any, Any] | None:
+    if numbers is None or isinstance(numbers, Mapping):
+        return numbers
+    keys = list(known)
+    if len(keys) != 1:
+        raise InputError(f"{what}={numbers!r}: give a dict with such a list for any of {keys}")
+    return {keys[0]: numbers}
 
 
 def seed_dataset(

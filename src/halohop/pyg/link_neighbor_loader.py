@@ -33,8 +33,8 @@ class LinkNeighborLoader(NeighborhoodLoader):
             edge, where nodes have the attribute `time_attr`.
         neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output,
-            is_sorted, filter_per_worker, directed, seed, expand, kwargs: as of `halohop.NeighborLoader`. A subgraph of its own
-            (`disjoint`) has both ends of an edge, and its negatives.
+            is_sorted, filter_per_worker, directed, seed, expand, pad, kwargs: as of `halohop.NeighborLoader`. A subgraph of its
+            own (`disjoint`) has both ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.

@@ -43,6 +43,8 @@ class NeighborLoader(NeighborhoodLoader):
         is_sorted, filter_per_worker: accepted for PyG's sake; the batches do not depend on them.
         seed: of draws and shuffle; None takes it from `generator`, or 0.
         expand: "new" expands the nodes that the previous hop found (PyG); "all" draws again for all nodes so far (DGL).
+        pad: fixed shapes, for torch.compile and CUDA graphs: "measured", "bound" or a `halohop.Padding`. Empty places have `n_id`
+            and `e_id` -1, `node_mask`, `edge_mask` and `seed_mask` tell them, and `batch_size` counts places.
         world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
             alone goes through all of them, as in PyG.
         run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without

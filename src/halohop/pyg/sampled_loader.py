@@ -1,6 +1,7 @@
 """What PyG's loaders have in common: a sampler, and batches turned into PyG's objects."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from torch_geometric.data import Data, HeteroData
@@ -9,11 +10,15 @@ from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
+from halohop.loading.seeds import ShuffledPlan
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
-from halohop.pyg.inputs import fanouts_of
+from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
 from halohop.sampling.batch import Batch
+from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.padding import fill_empty
+from halohop.sampling.padding import pad as pad_batch
 from halohop.sampling.sampler import Sampler
 from halohop.typing import Relation
 
@@ -23,6 +28,7 @@ class SampledLoader(BatchLoader):
 
     Args:
         data, transform, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
+        pad: how batches are padded to fixed shapes; None: not at all.
         make: makes the sampler and what it goes through, given the graph and the seed.
         seed: of all draws; None takes it from `generator`, or 0.
     """
@@ -34,6 +40,7 @@ class SampledLoader(BatchLoader):
         *,
         transform: Callable[[Any], Any] | None = None,
         transform_sampler_output: Callable[[Any], Any] | None = None,
+        pad: CapsFrom | Padding | None = None,
         seed: int | None = None,
         generator: Any = None,
         sampler: Any = None,
@@ -49,22 +56,51 @@ class SampledLoader(BatchLoader):
         super().__init__(
             *make(graph, seed),
             finish=self._to_user,
-            revise=None if transform_sampler_output is None else self._revised,
+            revise=None if transform_sampler_output is None and pad is None else self._revised,
             seed=seed,
             sampler_of_seeds=sampler,
             **kwargs,
         )
+        self._padding = padding_of(pad, graph.schema)
+        self._caps = None if self._padding is None else self._measured(self._padding)
 
     def filter_fn(self, batch: Any) -> Any:
         """The batch itself, since it has its rows already; PyG's `ZipLoader` asks for this step."""
         return batch
 
+    def _measured(self, padding: Padding) -> Sizes:
+        """The places of a batch. They are the same on all ranks: the batches that tell them are dealt to nobody."""
+        if self.batch_size is None or not len(self._seeds):
+            raise InputError("pad needs seeds, and a batch_size to make room for; a batch_sampler tells none")
+        size = min(self.batch_size, len(self._seeds))
+        plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
+        wanted = padding.batches if padding.caps == "measured" else 1
+        batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in islice(plan.epoch(0), wanted)]
+        if padding.caps == "measured":
+            caps = measured(batches, padding.slack)
+        elif isinstance(self._sampler, NeighborSampler):
+            caps = bound(self._sampler, batches[0])
+        else:
+            raise InputError("caps='bound' is for neighbours that are drawn by fanouts; use 'measured' here")
+        return caps.overridden(padding, self._sampler.graph.schema)
+
     def _to_user(self, batch: Batch) -> Any:
+        if self._padding is not None:
+            fill_empty(batch, self._padding)
         data = to_pyg(batch, self._template)
         return data if self._transform is None else self._transform(data)
 
     def _revised(self, batch: Batch) -> Batch:
-        assert self._transform_sampler_output is not None
+        batch = self._rearranged(batch)
+        if self._caps is None:
+            return batch
+        if self._caps.grows_for(Sizes.of(batch)):
+            self.counters.add("batches_over_caps", 1)
+        return pad_batch(batch, self._caps, self._sampler.graph.pool)
+
+    def _rearranged(self, batch: Batch) -> Batch:
+        if self._transform_sampler_output is None:
+            return batch
         graph = self._sampler.graph
         output = self._transform_sampler_output(to_sampler_output(graph, batch, edge_gid=True))
         return from_sampler_output(graph, batch, output)

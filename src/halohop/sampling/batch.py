@@ -93,12 +93,14 @@ class NodeBlock:
         gid: int64 ``[num_nodes]``.
         num_sampled: how many were found by each hop, seeds first: ``hops + 1`` numbers; None after a user has rearranged them.
         tree: the number of the seed around which each was found, int64 ``[num_nodes]``; None if all seeds share one subgraph.
+        padded: whether some places are empty: gid -1.
         columns: rows of the nodes, ``[num_nodes, ...]`` each; empty until collected.
     """
 
     gid: Tensor
     num_sampled: tuple[int, ...] | None
     tree: Tensor | None = None
+    padded: bool = False
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,11 +115,6 @@ class Flips:
     relation: Relation
     mask: Tensor
 
-    def places(self) -> tuple[Tensor, Tensor]:
-        """The positions of the others, and of the flips, int64 ``[n]`` each."""
-        mask = self.mask.numpy()
-        return torch.from_numpy(np.flatnonzero(~mask)), torch.from_numpy(np.flatnonzero(mask))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeBlock:
@@ -128,6 +125,7 @@ class EdgeBlock:
         gid: int64 ``[num_edges]``.
         num_sampled: how many were drawn by each hop: ``hops`` numbers; None where they are not in the order of hops.
         flips: of a bidirectional subgraph, the edges that come from the partner relation; None if there is none.
+        padded: whether some places are empty: gid -1.
         columns: rows of the edges, ``[num_edges, ...]`` each; empty until collected.
     """
 
@@ -135,13 +133,29 @@ class EdgeBlock:
     gid: Tensor
     num_sampled: tuple[int, ...] | None
     flips: Flips | None = None
+    padded: bool = False
     columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def own_and_flipped(self) -> tuple[Tensor, Tensor]:
+        """The positions of the edges of the relation itself, and of the flips, int64 ``[n]`` each."""
+        assert self.flips is not None
+        flipped = self.flips.mask.numpy()
+        own = ~flipped & (self.gid.numpy() >= 0)
+        return torch.from_numpy(np.flatnonzero(own)), torch.from_numpy(np.flatnonzero(flipped))
 
     def __post_init__(self) -> None:
         assert self.ends_bid.shape == (2, len(self.gid))
         assert self.flips is None or self.flips.mask.shape == self.gid.shape
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
         assert all(len(column) == len(self.gid) for column in self.columns.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Places of a padded batch for input nodes or edges, and of links for pairs of ends, with the negatives."""
+
+    seeds: int
+    pairs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,16 +167,19 @@ class Batch:
         nodes, edges: the blocks.
         ends_bid: of a link task, the positions of the sources and of the destinations of `seeds`, int64 ``[num_src]`` and
             ``[num_dst]``; otherwise empty.
+        room: of a padded batch, how many seeds it has places for; None if it is not padded.
     """
 
     seeds: AnySeeds
     nodes: dict[NodeType, NodeBlock]
     edges: dict[Relation, EdgeBlock]
     ends_bid: tuple[Tensor, ...] = ()
+    room: Room | None = None
 
     @property
     def num_edges(self) -> int:
-        return sum(len(block.gid) for block in self.edges.values())
+        """Edges, without empty places."""
+        return sum(int((block.gid.numpy() >= 0).sum()) if block.padded else len(block.gid) for block in self.edges.values())
 
     @property
     def num_bytes(self) -> int:

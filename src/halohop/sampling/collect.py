@@ -16,9 +16,10 @@ def collect(graph: Graph, batch: Batch) -> Batch:
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
+    Empty places of a padded batch have ids -1, and zeros else.
     """
     of_nodes = [
-        RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid)
+        RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid, padded=block.padded)
         for name, block in batch.nodes.items()
     ]
     of_edges = {relation: _edge_queries(graph, relation, block) for relation, block in batch.edges.items()}
@@ -30,6 +31,12 @@ def collect(graph: Graph, batch: Batch) -> Batch:
         )
         for relation, queries in of_edges.items()
     }
+    for name, block in batch.nodes.items():
+        if block.padded:
+            ops.fill_missing(nodes[name][RAW_ID], block.gid, -1)
+    for relation, edge_block in batch.edges.items():
+        if edge_block.padded:
+            ops.fill_missing(edges[relation][EDGE_ID], edge_block.gid, -1)
     return replace(
         batch,
         nodes={name: replace(block, columns=block.columns | nodes[name]) for name, block in batch.nodes.items()},
@@ -41,11 +48,11 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock) -> list[Ro
     """For the rows of a block's edges; where some are flips, one query for the others and one for these."""
     columns = (EDGE_ID, *graph.schema.edges[relation].columns)
     if block.flips is None:
-        return [RowQuery(table=relation, columns=columns, gid=block.gid)]
+        return [RowQuery(table=relation, columns=columns, gid=block.gid, padded=block.padded)]
     tables = (relation, block.flips.relation)
     return [
         RowQuery(table=table, columns=columns, gid=ops.gather_rows(block.gid, places, pool=graph.pool))
-        for table, places in zip(tables, block.flips.places(), strict=True)
+        for table, places in zip(tables, block.own_and_flipped(), strict=True)
     ]
 
 
@@ -56,7 +63,9 @@ def _merged(pool: ops.Pool, block: EdgeBlock, answers: list[tuple[Tensor, ...]])
     merged = []
     for own, flipped in zip(*answers, strict=True):
         out = pool.empty((len(block.gid), *own.shape[1:]), own.dtype)
-        for values, positions in zip((own, flipped), block.flips.places(), strict=True):
+        for values, positions in zip((own, flipped), block.own_and_flipped(), strict=True):
             ops.scatter_rows(values, positions, out)
+        if block.padded:
+            ops.fill_missing(out, block.gid)
         merged.append(out)
     return tuple(merged)

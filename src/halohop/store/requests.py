@@ -109,15 +109,19 @@ class SampleRequest(Request[SampleReply]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuery:
     """The rows `gid` (int64 ``[n]``) of the named columns of a table. "raw_id", "edge_id" and what `degree_column` names are
-    columns too."""
+    columns too.
+
+    If it is `padded`, a gid may be -1, for no row: its columns are zeros. Such gids come in long runs. (Not of degrees.)
+    """
 
     table: TableKey
     columns: tuple[str, ...]
     gid: Tensor
+    padded: bool = False
 
     def of(self, rows: Tensor) -> "RowQuery":
-        """The query for some of its rows, by position."""
-        return replace(self, gid=self.gid[rows])
+        """The query for some of its rows, by position; none of them is missing."""
+        return replace(self, gid=self.gid[rows], padded=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
