@@ -36,7 +36,7 @@ def main(backend: str, epochs: int) -> None:
                 loss.backward()
                 optimizer.step()
             print(f"epoch {epoch}: loss {loss.item():.3f}, {time.perf_counter() - start:.2f} s")
-        print(f"batches that needed more places: {loader.statistics().get('batches_over_caps', 0):.0f}")
+        print(f"batches that needed more places: {loader.statistics()['batches_over_caps']:.0f}")
 
 
 if __name__ == "__main__":

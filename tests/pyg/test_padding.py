@@ -19,6 +19,7 @@ from halohop import (
     Padding,
     PPRLoader,
     SubGraphLoader,
+    World,
     partition,
 )
 from halohop.errors import InputError, SchemaError
@@ -126,7 +127,7 @@ def test_empty_places_are_all_that_is_added(data, options, pad):
         for key in ("x", "half", "y", "seen", "n_id", "edge_index", "e_id", "edge_attr", "batch"):
             if key in plain:
                 assert torch.equal(real[key], plain[key]), key
-    over = loader.statistics().get("batches_over_caps", 0)
+    over = loader.statistics()["batches_over_caps"]
     assert len(seen) == 1 if not over else 1 < len(seen) <= 1 + over
     assert pad != "bound" or not over
 
@@ -252,6 +253,16 @@ def test_what_exceeds_its_places_gets_more(data):
         assert torch.equal(batch.e_id[batch.edge_mask], plain.e_id)
         assert batch.num_nodes < 2.5 * plain.num_nodes
     assert loader.statistics()["batches_over_caps"] == len(loader)
+
+
+def test_ranks_have_the_same_shapes(data):
+    """Or each rank would compile its own, and wait for the others."""
+    told = set()
+    for rank in range(3):
+        world = World(rank=rank, size=3, local_rank=rank, local_size=3)
+        for batch in NeighborLoader(data, [5, 3], batch_size=20, shuffle=True, world=world, pad="measured"):
+            told.add(str(shapes(batch)))
+    assert len(told) == 1
 
 
 def test_transforms(data):

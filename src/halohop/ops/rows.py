@@ -100,10 +100,14 @@ def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
         >>> column.tolist()
         [5, -100]
     """
-    pattern = torch.full((1,), value, dtype=column.dtype).view(torch.uint8).numpy()
+    size = column.element_size()
+    word = np.dtype(f"u{min(size, 8)}")  # NumPy fills words fast, and wakes none of torch's threads
+    pattern = torch.full((1,), value, dtype=column.dtype).view(torch.uint8).numpy().view(word)
     for begin, end, known in _runs(rows):
-        if not known and column[begin:end].numel():  # through NumPy, because torch would wake its threads for it
-            column[begin:end].reshape(-1).view(torch.uint8).numpy().reshape(-1, len(pattern))[...] = pattern
+        if not known and column[begin:end].numel():
+            words = column[begin:end].reshape(-1).view(torch.uint8).numpy().view(word)
+            for part, bits in enumerate(pattern):  # two of complex128
+                words[part :: len(pattern)] = bits
 
 
 def _runs(rows: Tensor) -> list[tuple[int, int, bool]]:

@@ -76,10 +76,12 @@ class SampledLoader(BatchLoader):
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
         batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in islice(plan.epoch(0), wanted)]
+        most = bound(self._sampler, batches[0]) if isinstance(self._sampler, NeighborSampler) else None
         if padding.caps == "measured":
             caps = measured(batches, padding.slack)
-        elif isinstance(self._sampler, NeighborSampler):
-            caps = bound(self._sampler, batches[0])
+            caps = caps if most is None else caps.at_most(most)
+        elif most is not None:
+            caps = most
         else:
             raise InputError("caps='bound' is for neighbours that are drawn by fanouts; use 'measured' here")
         return caps.overridden(padding, self._sampler.graph.schema)
@@ -94,8 +96,7 @@ class SampledLoader(BatchLoader):
         batch = self._rearranged(batch)
         if self._caps is None:
             return batch
-        if self._caps.grows_for(Sizes.of(batch)):
-            self.counters.add("batches_over_caps", 1)
+        self.counters.add("batches_over_caps", int(self._caps.grows_for(Sizes.of(batch))))
         return pad_batch(batch, self._caps, self._sampler.graph.pool)
 
     def _rearranged(self, batch: Batch) -> Batch:

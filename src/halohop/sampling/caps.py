@@ -102,6 +102,14 @@ class Sizes:
             edges={relation: _fit_all(counts, self.edges[relation], keep=0) for relation, counts in needed.edges.items()},
         )
 
+    def at_most(self, bound: "Sizes") -> "Sizes":
+        """The smaller numbers."""
+        return replace(
+            self,
+            nodes={name: _least(counts, bound.nodes[name]) for name, counts in self.nodes.items()},
+            edges={relation: _least(counts, bound.edges[relation]) for relation, counts in self.edges.items()},
+        )
+
     def grows_for(self, needed: "Sizes") -> bool:
         """Whether more are needed."""
         nothing = Sizes(inputs=Room(seeds=0, pairs=0), nodes=_zeros(needed.nodes), edges=_zeros(needed.edges))
@@ -207,6 +215,10 @@ def _fit_all(counts: tuple[int, ...], caps: tuple[int, ...], *, keep: int) -> tu
 def _shortened(counts: tuple[int, ...], length: int) -> tuple[int, ...]:
     """So many numbers; the last stands for all hops that are told no more."""
     return (*counts[: length - 1], sum(counts[length - 1 :])) if len(counts) > length else counts
+
+
+def _least(counts: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(min, counts, _shortened(others, len(counts))))
 
 
 def _zeros(counts: Mapping[Key, tuple[int, ...]]) -> dict[Key, tuple[int, ...]]:
