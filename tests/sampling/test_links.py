@@ -51,12 +51,15 @@ def some_ends(graph: Graph, relation: Relation, count: int) -> tuple[torch.Tenso
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     "rules",
-    [Rules(), Rules(disjoint=True), Rules(expand="all"), Rules(weight="weight"), Rules(time="time", disjoint=True)],
+    [
+        *(Rules(), Rules(disjoint=True), Rules(expand="all"), Rules(weight="weight"), Rules(time="time", disjoint=True)),
+        *(Rules(labor=True), Rules(labor=True, time="time", disjoint=True)),
+    ],
     ids=str,
 )
 def test_batches_around_edges_are_the_oracles(name, num_parts, shard_each, rules):
     tables, relation = CASES[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("raw_id",) if shard_each else ())
     fanouts = Fanouts.uniform([3, 2], graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)
     for index, (num_pos, num_neg, triplet) in enumerate(

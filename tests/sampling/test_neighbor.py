@@ -106,11 +106,13 @@ def sampled(
         ([0], {}),
         ([100, 0, 2], {"seed": -1}),
         ([], {}),
+        ([2, 2], {"rules": Rules(labor=True)}),
+        ([3, 2, 1], {"rules": Rules(labor=True, layer_dependency=True, expand="all")}),
     ],
 )
 def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
     tables = GRAPHS[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("raw_id",) if shard_each else ())
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, **options)
@@ -137,12 +139,16 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
         ([2, 3], Rules(time="when", disjoint=True, weight="weight")),
         ([2, 3], Rules(time="seen", disjoint=True)),
         ([2, 3], Rules(time="seen", disjoint=True, last=True)),
+        ([2, 2], Rules(weight="weight", labor=True)),
+        ([2, 3], Rules(weight="weight", labor=True, disjoint=True)),
+        ([2, 3], Rules(time="when", disjoint=True, labor=True)),
+        ([2, 3], Rules(time="seen", disjoint=True, weight="weight", labor=True, layer_dependency=True)),
     ],
     ids=str,
 )
 def test_batches_by_weight_and_time_are_the_oracles(name, num_parts, shard_each, fanout, rules):
     tables = WEIGHED[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("seen",) if shard_each else ())
+    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("seen", "raw_id") if shard_each else ())
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)
@@ -218,12 +224,21 @@ def test_times_of_nodes_on_other_hosts_are_refused():
         )
 
 
+def test_raw_ids_of_nodes_on_other_hosts_are_refused():
+    graph = partitioned(GRAPHS["power_law"], 2, shard_each=True)
+    with pytest.raises(SchemaError, match=r"'raw_id' of the sources .* halo=\('raw_id',\), on the command line --halo raw_id"):
+        sampled(graph, Fanouts.uniform([2], graph.schema), NODE, graph.select()[1][:4].tolist(), 0, 0, rules=Rules(labor=True))
+
+
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
         ({"expand": "some"}, "neither 'new' nor 'all'"),
         ({"last": True}, "no times are named"),
         ({"time": "when"}, "disjoint=True"),
+        ({"labor": True, "replace": True}, "labor draws without replacement"),
+        ({"labor": True, "time": "when", "last": True, "disjoint": True}, "no matter of chance; leave out labor"),
+        ({"layer_dependency": True}, "layer_dependency is a matter of labor alone"),
         ({"time": "when", "last": True, "weight": "weight", "disjoint": True}, "no matter of chance"),
     ],
 )

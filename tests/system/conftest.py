@@ -76,7 +76,7 @@ def folders(tmp_path: Path) -> list[Path]:
     from halohop.datasets import synthetic
 
     whole = tmp_path / "parts"
-    partition(synthetic("tiny"), whole, num_parts=3, method="metis")
+    partition(synthetic("tiny"), whole, num_parts=3, method="metis", halo=("raw_id",))
     for host in range(3):
         folder = tmp_path / f"host-{host}"
         folder.mkdir()

@@ -10,13 +10,14 @@ import pytest
 WORKER = Path(__file__).parent / "worker.py"
 
 
-def start_all(network, folders, epochs: int, threads: int) -> list[subprocess.Popen[str]]:
+def start_all(network, folders, epochs: int, threads: int, method: str = "neighbor") -> list[subprocess.Popen[str]]:
     return [
         host.start(
             WORKER,
             folder,
             epochs,
             threads,
+            method,
             env={
                 "RANK": str(rank),
                 "WORLD_SIZE": "3",
@@ -31,18 +32,23 @@ def start_all(network, folders, epochs: int, threads: int) -> list[subprocess.Po
     ]
 
 
-def alone(folder: Path, epochs: int) -> list[str]:
+def alone(folder: Path, epochs: int, method: str) -> list[str]:
     result = subprocess.run(
-        [sys.executable, str(WORKER), str(folder), str(epochs), "0"], capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, str(WORKER), str(folder), str(epochs), "0", method],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
     )
     return result.stdout.splitlines()[:-1]
 
 
 @pytest.mark.timeout(240)
-def test_three_hosts_see_the_batches_of_one(network, folders):
-    expected = alone(folders[0].parent / "parts", 2)
-    for threads in (1, 4):
-        workers = start_all(network, folders, 2, threads)
+@pytest.mark.parametrize(("method", "runs"), [("neighbor", (1, 4)), ("labor", (2,))])
+def test_three_hosts_see_the_batches_of_one(network, folders, method, runs):
+    expected = alone(folders[0].parent / "parts", 2, method)
+    for threads in runs:
+        workers = start_all(network, folders, 2, threads, method)
         for worker in workers:
             out, err = worker.communicate(timeout=100)
             assert worker.returncode == 0, err

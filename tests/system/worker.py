@@ -1,6 +1,6 @@
 """One trainer without a model: goes through epochs of a partitioned graph and prints a digest of every batch.
 
-python worker.py FOLDER EPOCHS THREADS
+python worker.py FOLDER EPOCHS THREADS METHOD
 """
 
 import hashlib
@@ -22,7 +22,7 @@ def digest(batch) -> str:
     return summary.hexdigest()
 
 
-def main(folder: str, epochs: int, threads: int) -> None:
+def main(folder: str, epochs: int, threads: int, method: str) -> None:
     world = halohop.World.from_env()
     store = None
     if world.rank == 0 and world.num_hosts > 1:
@@ -30,7 +30,7 @@ def main(folder: str, epochs: int, threads: int) -> None:
     limits = Limits(call_seconds=5, attempt_seconds=0.5, connect_seconds=5)
     with halohop.open(folder, limits=limits, deadline=40) as graph:
         loader = halohop.NeighborLoader(
-            graph, [5, 5], input_nodes="train", batch_size=32, shuffle=True, seed=4, num_workers=threads
+            graph, [5, 5], input_nodes="train", batch_size=32, shuffle=True, seed=4, num_workers=threads, method=method
         )
         for _ in range(epochs):
             for batch in loader:
@@ -40,4 +40,4 @@ def main(folder: str, epochs: int, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

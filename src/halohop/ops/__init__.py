@@ -6,6 +6,7 @@ same names again, slow and obvious: it is the specification, and the tests compa
 
 from halohop.ops.eligible import TIME_DTYPES, Eligible
 from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, never_falls, repeat_positions, stitch
+from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
@@ -21,6 +22,7 @@ __all__ = [
     "Pieces",
     "Pool",
     "Relabeler",
+    "Sources",
     "bucket",
     "build_csc",
     "copy_ids",

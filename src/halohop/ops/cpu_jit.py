@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_KERNEL_MODULES = tuple(f"cpu_{topic}.py" for topic in ("jit", "sample", "eligible", "weighted", "index", "relabel"))
+_KERNEL_MODULES = tuple(f"cpu_{topic}.py" for topic in ("jit", "sample", "eligible", "weighted", "labor", "index", "relabel"))
 
 
 def kernel(function: Function) -> Function:

@@ -150,20 +150,20 @@ class _Times:
 
 
 def find_eligible(
-    eligible: Eligible, starts: Int64s, degrees: Int64s, fanout: int, *, list_all: bool, pool: Pool | None
+    eligible: Eligible, starts: Int64s, degrees: Int64s, fanout: int, *, list_over: int, pool: Pool | None
 ) -> Iterator[Spans]:
     """The eligible entries of lists, some rows at a time. With `last`, only the `fanout` most recent of them.
 
-    Rows are listed only where entries are missing in the middle, or all of them with `list_all`.
+    Rows are listed only where entries are missing in the middle, or where there are more of them than `list_over`.
     """
-    times, listed = None, np.full(len(starts), list_all)
+    times, listed = None, degrees > list_over
     if eligible.latest is not None or eligible.last:
         times = _Times(eligible, starts, degrees, pool)
-        listed[:] = True
+        listed = np.ones(len(starts), np.bool_)
         if eligible.times_sorted and len(long := np.flatnonzero(degrees > _SHORT)):
-            listed[long] = list_all
             degrees = degrees.copy()
             degrees[long] = times.past(long, starts[long], degrees[long])
+            listed[long] = degrees[long] > list_over
     excluded, firsts = np.empty(0, np.int64), np.zeros(len(starts), np.int64)
     if eligible.excluded is not None and len(eligible.excluded):
         excluded = integers(eligible.excluded, "excluded")

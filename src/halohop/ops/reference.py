@@ -12,6 +12,7 @@ from torch import Tensor
 
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets
+from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.random import GOLDEN, MASK_64, RAW_STEP, mix
 from halohop.ops.random import stream_key as stream_key
@@ -67,6 +68,22 @@ def draw_weighted(weights: list[float], raw: int, fanout: int, key: int, *, repl
     return sorted(range(len(weights)), key=lambda j: (-keys[j], j))[:fanout]  # Efraimidis & Spirakis 2006
 
 
+def draw_by_source(sources: list[int], weights: list[float] | None, fanout: int, key: int) -> list[int]:
+    """The drawn positions in a list of neighbours with these ids, by numbers of their own (Balin & Catalyurek 2023); weights,
+    if there are any, are above zero.
+
+    The law is that of `draw_positions` or `draw_weighted`, since the numbers in a list are independent: copy c of a source in the
+    list has number c of its stream.
+    """
+    if fanout == -1 or len(sources) <= fanout:
+        return list(range(len(sources)))
+    keys = [fraction(key, source, sources[:j].count(source)) for j, source in enumerate(sources)]
+    if weights is not None:
+        greatest = max(weights)
+        keys = [log(u) * (greatest / weight) for u, weight in zip(keys, weights, strict=True)]
+    return sorted(range(len(keys)), key=lambda j: (-keys[j], j))[:fanout]
+
+
 def most_recent(times: list[float], fanout: int) -> list[int]:
     """The positions of the greatest times in a list; of equal ones, of the last."""
     if fanout == -1 or len(times) <= fanout:
@@ -81,6 +98,14 @@ def time_of(position: int, eligible: Eligible) -> float:
         position = int(eligible.via[position])
     time: float = eligible.times[position].item()
     return time
+
+
+def source_of(position: int, sources: Sources) -> int:
+    assert isinstance(sources.ids, Tensor)
+    if sources.via is not None:
+        assert isinstance(sources.via, Tensor)
+        position = int(sources.via[position])
+    return int(sources.ids[position])
 
 
 def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: Eligible | None) -> bool:
@@ -114,6 +139,7 @@ def sample_neighbors(
     replace: bool = False,
     weights: Tensor | None = None,
     eligible: Eligible | None = None,
+    sources: Sources | None = None,
 ) -> tuple[Tensor, Tensor]:
     counts, positions = [], []
     for number, (row, raw_id) in enumerate(zip(rows.tolist(), raw.tolist(), strict=True)):
@@ -123,6 +149,11 @@ def sample_neighbors(
             possible = [position for position in possible if may_be_drawn(position, number, weights, eligible)]
         if eligible is not None and eligible.last:
             drawn = most_recent([time_of(position, eligible) for position in possible], fanout)
+        elif sources is not None:
+            shift = 0 if sources.shift is None else int(sources.shift[number])
+            ids = [source_of(position, sources) + shift for position in possible]
+            chances = None if weights is None else [weights[position].item() for position in possible]
+            drawn = draw_by_source(ids, chances, fanout, key)
         elif weights is not None:
             drawn = draw_weighted([weights[position].item() for position in possible], raw_id, fanout, key, replace=replace)
         else:

@@ -11,6 +11,7 @@ from halohop.errors import IdError, InputError
 from halohop.ops import cpu_eligible, cpu_index, cpu_sample
 from halohop.ops.arguments import as_int64, integers
 from halohop.ops.eligible import Eligible, Int64s, Spans, find_eligible
+from halohop.ops.labor import Labor, Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
@@ -30,6 +31,7 @@ def sample_neighbors(
     edge_bounds: Sequence[int] = (0,),
     weights: Tensor | Pieces | None = None,
     eligible: Eligible | None = None,
+    sources: Sources | None = None,
     pool: Pool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
@@ -54,6 +56,9 @@ def sample_neighbors(
             replacement the next neighbour is always drawn in proportion to the weights of those that remain (Efraimidis &
             Spirakis 2006), and they come in the order drawn.
         eligible: which entries may be drawn.
+        sources: draw by random numbers of the entries' sources, instead of the rows' own, so that rows draw alike (LABOR). What
+            is drawn for a row is then a function of (key, fanout, sources in the list) and of weights and times. From lists
+            longer than the fanout entries come in the order drawn. Without replacement only.
         pool: where the memory of the results comes from.
 
     Returns:
@@ -62,7 +67,7 @@ def sample_neighbors(
     Raises:
         IdError: a row is outside indptr; weights or times lack an entry of a list.
         InputError: wrong dtypes, shapes or fanout; indptr falls; a list of 2**32 entries or more; a tensor not on the CPU; a
-            weight that is negative or not finite; weights together with ``eligible.last``.
+            weight that is negative or not finite; weights or sources together with ``eligible.last``, sources with `replace`.
 
     Example:
         >>> indptr = torch.tensor([0, 2, 5])
@@ -75,6 +80,9 @@ def sample_neighbors(
     last = eligible is not None and eligible.last
     if last and weights is not None:
         raise InputError("weights and eligible.last are both given: the most recent entries are no matter of chance")
+    if sources is not None and (last or replace):
+        other = "eligible.last, and the most recent entries are no matter of chance" if last else "replace"
+        raise InputError(f"sources are given together with {other}; leave one of them out")
     replace = replace and fanout >= 0 and not last
     limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
@@ -82,13 +90,15 @@ def sample_neighbors(
     raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
     positions = empty(pool, (total,), torch.int64).numpy()
     draw = _Draw(stream=np.uint64(key & MASK_64), limit=limit, replace=replace)
-    if weights is None and eligible is None:
+    if weights is None and eligible is None and sources is None:
         draw.uniform(starts, degrees, raw_ids, positions)
     elif total > 0:
         weigh = None if weights is None else Weights(weights, starts, degrees, pool)
+        labor = None if sources is None else Labor(sources, starts, degrees, pool)
+        list_over = 0 if weights is not None else int(limit) if labor is not None else _ALL
         used = 0
-        for spans in find_eligible(eligible or Eligible(), starts, degrees, int(limit), list_all=weights is not None, pool=pool):
-            counts[spans.rows], drawn = draw.some(spans, raw_ids[spans.rows], weigh)
+        for spans in find_eligible(eligible or Eligible(), starts, degrees, int(limit), list_over=list_over, pool=pool):
+            counts[spans.rows], drawn = draw.some(spans, raw_ids[spans.rows], weigh, labor)
             positions[used : used + len(drawn)] = drawn
             used += len(drawn)
         positions = positions[:used]
@@ -146,10 +156,12 @@ class _Draw:
             num_slots = 1 << (2 * int(self.limit) - 1).bit_length() if longest > self.limit else 1
             cpu_sample.draw_many(starts, degrees, raw, self.stream, self.limit, positions, np.zeros(num_slots, np.uint64))
 
-    def some(self, spans: Spans, raw: Int64s, weights: Weights | None) -> tuple[Int64s, Int64s]:
+    def some(self, spans: Spans, raw: Int64s, weights: Weights | None, labor: Labor | None) -> tuple[Int64s, Int64s]:
         """How many are drawn from each of the spans, and their positions."""
         if weights is not None:
-            return weights.draw(spans, raw, self.stream, self.limit, replace=self.replace)
+            return weights.draw(spans, raw, self.stream, self.limit, replace=self.replace, labor=labor)
+        if labor is not None:
+            spans = labor.draw(spans, self.stream, self.limit)
         most = np.int64(self.limit)
         counts = np.where(spans.lengths > 0, most, 0) if self.replace else np.minimum(spans.lengths, most)
         positions = np.empty(int(counts.sum()), np.int64)

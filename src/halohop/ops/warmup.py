@@ -8,6 +8,7 @@ from filelock import FileLock, Timeout
 from halohop.ops import cpu_index, cpu_jit
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
+from halohop.ops.labor import Sources
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
 from halohop.ops.sample import sample_neighbors
@@ -59,6 +60,8 @@ def _call_every_kernel() -> None:
         sample_neighbors(indptr, ids, ids, fanout, 0, replace=replace)
     for replace in (False, True):
         sample_neighbors(indptr, ids, ids, 1, 0, replace=replace, weights=torch.ones(3))
+    for dtype in (torch.int64, torch.int32):
+        sample_neighbors(indptr, ids, ids, 1, 0, sources=Sources(ids=ids.to(dtype)))
     for dtype in (torch.int64, torch.float64):
         times = torch.zeros(3, dtype=dtype)
         eligible = Eligible(times=times, latest=times, last=True, excluded=ids)

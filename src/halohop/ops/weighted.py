@@ -7,6 +7,7 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.ops import cpu_eligible, cpu_weighted
 from halohop.ops.eligible import Int64s, Spans, Values, check_values
+from halohop.ops.labor import Labor
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 
@@ -19,7 +20,9 @@ class Weights:
         self._values = Values("weights", weights, pool)
         self._values.check_spans(starts, degrees)
 
-    def draw(self, spans: Spans, raw: Int64s, stream: np.uint64, fanout: np.uint64, *, replace: bool) -> tuple[Int64s, Int64s]:
+    def draw(
+        self, spans: Spans, raw: Int64s, stream: np.uint64, fanout: np.uint64, *, replace: bool, labor: Labor | None
+    ) -> tuple[Int64s, Int64s]:
         """How many are drawn for each row of `spans`, all of which must be listed, and their positions. Overwrites `spans`."""
         listing, lengths = spans.listing, spans.lengths
         weights = self._values.at(listing).astype(np.float64, copy=False)
@@ -27,6 +30,8 @@ class Weights:
         if done < len(listing):
             raise InputError(f"weight {weights[done]:g} at position {listing[done]}: a weight is a finite number, 0 or more")
         listing = listing[:kept]
+        if labor is not None:
+            return lengths, listing[: labor.keep(labor.shifts[spans.rows], lengths, listing, stream, fanout, weights[:kept])]
         if not replace:
             cpu_weighted.race(weights, raw, stream, fanout, lengths)
             return lengths, listing[: cpu_eligible.keep_greatest(weights, fanout, False, lengths, listing)]

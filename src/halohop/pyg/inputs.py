@@ -46,6 +46,8 @@ def rules_of(
     weight_attr: str | None,
     time_attr: str | None,
     temporal_strategy: str,
+    method: str,
+    layer_dependency: bool,
     subgraph_type: Any,
     directed: bool,
 ) -> Rules:
@@ -53,10 +55,12 @@ def rules_of(
     disjoint subgraphs.
 
     Raises:
-        InputError: an unknown strategy or type, or options that exclude each other.
+        InputError: an unknown strategy, method or type, or options that exclude each other.
     """
     if temporal_strategy not in ("uniform", "last"):
         raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
+    if method not in ("neighbor", "labor"):
+        raise InputError(f"method={method!r} is neither 'neighbor' nor 'labor'")
     return Rules(
         replace=replace,
         expand=expand,
@@ -64,6 +68,8 @@ def rules_of(
         weight=weight_attr,
         time=time_attr,
         last=temporal_strategy == "last",
+        labor=method == "labor",
+        layer_dependency=layer_dependency,
         subgraph=getattr(subgraph_type, "value", subgraph_type) if directed else "induced",
     )
 

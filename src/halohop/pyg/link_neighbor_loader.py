@@ -33,8 +33,8 @@ class LinkNeighborLoader(NeighborhoodLoader):
             edge, where nodes have the attribute `time_attr`.
         neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output,
-            is_sorted, filter_per_worker, directed, seed, expand, pad, kwargs: as of `halohop.NeighborLoader`. A subgraph of its
-            own (`disjoint`) has both ends of an edge, and its negatives.
+            is_sorted, filter_per_worker, directed, seed, expand, method, layer_dependency, pad, kwargs: as of
+            `halohop.NeighborLoader`. A subgraph of its own (`disjoint`) has both ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
@@ -82,6 +82,8 @@ class LinkNeighborLoader(NeighborhoodLoader):
         input_id: Tensor | None = None,
         seed: int | None = None,
         expand: Expand = "new",
+        method: str = "neighbor",
+        layer_dependency: bool = False,
         strict_negatives: bool = False,
         exclude_seed_edges: bool = False,
         reverse_relation: Relation | None = None,
@@ -96,6 +98,8 @@ class LinkNeighborLoader(NeighborhoodLoader):
             weight_attr=weight_attr,
             time_attr=time_attr,
             temporal_strategy=temporal_strategy,
+            method=method,
+            layer_dependency=layer_dependency,
             subgraph_type=subgraph_type,
             directed=directed,
         )

@@ -45,6 +45,9 @@ class NeighborLoader(NeighborhoodLoader):
         expand: "new" expands the nodes that the previous hop found (PyG); "all" draws again for all nodes so far (DGL).
         pad: fixed shapes, for torch.compile and CUDA graphs: "measured", "bound" or a `halohop.Padding`. Empty places have `n_id`
             and `e_id` -1, `node_mask`, `edge_mask` and `seed_mask` tell them, and `batch_size` counts places.
+        method: "neighbor" (Hamilton et al. 2017), or "labor" (LABOR-0, Balin & Catalyurek 2023): as many neighbours of each node,
+            each as likely as before, but nodes of a hop choose alike, so that a batch has fewer different nodes.
+        layer_dependency: with "labor" the hops choose alike, too.
         world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
             alone goes through all of them, as in PyG.
         run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without
@@ -86,6 +89,8 @@ class NeighborLoader(NeighborhoodLoader):
         input_id: Tensor | None = None,
         seed: int | None = None,
         expand: Expand = "new",
+        method: str = "neighbor",
+        layer_dependency: bool = False,
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
@@ -96,6 +101,8 @@ class NeighborLoader(NeighborhoodLoader):
             weight_attr=weight_attr,
             time_attr=time_attr,
             temporal_strategy=temporal_strategy,
+            method=method,
+            layer_dependency=layer_dependency,
             subgraph_type=subgraph_type,
             directed=directed,
         )

@@ -39,8 +39,9 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
 
     Args:
         data, num_neighbors, replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, directed, seed,
-            expand: as in `halohop.NeighborLoader`. PyG's loaders do not heed their own arguments of these names beside a
-            sampler. Flips of another relation come without ids and features, since PyG's loaders cannot ask for them.
+            expand, method, layer_dependency: as in `halohop.NeighborLoader`. PyG's loaders do not heed their own arguments of
+            these names beside a sampler. Flips of another relation come without ids and features, since PyG's loaders cannot
+            ask for them.
 
     Raises:
         InputError: options that cannot work, as of `halohop.NeighborLoader`.
@@ -67,6 +68,8 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         directed: bool = True,
         seed: int = 0,
         expand: Expand = "new",
+        method: str = "neighbor",
+        layer_dependency: bool = False,
     ) -> None:
         self.graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
         self.num_neighbors = num_neighbors
@@ -79,6 +82,8 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         self.directed = directed
         self.seed = seed
         self.expand = expand
+        self.method = method
+        self.layer_dependency = layer_dependency
         self._epoch = 0
         self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
         self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
@@ -141,6 +146,8 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             weight_attr=self.weight_attr,
             time_attr=self.time_attr,
             temporal_strategy=self.temporal_strategy,
+            method=self.method,
+            layer_dependency=self.layer_dependency,
             subgraph_type=self.subgraph_type,
             directed=self.directed,
         )

@@ -31,6 +31,9 @@ class Rules:
         weight: the edges' column of weights to draw by.
         time: the column of times of edges or nodes: what is later than a seed is not drawn around it. Needs `disjoint`.
         last: of the neighbours in time, the most recent ones instead of random ones.
+        labor: random numbers belong to the neighbours, so that the nodes of a hop draw alike and a batch has fewer of them
+            (LABOR-0, Balin & Catalyurek 2023). In a forest every tree has numbers of its own.
+        layer_dependency: all hops have the same random numbers; needs `labor`.
         subgraph: which edges a batch has. "directional": those that were drawn; "induced": all edges of the graph among its
             nodes; "bidirectional": those that were drawn and their flips. The nodes are the same.
 
@@ -44,6 +47,8 @@ class Rules:
     weight: str | None = None
     time: str | None = None
     last: bool = False
+    labor: bool = False
+    layer_dependency: bool = False
     subgraph: Subgraph = "directional"
 
     def __post_init__(self) -> None:
@@ -53,6 +58,12 @@ class Rules:
             raise InputError("the most recent neighbours are asked for, but no times are named; name their column")
         if self.last and self.weight is not None:
             raise InputError(f"the most recent neighbours are no matter of chance; leave out the weights {self.weight!r}")
+        if self.labor and self.last:
+            raise InputError("the most recent neighbours are no matter of chance; leave out labor")
+        if self.labor and self.replace:
+            raise InputError("labor draws without replacement; leave out replace=True")
+        if self.layer_dependency and not self.labor:
+            raise InputError("layer_dependency is a matter of labor alone; leave it out, or draw with method='labor'")
         if self.time is not None and not self.disjoint:
             raise InputError("with times every seed needs a subgraph of its own; set disjoint=True")
         if self.subgraph not in get_args(Subgraph):
@@ -126,11 +137,12 @@ class NeighborSampler:
             seed=self._seed,
             epoch=seeds.epoch,
             batch=seeds.index,
-            hop=hop,
+            hop=0 if rules.layer_dependency else hop,
             replace=rules.replace,
             weight=rules.weight,
             time=rules.time,
             last=rules.last,
+            labor=rules.labor,
         )
 
     def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: AnySeeds) -> HopQuery:

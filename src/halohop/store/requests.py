@@ -40,6 +40,7 @@ class Draw:
         weight: the column of the edges that holds their weights. Relations without it draw uniformly.
         time: the column of the edges, or else of their sources, that holds times; relations without it ignore time.
         last: the most recent neighbours, instead of random ones.
+        labor: random numbers are a function of the *sources'* types and raw ids, not of relations and destinations.
     """
 
     seed: int
@@ -50,6 +51,7 @@ class Draw:
     weight: str | None = None
     time: str | None = None
     last: bool = False
+    labor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

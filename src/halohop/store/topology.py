@@ -10,7 +10,7 @@ from halohop import ops
 from halohop.errors import SchemaError
 from halohop.store.requests import Draw, HopAnswer, HopQuery
 from halohop.telemetry import Counters
-from halohop.typing import Relation
+from halohop.typing import RAW_ID, Relation
 
 _TREE_STEP = 1 << 40
 """Between the streams of one node in two trees: raw ids are smaller."""
@@ -108,13 +108,22 @@ class Topology:
             query.dst_gid,
             raw if query.tree is None else raw + query.tree * _TREE_STEP,
             query.fanout,
-            ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=self.relation),
+            self._key(draw),
             replace=draw.replace,
             edge_bounds=self.edge_bounds,
             weights=self.columns.get(draw.weight) if draw.weight is not None else None,
             eligible=self._eligible(query, draw),
+            sources=self._sources(query) if draw.labor else None,
             pool=pool,
         )
+
+    def _key(self, draw: Draw) -> int:
+        relation = (self.relation[0], "", "") if draw.labor else self.relation  # all relations from a type share its numbers
+        return ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=relation)
+
+    def _sources(self, query: HopQuery) -> ops.Sources:
+        ids, via = (self.indices, None) if self.src_raw is None else self._of_sources(RAW_ID, self.src_raw)
+        return ops.Sources(ids=ids, via=via, shift=None if query.tree is None else query.tree * _TREE_STEP)
 
     def _eligible(self, query: HopQuery, draw: Draw) -> ops.Eligible | None:
         """Which neighbours may be drawn; None means all."""

@@ -126,7 +126,13 @@ class Oracle:
                 before = len(edges[relation])
                 destination = relation[2]
                 begin = 0 if rules.expand == "all" else known[destination] - nodes_per_hop[destination][-1]
-                key = reference.stream_key(seed=self._seed, epoch=epoch, batch=index, hop=hop, relation=relation)
+                key = reference.stream_key(
+                    seed=self._seed,
+                    epoch=epoch,
+                    batch=index,
+                    hop=0 if rules.layer_dependency else hop,
+                    relation=(relation[0], "", "") if rules.labor else relation,
+                )
                 for position in range(begin, known[destination]):
                     tree, raw = nodes[destination][position]
                     latest = None if times is None else times[tree]
@@ -164,6 +170,9 @@ class Oracle:
         times = [edge.time for edge in edges if edge.time is not None]
         if times and self._rules.last:
             places = reference.most_recent(times, fanout)
+        elif self._rules.labor:
+            sources = [edge.source + tree * _TREE_STEP for edge in edges]
+            places = reference.draw_by_source(sources, weights or None, fanout, key)
         elif weights:
             places = reference.draw_weighted(weights, stream, fanout, key, replace=replace)
         else:

@@ -1,0 +1,113 @@
+"""CPU kernels that draw by random numbers of the sources. `halohop.ops.reference` says in plain Python what they compute.
+
+The entries that may be drawn are a listing, as in `cpu_eligible`; `sources` are the ids of its entries.
+"""
+
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halohop.ops.cpu_jit import kernel
+
+u32, u64, i64 = np.uint32, np.uint64, np.int64
+
+_ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
+_LOW = u64(0xFFFFFFFF)
+_GOLDEN = u64(0x9E3779B97F4A7C15)
+_RAW_STEP = u64(0xD1342543DE82EF95)
+_UNIT = 2.0**-53
+
+
+@kernel
+def _mix(x: Any) -> Any:
+    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
+    x ^= x >> u64(30)
+    x *= u64(0xBF58476D1CE4E5B9)
+    x ^= x >> u64(27)
+    x *= u64(0x94D049BB133111EB)
+    return x ^ (x >> u64(31))
+
+
+@kernel
+def _copies_before(stream: Any, owner: Any, mask: Any, streams: NDArray[Any], marks: NDArray[Any]) -> Any:
+    """How often this stream was met in this row before, in a hash table that rows share: what other rows left counts as empty.
+
+    A mark is the number of the row, from one on, and how often the stream was met. Streams of different sources differ.
+    """
+    slot = stream & mask
+    while marks[slot] >> _HALF == owner:
+        if streams[slot] == stream:
+            marks[slot] += _ONE
+            return (marks[slot] & _LOW) - _ONE
+        slot = (slot + _ONE) & mask
+    streams[slot], marks[slot] = stream, (owner << _HALF) | _ONE
+    return _ZERO
+
+
+@kernel
+def _mask_for(length: Any) -> Any:
+    """Of a table with room for twice the length: a short row stays in a corner of the memory, and in the cache."""
+    size = _ONE
+    while size < length << _ONE:
+        size <<= _ONE
+    return size - _ONE
+
+
+@kernel
+def _hopeful(length: Any, fanout: Any) -> Any:
+    """A number that about `fanout` of `length` uniform numbers exceed, and a few more."""
+    wanted = np.float64(fanout)
+    return 1.0 - (wanted + 2.0 * sqrt(wanted) + 2.0) / np.float64(length)
+
+
+@kernel
+def race_by_source(
+    sources: NDArray[Any],
+    shifts: NDArray[Any],
+    key: Any,
+    fanout: Any,
+    lengths: NDArray[Any],
+    listing: NDArray[Any],
+    keys: NDArray[Any],
+    by_weight: Any,
+    streams: NDArray[Any],
+    marks: NDArray[Any],
+) -> Any:
+    """Writes keys, of which the `fanout` greatest of a row are a draw without replacement; with `by_weight` over weights.
+
+    u, or log(u) / weight (Efraimidis & Spirakis 2006): u is number c of the source's stream at its copy c in the row. `shifts`
+    are added to the sources of a row. Keys that are too small to win are dropped with their entries; returns how many stay. Rows
+    of no more entries than the fanout keep all and get no keys.
+
+    streams, marks: memory of a power of two, at least twice the longest row; marks are zeros.
+    """
+    at, out = _ZERO, _ZERO
+    for i in range(u64(lengths.size)):
+        length = u64(lengths[i])
+        begin, end, least = out, at + length, -np.inf
+        if length <= fanout:
+            for j in range(length):
+                listing[out + j] = listing[at + j]
+            at, out = end, out + length
+        else:
+            greatest, enough = 0.0, _hopeful(length, fanout)
+            if by_weight:
+                for j in range(at, end):
+                    greatest = max(greatest, keys[j])
+            mask, above = _mask_for(length), _ZERO
+            for j in range(at, end):
+                stream = _mix(key + _RAW_STEP * (u64(sources[j]) + u64(shifts[i])))
+                number = _copies_before(stream, i + _ONE, mask, streams, marks)
+                u = np.float64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE) * _UNIT
+                keys[j] = log(u) * (greatest / keys[j]) if by_weight else u
+                above += u64(u >= enough)
+            if above > fanout and not by_weight:  # were there as many as the fanout, nobody would put them in order
+                least = enough
+            for j in range(at, end):
+                listing[out], keys[out] = listing[j], keys[j]
+                out += u64(keys[j] >= least)
+            at = end
+        lengths[i] = i64(out - begin)
+    return out
