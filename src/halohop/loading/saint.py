@@ -30,8 +30,6 @@ from halohop.typing import EDGE_ID
 _COUNTING = -1
 """The epoch of the subgraphs that are only counted."""
 
-_MOST, _UNSEEN = 1e4, 0.1
-
 
 class SaintDataset(Examples):
     """Subgraphs by number: the nodes of each are drawn when it is its turn."""
@@ -47,7 +45,7 @@ class SaintDataset(Examples):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrences:
-    """In how many of some subgraphs each node and edge was.
+    """In how many of some subgraphs each node and edge was; what was in none counts as if it had been in one.
 
     Args:
         of_nodes: by gid, int32 ``[num_nodes]``.
@@ -61,14 +59,13 @@ class Occurrences:
 
     def node_norm(self, block: NodeBlock) -> Tensor:
         """What the loss of each node counts: one by its expected number in a subgraph and by the number of all nodes, float32."""
-        seen = np.maximum(self.of_nodes[block.gid.numpy()].astype(np.float64), _UNSEEN)
+        seen = np.maximum(self.of_nodes[block.gid.numpy()], 1)
         return torch.from_numpy((self.num_subgraphs / seen / len(self.of_nodes)).astype(np.float32))
 
     def edge_norm(self, block: EdgeBlock, dst_gid: Tensor) -> Tensor:
-        """How often each edge's destination occurs for each time that the edge does, at most 10 000, float32."""
-        seen = self.of_edges[block.columns[EDGE_ID].numpy()]
-        times = self.of_nodes[dst_gid.numpy()] / np.maximum(seen, 1e-9)
-        return torch.from_numpy(np.where((seen == 0) & (times == 0), _UNSEEN, np.minimum(times, _MOST)).astype(np.float32))
+        """How often each edge's destination occurs for each time that the edge does, float32."""
+        seen = np.maximum(self.of_edges[block.columns[EDGE_ID].numpy()], 1)
+        return torch.from_numpy((np.maximum(self.of_nodes[dst_gid.numpy()], 1) / seen).astype(np.float32))
 
 
 def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flight, tell: Callable[[float], None]) -> Occurrences:
