@@ -320,7 +320,9 @@ def test_other_loaders(data, hetero):
         assert torch.equal(batch.n_id[batch.node_mask], plain.n_id)
     assert len(seen) == 1
     torch.manual_seed(0)
-    plan = partial(GraphSAINTNodeSampler, data, 20, num_steps=6)
+    plan = partial(GraphSAINTNodeSampler, data, 20, num_steps=6)  # node sets: no seeds that say how many nodes there may be
+    with pytest.raises(InputError, match="use 'measured'"):
+        plan(pad="bound")
     seen = set()
     for plain, batch in zip(plan(), plan(pad="measured"), strict=True):
         seen.add(str(shapes(batch)))

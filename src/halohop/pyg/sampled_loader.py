@@ -14,7 +14,7 @@ from halohop.loading.seeds import ShuffledPlan
 from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import from_sampler_output, to_sampler_output
-from halohop.sampling.batch import Batch
+from halohop.sampling.batch import Batch, NodeSet
 from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler, Rules
 from halohop.sampling.padding import fill_empty
@@ -76,14 +76,16 @@ class SampledLoader(BatchLoader):
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
         batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in islice(plan.epoch(0), wanted)]
-        most = bound(self._sampler, batches[0]) if isinstance(self._sampler, NeighborSampler) else None
+        most = None
+        if isinstance(self._sampler, NeighborSampler) and not isinstance(batches[0].seeds, NodeSet):  # sets differ in size
+            most = bound(self._sampler, batches[0])
         if padding.caps == "measured":
             caps = measured(batches, padding.slack)
             caps = caps if most is None else caps.at_most(most)
         elif most is not None:
             caps = most
         else:
-            raise InputError("caps='bound' is for neighbours that are drawn by fanouts; use 'measured' here")
+            raise InputError("caps='bound' is for neighbours of seeds, drawn by fanouts; use 'measured' here")
         return caps.overridden(padding, self._sampler.graph.schema)
 
     def _to_user(self, batch: Batch) -> Any:
