@@ -77,7 +77,7 @@ def random_messages(seed: int) -> Iterator[Any]:
     def row_query() -> RowQuery:
         return RowQuery(table=relation() if number(2) else word(), columns=some(word), gid=ids())
 
-    draw = Draw(seed=number(), epoch=number(), batch=-number(), hop=number(9), replace=bool(number(2)))
+    draw = Draw(seed=number(), epoch=number(), batch=-number(), hop=number(9), replace=bool(number(2)), labor=bool(number(2)))
     queries = some(lambda: HopQuery(relation=relation(), fanout=number(20) - 1, dst_gid=ids()))
     yield SampleRequest(draw=draw, queries=queries)
     yield SampleReply(answers=some(lambda: HopAnswer(counts=ids(), src_gid=ids(), edge_gid=ids())))
