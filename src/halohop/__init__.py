@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halohop.cluster.connect import connect
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
-    from halohop.cluster.serve import serve
+    from halohop.loading.connect import connect
+    from halohop.loading.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.pyg.hgt_loader import HGTLoader
@@ -74,12 +74,12 @@ _HOMES = {
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),
-    "connect": ("halohop.cluster.connect", "connect"),
+    "connect": ("halohop.loading.connect", "connect"),
     "open": ("halohop.cluster.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
     "ppr": ("halohop.pyg.ppr", "ppr"),
     "random_walk": ("halohop.pyg.walks", "random_walk"),
-    "serve": ("halohop.cluster.serve", "serve"),
+    "serve": ("halohop.loading.serve", "serve"),
 }
 
 

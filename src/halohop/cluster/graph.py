@@ -28,6 +28,7 @@ from halohop.store.requests import (
     SampleReply,
     SampleRequest,
     SelectRequest,
+    Shard,
 )
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
@@ -46,6 +47,7 @@ class Graph:
         book: who owns what.
         pool: where batches borrow their memory.
         counters: what this process has done for requests.
+        gateways: servers that make whole batches, so that nothing need be sampled here; None where there are none.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class Graph:
         pool: ops.Pool,
         counters: Counters,
         links: Links | None = None,
+        gateways: Shard | None = None,
     ) -> None:
         self.schema = schema
         self.book = book
         self.pool = pool
         self.counters = counters
+        self.gateways = gateways
         self._router = router
         self._links = links or Links()
         self._closed = False

@@ -40,24 +40,24 @@ class DescribeRequest(Request[DescribeReply]):
     """Asks a server what it serves."""
 
 
+GRAPH_MESSAGES: tuple[type, ...] = (
+    SampleRequest,
+    SampleReply,
+    FetchRequest,
+    FetchReply,
+    LocateRequest,
+    LocateReply,
+    SelectRequest,
+    SelectReply,
+    EdgesRequest,
+    EdgesReply,
+)
+"""What is asked about a graph."""
+
+
 def graph_codec() -> Codec:
     """The messages that hosts exchange."""
-    return Codec(
-        [
-            SampleRequest,
-            SampleReply,
-            FetchRequest,
-            FetchReply,
-            LocateRequest,
-            LocateReply,
-            SelectRequest,
-            SelectReply,
-            EdgesRequest,
-            EdgesReply,
-            DescribeRequest,
-            DescribeReply,
-        ]
-    )
+    return Codec(GRAPH_MESSAGES)
 
 
 class RemoteShard:

@@ -241,13 +241,21 @@ def serve(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to answer. Other hosts are let in only with a token.")
     ] = "127.0.0.1:5510",
+    peers: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            show_default=False,
+            help="The other servers, where they hold what is not here: needed to make batches for trainers.",
+        ),
+    ] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
     ] = None,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
 
-    [dim]$[/] halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --token-file secret
+    [dim]$[/] halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
     """
     from halohop.launch import serving
 
@@ -255,6 +263,7 @@ def serve(
         parts,
         partitions=serving.part_numbers(partitions),
         listen=listen,
+        peers=[address for address in peers.split(",") if address],
         token_file=token_file,
         console=Console(stderr=True, soft_wrap=True),
     )

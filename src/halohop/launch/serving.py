@@ -11,13 +11,22 @@ from halohop.errors import InputError
 from halohop.transport import load_token
 
 
-def serve(parts: Path, *, partitions: Sequence[int] | None, listen: str, token_file: Path | None, console: Console) -> None:
+def serve(
+    parts: Path,
+    *,
+    partitions: Sequence[int] | None,
+    listen: str,
+    peers: Sequence[str],
+    token_file: Path | None,
+    console: Console,
+) -> None:
     """Serves until the process is told to end, by Ctrl-C or a request to terminate.
 
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.
     """
-    with halohop.serve(parts, partitions=partitions, listen=listen, token=load_token(token_file)) as server:
+    token = load_token(token_file)
+    with halohop.serve(parts, partitions=partitions, listen=listen, peers=peers, token=token) as server:
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)
         threading.Event().wait()
 

@@ -11,7 +11,8 @@ from halohop.loading.examples import ClusterDataset
 from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import Rules
+from halohop.sampling.remote import neighbor_sampler
 from halohop.sampling.sampler import Sampler
 from halohop.typing import NodeType
 
@@ -62,7 +63,8 @@ class ClusterLoader(SampledLoader):
         def make(graph: Graph, seed: int) -> tuple[Sampler, ClusterDataset]:
             self._dataset = dataset = cluster_dataset(graph, clusters, seed)
             self.num_clusters = len(dataset)
-            return NeighborSampler(graph, Fanouts.uniform([], graph.schema), seed=seed, rules=Rules(subgraph="induced")), dataset
+            fanouts, rules = Fanouts.uniform([], graph.schema), Rules(subgraph="induced")
+            return neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises), dataset
 
         super().__init__(
             data,

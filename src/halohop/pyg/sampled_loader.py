@@ -19,6 +19,7 @@ from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler, Rules
 from halohop.sampling.padding import fill_empty
 from halohop.sampling.padding import pad as pad_batch
+from halohop.sampling.remote import RemoteSampler, neighbor_sampler
 from halohop.sampling.sampler import Sampler
 from halohop.typing import Relation
 
@@ -53,10 +54,11 @@ class SampledLoader(BatchLoader):
         self._template = _template(data, graph)
         self._transform = transform
         self._transform_sampler_output = transform_sampler_output
+        self._revises = transform_sampler_output is not None or pad is not None
         super().__init__(
             *make(graph, seed),
             finish=self._to_user,
-            revise=None if transform_sampler_output is None and pad is None else self._revised,
+            revise=self._revised if self._revises else None,
             seed=seed,
             sampler_of_seeds=sampler,
             **kwargs,
@@ -76,9 +78,9 @@ class SampledLoader(BatchLoader):
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
         batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in islice(plan.epoch(0), wanted)]
-        most = None
-        if isinstance(self._sampler, NeighborSampler) and not isinstance(batches[0].seeds, NodeSet):  # sets differ in size
-            most = bound(self._sampler, batches[0])
+        most, sampler = None, self._sampler
+        if isinstance(sampler, NeighborSampler | RemoteSampler) and not isinstance(batches[0].seeds, NodeSet):  # sets differ
+            most = bound(sampler, batches[0])
         if padding.caps == "measured":
             caps = measured(batches, padding.slack)
             caps = caps if most is None else caps.at_most(most)
@@ -113,7 +115,7 @@ class SampledLoader(BatchLoader):
 
 
 class NeighborhoodLoader(SampledLoader):
-    """Batches that `NeighborSampler` draws around nodes or edges.
+    """Batches that `NeighborSampler` draws around nodes or edges, here or on servers.
 
     Args:
         data, num_neighbors, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
@@ -132,7 +134,8 @@ class NeighborhoodLoader(SampledLoader):
         **kwargs: Any,
     ) -> None:
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
-            neighbors = NeighborSampler(graph, fanouts_of(num_neighbors, graph.schema), seed=seed, rules=rules)
+            fanouts = fanouts_of(num_neighbors, graph.schema)
+            neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises)
             if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(
                     "transform_sampler_output cannot be told which edges are flips of another relation's; "

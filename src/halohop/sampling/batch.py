@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.sampling.links import End, LinkSeeds
-from halohop.typing import NodeType, Relation
+from halohop.typing import RAW_ID, NodeType, Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +175,11 @@ class Batch:
     edges: dict[Relation, EdgeBlock]
     ends_bid: tuple[Tensor, ...] = ()
     room: Room | None = None
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether its rows are there."""
+        return all(RAW_ID in block.columns for block in self.nodes.values())
 
     @property
     def num_edges(self) -> int:

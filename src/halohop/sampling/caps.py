@@ -11,6 +11,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.sampling.batch import AnySeeds, Batch, NodeBlock, Room, Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.remote import RemoteSampler
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
 
@@ -160,7 +161,7 @@ def measured(batches: Sequence[Batch], slack: float) -> Sizes:
     )
 
 
-def bound(sampler: NeighborSampler, batch: Batch) -> Sizes:
+def bound(sampler: NeighborSampler | RemoteSampler, batch: Batch) -> Sizes:
     """The most that a batch of as many seeds as this one has can have, if no seed occurs twice."""
     rules, schema, per_relation = sampler.rules, sampler.graph.schema, sampler.fanouts.per_relation
     copies = _inputs(batch.seeds).seeds if rules.disjoint else 1

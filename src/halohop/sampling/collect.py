@@ -17,7 +17,10 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
     Empty places of a padded batch have ids -1, and zeros else.
+    A batch that has its rows already stays as it is.
     """
+    if batch.is_collected:
+        return batch
     of_nodes = [
         RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid, padded=block.padded)
         for name, block in batch.nodes.items()

@@ -99,7 +99,7 @@ class NeighborSampler:
         self.rules = rules or Rules()
         self._seed = seed
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
-        _check_columns(graph, self.rules)
+        check_columns(graph, self.rules)
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
     def sample(self, seeds: AnySeeds) -> Batch:
@@ -161,7 +161,11 @@ class NeighborSampler:
         )
 
 
-def _check_columns(graph: Graph, rules: Rules) -> None:
+def check_columns(graph: Graph, rules: Rules) -> None:
+    """
+    Raises:
+        InputError: a column of the rules that no relation or node type has.
+    """
     of_edges = {relation: spec.columns for relation, spec in graph.schema.edges.items()}
     of_nodes = {name: spec.columns for name, spec in graph.schema.nodes.items()}
     if rules.weight is not None and not any(rules.weight in columns for columns in of_edges.values()):

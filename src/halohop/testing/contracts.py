@@ -2,40 +2,27 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
 from halohop.errors import (
-    AuthenticationError,
     DeadlineExceededError,
     InputError,
     MessageTooLargeError,
-    PeerLostError,
     ProtocolError,
     RemoteError,
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
-from halohop.transport import Channel, Codec, Handler, Limits, Listener, Network, Token
-
-_LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unheard:
-    """A message that only the client's codec knows."""
-
-    text: str
+from halohop.testing.peers import LIMITS, PeerContract, Unheard
+from halohop.transport import Codec, Limits, Network
 
 
-class TransportContract:
+class TransportContract(PeerContract):
     """What a `halohop.transport.Network` must do.
 
     Example::
@@ -45,39 +32,6 @@ class TransportContract:
             def network(self):
                 return MyNetwork()
     """
-
-    codec = Codec(MESSAGE_TYPES)
-    token = Token("a token that tests share")
-
-    @pytest.fixture
-    def network(self) -> Network:
-        raise NotImplementedError("a contract test class provides the fixture `network`")
-
-    @contextmanager
-    def pair(
-        self,
-        network: Network,
-        handler: Handler = lambda request: request,
-        *,
-        limits: Limits = _LIMITS,
-        server_limits: Limits = _LIMITS,
-    ) -> Iterator[tuple[Channel, Listener]]:
-        """A listener, and a channel to it."""
-        with (
-            network.serve(handler, codec=self.codec, token=self.token, limits=server_limits) as listener,
-            network.connect(listener.address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel,
-        ):
-            yield channel, listener
-
-    @staticmethod
-    def ask(value: int, size: int = 1) -> LocateRequest:
-        return LocateRequest(node_type="node", raw=torch.full((size,), value))
-
-    def assert_named(self, error: BaseException, listener: Listener | str, operation: str = "LocateRequest") -> None:
-        """The error says who, where and what."""
-        address = listener if isinstance(listener, str) else listener.address
-        for part in ("host 7", address, operation):
-            assert part in str(error)
 
     def test_every_message_arrives_as_it_was_sent(self, network: Network) -> None:
         with self.pair(network) as (channel, _):
@@ -108,6 +62,31 @@ class TransportContract:
             with ThreadPoolExecutor(8) as pool:
                 for done in as_completed([pool.submit(ask_all, thread) for thread in range(8)]):
                     done.result()
+
+    def test_requests_that_wait_for_others_have_threads_of_their_own(self, network: Network) -> None:
+        """Two servers that ask each other, with as many calls in the making as they have threads."""
+        limits = Limits(call_seconds=20, handler_threads=2)
+        asked = threading.Semaphore(0)
+
+        def handler(request: Any) -> Any:
+            if isinstance(request, Unheard):
+                asked.release()
+                other = peers[request.text]
+                return LocateReply(gid=other.call(self.ask(7)).gid)
+            return LocateReply(gid=request.raw)
+
+        codec = Codec([*MESSAGE_TYPES, Unheard])
+        options: dict[str, Any] = {"codec": codec, "token": self.token, "limits": limits}
+        with (
+            network.serve(handler, waiting=[Unheard], **options) as first,
+            network.serve(handler, waiting=[Unheard], **options) as second,
+            network.connect(first.address, **options) as to_first,
+            network.connect(second.address, **options) as to_second,
+        ):
+            peers = {"first": to_first, "second": to_second}
+            futures = [to_first.submit(Unheard(text="second")) for _ in range(4)]
+            futures += [to_second.submit(Unheard(text="first")) for _ in range(4)]
+            assert [int(future.result(timeout=20).gid) for future in futures] == [7] * 8
 
     def test_a_slow_request_does_not_hold_up_others(self, network: Network) -> None:
         released = threading.Event()
@@ -190,81 +169,11 @@ class TransportContract:
             with pytest.raises(InputError, match="Unheard is not a registered message type"):
                 channel.call(Unheard(text="hello"))
             ours = Codec([*MESSAGE_TYPES, Unheard])
-            with network.connect(listener.address, codec=ours, token=self.token, peer="host 7", limits=_LIMITS) as other:
+            with network.connect(listener.address, codec=ours, token=self.token, peer="host 7", limits=LIMITS) as other:
                 with pytest.raises(ProtocolError, match="unknown message type") as caught:
                     other.call(Unheard(text="hello"))
                 self.assert_named(caught.value, listener, "Unheard")
                 assert same(other.call(self.ask(4)), self.ask(4))
-
-    @pytest.mark.parametrize("token", [None, Token("another token, that is wrong")])
-    def test_a_wrong_token(self, network: Network, token: Token | None) -> None:
-        seen: list[Any] = []
-        with network.serve(seen.append, codec=self.codec, token=self.token, limits=_LIMITS) as listener:
-            with network.connect(listener.address, codec=self.codec, token=token, peer="host 7", limits=_LIMITS) as channel:
-                for _ in range(2):
-                    with pytest.raises(AuthenticationError, match="token") as caught:
-                        channel.call(self.ask(1))
-                    self.assert_named(caught.value, listener)
-                    assert "another token, that" not in str(caught.value)
-            assert seen == []
-            assert listener.statistics()["sessions"] == 0
-
-    def test_a_server_without_the_token(self, network: Network) -> None:
-        with (
-            network.serve(lambda request: request, codec=self.codec, limits=_LIMITS) as listener,
-            network.connect(listener.address, codec=self.codec, token=self.token, limits=_LIMITS) as channel,
-            pytest.raises(AuthenticationError),
-        ):
-            channel.call(self.ask(1))
-
-    def test_nobody_there(self, network: Network) -> None:
-        with self.pair(network) as (_, listener):
-            address = listener.address
-        limits = Limits(call_seconds=20, attempt_seconds=0.5, connect_seconds=0.5)
-        with network.connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel:
-            start = time.monotonic()
-            with pytest.raises(PeerLostError, match="could not be reached") as caught:
-                channel.call(self.ask(1))
-            assert 0.4 < time.monotonic() - start < 2
-            self.assert_named(caught.value, address)
-
-    def test_a_server_that_comes_later(self, network: Network) -> None:
-        with self.pair(network) as (_, listener):
-            address = listener.address
-        with network.connect(address, codec=self.codec, token=self.token, limits=_LIMITS) as channel:
-            future = channel.submit(self.ask(5))
-            with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=address, limits=_LIMITS):
-                assert same(future.result(timeout=10), self.ask(5))
-
-    def test_a_server_that_restarts(self, network: Network) -> None:
-        started, released = threading.Event(), threading.Event()
-
-        def stuck(request: LocateRequest) -> LocateReply:
-            started.set()
-            released.wait(20)
-            return LocateReply(gid=request.raw - 1)
-
-        with self.pair(network, stuck) as (channel, listener):
-            futures = [channel.submit(self.ask(value)) for value in range(50)]
-            assert started.wait(10)
-            listener.close()
-            released.set()
-            again: Handler = lambda request: LocateReply(gid=request.raw + 1)  # noqa: E731
-            with network.serve(again, codec=self.codec, token=self.token, bind=listener.address, limits=_LIMITS):
-                assert [int(future.result(timeout=15).gid) for future in futures] == list(range(1, 51))
-            assert channel.statistics()["connections"] == 2
-            assert channel.statistics()["retries"] >= 1
-
-    def test_a_server_that_does_not_come_back(self, network: Network) -> None:
-        limits = Limits(call_seconds=0.5, attempt_seconds=0.2)
-        with self.pair(network, limits=limits) as (channel, listener):
-            channel.call(self.ask(1))
-            listener.close()
-            start = time.monotonic()
-            with pytest.raises(PeerLostError, match=r"went away .* within the deadline of 0\.5 s") as caught:
-                channel.call(self.ask(1))
-            assert time.monotonic() - start < 2
-            self.assert_named(caught.value, listener)
 
     def test_closing_while_calls_are_pending(self, network: Network) -> None:
         released = threading.Event()

@@ -4,7 +4,7 @@ A `Listener` answers requests with a handler; a `Channel` is the client's side o
 Requests are pure (asked twice, answered alike), which is what lets a channel repeat them after an interruption.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -132,6 +132,7 @@ class Network(Protocol):
         token: Token | None = None,
         bind: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        waiting: Collection[type] = (),
     ) -> Listener: ...
 
     def connect(

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from halohop.errors import TransportError
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
@@ -41,6 +41,7 @@ class InProcessNetwork:
         token: Token | None = None,
         bind: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        waiting: Collection[type] = (),
     ) -> Listener:
         """Answers under the name `bind` (any text, or a former `address`; a fresh one if None).
 
@@ -52,7 +53,7 @@ class InProcessNetwork:
             if address in self._servers:
                 raise TransportError(f"{address} is already being served; choose another name, or close the other listener")
             port = self._servers[address] = _ServerPort(self, address)
-        return PortListener(port, handler, codec=codec, token=token, limits=limits)
+        return PortListener(port, handler, codec=codec, token=token, limits=limits, waiting=waiting)
 
     def connect(
         self, address: str, *, codec: Codec, token: Token | None = None, peer: str = "server", limits: Limits = DEFAULT_LIMITS

@@ -110,6 +110,13 @@ class Codec:
         tag = name.encode()
         return [bytes([len(tag)]) + tag + body, *buffers]
 
+    def type_of(self, frames: Sequence[Buffer]) -> type | None:
+        """The type that a message says it has; None if it is no registered one."""
+        if not frames or not len(frames[0]):
+            return None
+        header = memoryview(frames[0])
+        return self._types.get(bytes(header[1 : 1 + header[0]]).decode(errors="replace"))
+
     def decode(self, frames: Sequence[Buffer]) -> Any:
         """The message. Its tensors are views of writable, aligned buffers, which must be the caller's to give away; copies else.
 
@@ -120,10 +127,9 @@ class Codec:
             raise ProtocolError("a message without a header")
         header = memoryview(frames[0])
         end = 1 + header[0]
-        tag = bytes(header[1:end])
-        message = self._types.get(tag.decode(errors="replace"))
+        message = self.type_of(frames)
         if message is None:
-            raise ProtocolError(f"unknown message type {tag[:100]!r}; known here: {sorted(self._types)}")
+            raise ProtocolError(f"unknown message type {bytes(header[1:end])[:100]!r}; known here: {sorted(self._types)}")
         buffers = iter(frames[1:])
 
         def take(kind: type, value: Any) -> Tensor:

@@ -2,11 +2,11 @@
 
 import hmac
 import logging
-import queue
 import threading
 import time
 import traceback
 from collections import OrderedDict, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from typing import Self
 from halohop.errors import ProtocolError
 from halohop.telemetry import Counters
 from halohop.transport.base import Handler, Limits
+from halohop.transport.fair import FairQueue
 from halohop.transport.messages import Buffer, Codec, Failure, size_of
 from halohop.transport.security import (
     PROTOCOL_VERSION,
@@ -58,9 +59,20 @@ class _Job:
 
 
 class PortListener:
-    """A `Listener` over a port. One thread owns the port and all bookkeeping; a pool of threads runs the handler."""
+    """A `Listener` over a port. One thread owns the port and all bookkeeping; two pools of threads run the handler: one for
+    requests that may wait for other servers (`waiting`), one for the rest, which those servers may be waiting for.
+    """
 
-    def __init__(self, port: ServerPort, handler: Handler, *, codec: Codec, token: Token | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        port: ServerPort,
+        handler: Handler,
+        *,
+        codec: Codec,
+        token: Token | None,
+        limits: Limits,
+        waiting: Collection[type] = (),
+    ) -> None:
         self.address = port.address
         self._port = port
         self._handler = handler
@@ -70,14 +82,16 @@ class PortListener:
         self._counters = Counters()
         self._clients: dict[bytes, _Client] = {}
         self._handshakes: OrderedDict[bytes, tuple[ServerHandshake, float]] = OrderedDict()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waiting = frozenset(waiting)
+        self._queues: dict[bool, FairQueue[_Job]] = {waits: FairQueue() for waits in ((False, True) if waiting else (False,))}
         self._answers: deque[tuple[_Job, list[Buffer] | None]] = deque()
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
-            threading.Thread(target=self._work, name=f"halohop-handler-{i}-{self.address}", daemon=True)
+            threading.Thread(target=self._work, args=(jobs,), name=f"halohop-handler-{i}-{self.address}", daemon=True)
+            for jobs in self._queues.values()
             for i in range(limits.handler_threads)
         ]
         for thread in (self._thread, *self._pool):
@@ -92,8 +106,8 @@ class PortListener:
         self._closed.set()
         self._port.wake()
         self._thread.join()
-        for _ in self._pool:
-            self._jobs.put(None)
+        for jobs in self._queues.values():
+            jobs.close()
         until = time.monotonic() + _JOIN_SECONDS
         for thread in self._pool:
             if thread is not threading.current_thread():
@@ -179,7 +193,8 @@ class PortListener:
         self._in_flight_bytes += size
         self._counters.add("bytes_received", size)
         until = client.seen + min(milliseconds / 1000, 1e9)
-        self._jobs.put(_Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until))
+        waits = self._codec.type_of(frames[1:]) in self._waiting
+        self._queues[waits].put(peer, _Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until))
 
     def _send_answers(self) -> None:
         while self._answers:
@@ -206,8 +221,8 @@ class PortListener:
 
     # ---- the pool
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+    def _work(self, jobs: FairQueue[_Job]) -> None:
+        while (job := jobs.get()) is not None:
             frames = None
             if self._closed.is_set():
                 continue

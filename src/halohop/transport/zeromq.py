@@ -12,6 +12,7 @@ import math
 import os
 import socket
 import threading
+from collections.abc import Collection
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -38,7 +39,13 @@ _LOST: dict[int, str] = {
 
 
 def serve(
-    handler: Handler, *, codec: Codec, token: Token | None = None, bind: str | None = None, limits: Limits = DEFAULT_LIMITS
+    handler: Handler,
+    *,
+    codec: Codec,
+    token: Token | None = None,
+    bind: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    waiting: Collection[type] = (),
 ) -> Listener:
     """Answers requests that arrive at a port of this host.
 
@@ -48,6 +55,8 @@ def serve(
         codec: the message types.
         token: whoever connects must know it.
         bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
+        waiting: types of requests whose handler asks other servers. They get threads of their own, as many: servers that ask
+            each other would come to a stop if what they ask had to queue up behind those who wait for it.
 
     Raises:
         InputError: not such an address; or one that others can reach, without a token.
@@ -73,7 +82,8 @@ def serve(
         raise InputError(
             f"listening on {host}:{port} lets other hosts in, so it needs a token; set {TOKEN_VARIABLE}, or bind 127.0.0.1"
         )
-    return PortListener(_RouterPort(ip, port, limits), handler, codec=codec, token=token, limits=limits)
+    port_of_ip = _RouterPort(ip, port, limits)
+    return PortListener(port_of_ip, handler, codec=codec, token=token, limits=limits, waiting=waiting)
 
 
 def connect(

@@ -1,0 +1,93 @@
+"""`halohop.connect`: a graph that lies on servers, for a trainer that holds none of it."""
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Literal, get_args
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.cluster.links import Links
+from halohop.cluster.remote import RemoteShard
+from halohop.cluster.router import Router
+from halohop.errors import InputError
+from halohop.loading.servers import Servers
+from halohop.partitioning.book import Book
+from halohop.store.manifest import decode
+from halohop.store.requests import Reply, Request
+from halohop.telemetry import Counters
+from halohop.transport import Limits, Token, load_token
+
+Place = Literal["servers", "client"]
+
+
+def connect(
+    servers: Sequence[str],
+    *,
+    sampling: Place = "servers",
+    token: Token | None = None,
+    limits: Limits | None = None,
+    deadline: float = 60.0,
+) -> Graph:
+    """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
+
+    Loaders work on it as on any other, and batches are the same. A partition may be served by several servers: where one is
+    lost, the next is asked. Servers may start later than this; they are waited for.
+
+    Args:
+        servers: ``"HOST:PORT"`` of each; together they must hold every partition.
+        sampling: who makes the batches of `NeighborLoader`, `LinkNeighborLoader` and `SubGraphLoader`. "servers": they do, in
+            turn, and finished batches come back, one request each; no kernel is compiled here. Servers that do not hold all
+            partitions need to know each other (``--peers``). "client": this process asks hop by hop.
+        token: the secret that they share; None takes the environment's HALOHOP_TOKEN.
+        limits: of the transport: deadlines per call, sizes.
+        deadline: seconds to wait for all servers at the start.
+
+    Raises:
+        PeerLostError: a server did not come in time; names it.
+        AuthenticationError: a server has another token.
+        ClusterError: they serve different data sets, or a partition is served by nobody.
+        InputError: no servers, or something that is no address.
+    """
+    if isinstance(servers, str) or not servers:
+        raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
+    if sampling not in get_args(Place):
+        raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
+    group = Servers(addresses=tuple(servers), token=token or load_token(), limits=limits or Limits(), deadline=deadline)
+    known = group.introductions()
+    group.check_same(known[0].manifest, known)
+    manifest = decode(known[0].manifest, f"the manifest of {servers[0]}")
+    book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
+    pool, counters = ops.Pool(), Counters()
+    with ExitStack() as undo:
+        holders = group.holders(known, book, undo)
+        channels = [holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard)]
+        gateways: _InTurn | None = None
+        if sampling == "servers":
+            count = len(servers)
+            others = [undo.enter_context(group.channel([*range(first, count), *range(first)])) for first in range(count)]
+            gateways = _InTurn([RemoteShard(channel) for channel in others])
+            channels += others
+        graph = Graph(
+            schema=manifest.schema,
+            book=book,
+            router=Router(book, holders, pool, counters),
+            pool=pool,
+            counters=counters,
+            links=Links(channels=tuple(channels)),
+            gateways=gateways,
+        )
+        graph.keep_until_exit()
+        undo.pop_all()
+        return graph
+
+
+class _InTurn:
+    """Servers each of which can answer everything, asked one after the other."""
+
+    def __init__(self, shards: Sequence[RemoteShard]) -> None:
+        self._turns = itertools.cycle(shards)
+
+    def ask(self, request: Request[Reply]) -> "Future[Reply]":
+        return next(self._turns).ask(request)

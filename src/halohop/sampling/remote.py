@@ -1,0 +1,113 @@
+"""Batches that servers make: what is asked of them, and a sampler that draws nothing itself."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock, NodeBlock, NodeSet, Seeds
+from halohop.sampling.collect import collect
+from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.links import LinkSeeds
+from halohop.sampling.neighbor import NeighborSampler, Rules, check_columns
+from halohop.sampling.subgraph import Partners, partners_of
+from halohop.store.requests import Request, Shard
+from halohop.typing import NodeType, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a `NeighborSampler` is made with."""
+
+    fanouts: Fanouts
+    rules: Rules
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReply:
+    """A batch without its seeds, which whoever asked has."""
+
+    nodes: dict[NodeType, NodeBlock]
+    edges: dict[Relation, EdgeBlock]
+    ends_bid: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest(Request[BatchReply]):
+    """Asks for the batch around some seeds: one of the three kinds, the other two being None.
+
+    Args:
+        options: of the sampler.
+        rows: also collect the rows of its nodes and edges.
+    """
+
+    options: Options
+    rows: bool
+    nodes: Seeds | None = None
+    links: LinkSeeds | None = None
+    node_set: NodeSet | None = None
+
+    @classmethod
+    def around(cls, seeds: AnySeeds, *, options: Options, rows: bool) -> "BatchRequest":
+        match seeds:
+            case Seeds():
+                return cls(options=options, rows=rows, nodes=seeds)
+            case LinkSeeds():
+                return cls(options=options, rows=rows, links=seeds)
+        return cls(options=options, rows=rows, node_set=seeds)
+
+    @property
+    def seeds(self) -> AnySeeds:
+        """
+        Raises:
+            InputError: none of the three is there.
+        """
+        seeds = self.nodes or self.links or self.node_set
+        if seeds is None:
+            raise InputError("a batch is asked for, but around nothing")
+        return seeds
+
+
+class RemoteSampler:
+    """As `NeighborSampler`, but each batch is one request: a server samples it and collects its rows.
+
+    Args:
+        graph: the nodes; only asked for the rows of batches that come without.
+        gateways: who makes batches.
+        fanouts, seed, rules: as of `NeighborSampler`.
+        rows: whether batches come with their rows; without, they are collected here, once somebody has changed the sample.
+    """
+
+    def __init__(self, graph: Graph, gateways: Shard, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
+        check_columns(graph, rules)
+        self.graph = graph
+        self._gateways = gateways
+        self.fanouts = fanouts
+        self.rules = rules
+        self.partners: Partners = partners_of(graph.schema) if rules.subgraph == "bidirectional" else {}
+        self._options = Options(fanouts=fanouts, rules=rules, seed=seed)
+        self._rows = rows
+
+    def sample(self, seeds: AnySeeds) -> Batch:
+        """The batch around `seeds`."""
+        reply = self._gateways.ask(BatchRequest.around(seeds, options=self._options, rows=self._rows)).result()
+        return Batch(seeds=seeds, nodes=reply.nodes, edges=reply.edges, ends_bid=reply.ends_bid)
+
+
+def neighbor_sampler(
+    graph: Graph, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool = True
+) -> NeighborSampler | RemoteSampler:
+    """A sampler that works here, or lets the graph's servers work; see the classes."""
+    if graph.gateways is not None:
+        return RemoteSampler(graph, graph.gateways, fanouts, seed=seed, rules=rules, rows=rows)
+    return NeighborSampler(graph, fanouts, seed=seed, rules=rules)
+
+
+def make_batch(sampler: NeighborSampler, request: BatchRequest) -> BatchReply:
+    """What a server answers."""
+    batch = sampler.sample(request.seeds)
+    if request.rows:
+        batch = collect(sampler.graph, batch)
+    return BatchReply(nodes=batch.nodes, edges=batch.edges, ends_bid=batch.ends_bid)

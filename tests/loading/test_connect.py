@@ -1,0 +1,295 @@
+"""Trainers that hold no graph, and servers that come, go, and stand in for each other."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+import halohop
+from halohop import ClusterLoader, LinkNeighborLoader, NeighborLoader, SubGraphLoader, partition
+from halohop.cluster.graph import Graph
+from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
+from halohop.loading.serve import Server
+from halohop.testing.graphs import ring
+from halohop.testing.worlds import TOKEN
+from halohop.transport import Limits, Token
+
+LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("connect") / "parts"
+    partition(ring(400), path, num_parts=3, method="random")
+    return path
+
+
+@contextmanager
+def served(parts: Path, *shares: tuple[int, ...] | None) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        addresses = free_addresses(len(shares))
+        yield [
+            stack.enter_context(
+                halohop.serve(
+                    parts, partitions=share, listen=address, peers=others(addresses, address), token=TOKEN, limits=LIMITS
+                )
+            )
+            for share, address in zip(shares, addresses, strict=True)
+        ]
+
+
+def others(addresses: list[str], own: str) -> list[str]:
+    return [address for address in addresses if address != own]
+
+
+def free_addresses(count: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
+
+
+def connected(servers: list[Server], **options) -> Graph:
+    return halohop.connect([server.address for server in servers], token=TOKEN, limits=LIMITS, **options)
+
+
+def loader(graph: Graph, **options) -> NeighborLoader:
+    return NeighborLoader(graph, [3, 2], batch_size=50, shuffle=True, seed=5, **options)
+
+
+def told(batches) -> list[tuple]:
+    return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(parts) -> list[tuple]:
+    with halohop.open(parts) as graph:
+        return told(loader(graph, run="inline"))
+
+
+@pytest.mark.parametrize("shares", [[None], [(0,), (1, 2)], [(2,), (0,), (1,)], [(0, 1), (1, 2), (0, 2)], [None, None]], ids=str)
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+@pytest.mark.parametrize("run", ["inline", "threads"])
+def test_batches_are_those_of_the_opened_graph(parts, undisturbed, shares, run, sampling):
+    with served(parts, *shares) as servers, connected(servers, sampling=sampling) as graph:
+        assert told(loader(graph, run=run, num_workers=None if run == "inline" else 3)) == undisturbed
+        statistics = graph.statistics()
+        assert statistics["local_rows"] == 0
+        assert (statistics["remote_rows"] > 0) == (sampling == "client")
+        assert sum(server.statistics().get("batches", 0) for server in servers) == len(undisturbed) * (sampling == "servers")
+        raw = torch.tensor([17, 3, 3])
+        assert graph.select("train")[1].tolist() == sorted(graph.select("train")[1].tolist())
+        with halohop.open(parts) as here:
+            assert torch.equal(graph.locate(raw), here.locate(raw))
+
+
+def test_several_clients_at_a_time(parts, undisturbed):
+    with served(parts, (0, 1), (2,)) as servers, ExitStack() as stack:
+        graphs = [stack.enter_context(connected(servers)) for _ in range(3)]
+        iterators = [iter(loader(graph, run="threads", num_workers=2)) for graph in graphs]
+        for expected in undisturbed:
+            for iterator in iterators:
+                assert told([next(iterator)]) == [expected]
+
+
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_a_lost_server_is_stood_in_for_at_once(parts, undisturbed, sampling):
+    """Every partition has two servers; one goes in mid-epoch. The other takes over long before any deadline."""
+    with served(parts, None, (0, 1), (2,)) as servers, connected(servers, sampling=sampling) as graph:
+        got = []
+        for number, batch in enumerate(loader(graph, run="threads", num_workers=2)):
+            got.append(batch)
+            if number == 1:
+                servers[0].close()
+        assert told(got) == undisturbed
+
+
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_a_server_that_comes_back_is_found_again(parts, undisturbed, sampling):
+    with served(parts, (0,), (1, 2)) as servers, connected(servers, sampling=sampling) as graph:
+        got = []
+        for number, batch in enumerate(loader(graph, run="threads", num_workers=2)):
+            got.append(batch)
+            if number == 2:
+                address = servers[0].address
+                servers[0].close()
+                peers = [servers[1].address]
+                servers[0] = halohop.serve(parts, partitions=[0], listen=address, peers=peers, token=TOKEN, limits=LIMITS)
+        servers[0].close()
+        assert told(got) == undisturbed
+
+
+def test_servers_may_start_later(parts, undisturbed):
+    with served(parts, (0,), (1, 2)) as servers:
+        addresses = [server.address for server in servers]
+        servers[1].close()
+        late: list[Server] = []
+
+        def start() -> None:
+            peers = [addresses[0]]
+            options = {"listen": addresses[1], "peers": peers, "token": TOKEN, "limits": LIMITS}
+            late.append(halohop.serve(parts, partitions=(1, 2), **options))
+
+        timer = threading.Timer(1.0, start)
+        timer.start()
+        with halohop.connect(addresses, token=TOKEN, limits=LIMITS) as graph:
+            timer.join()
+            assert told(loader(graph, run="inline")) == undisturbed
+        late[0].close()
+
+
+def test_servers_outlive_their_clients(parts, undisturbed):
+    with served(parts, None) as servers:
+        for _ in range(3):
+            with connected(servers) as graph:
+                iterator = iter(loader(graph, run="threads", num_workers=2))
+                assert told([next(iterator)]) == undisturbed[:1]
+        with connected(servers) as graph:
+            assert told(loader(graph)) == undisturbed
+
+
+def test_what_does_not_fit_together_is_refused(parts, tmp_path):
+    partition(ring(400), tmp_path / "other", num_parts=2, method="random", seed=1)
+    with served(parts, (0,), (1,)) as servers:
+        with pytest.raises(ClusterError, match=r"partitions \[2\] of 3 are held by no host"):
+            connected(servers)
+        with served(tmp_path / "other", None) as others, pytest.raises(ClusterError, match="another data set"):
+            connected([*servers, *others])
+        with pytest.raises(AuthenticationError, match="server 0"):
+            halohop.connect([servers[0].address], token=Token("another token than theirs"), limits=LIMITS)
+
+
+def test_a_server_that_does_not_come_is_named(parts):
+    with served(parts, (0, 1, 2)) as servers:
+        address = servers[0].address
+    with pytest.raises(PeerLostError, match=f"server 0.*{address}.*could not be reached"):
+        halohop.connect([address], token=TOKEN, limits=LIMITS, deadline=1.0)
+
+
+@pytest.mark.parametrize("servers", ["localhost:1", [], ["nowhere"], ["localhost:0"]])
+def test_what_is_no_list_of_addresses_is_refused(servers):
+    with pytest.raises(InputError, match="address"):
+        halohop.connect(servers, token=TOKEN)
+
+
+def test_strangers_are_not_invited(parts, monkeypatch, tmp_path):
+    monkeypatch.delenv("HALOHOP_TOKEN", raising=False)
+    with pytest.raises(InputError, match="needs a token"):
+        halohop.serve(parts, listen="0.0.0.0:0")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "manifest.json").write_bytes((parts / "manifest.json").read_bytes())
+    with pytest.raises(InputError, match="no partition"):
+        halohop.serve(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"partitions \[7\]"):
+        halohop.serve(parts, partitions=[7])
+    with served(parts, None) as servers, pytest.raises(TransportError, match="cannot listen"):
+        halohop.serve(parts, listen=servers[0].address, token=TOKEN)
+
+
+RELATION = ("paper", "cites", "paper")
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two node types, three relations with weights, times and features."""
+    torch.manual_seed(0)
+    data = HeteroData()
+    data["paper"].x, data["author"].x = torch.randn(80, 3), torch.randn(30, 2).half()
+    for relation, (num_src, num_dst) in {
+        RELATION: (80, 80),
+        ("author", "writes", "paper"): (30, 80),
+        ("paper", "rev_writes", "author"): (80, 30),
+    }.items():
+        data[relation].edge_index = torch.stack([torch.randint(num_src, (300,)), torch.randint(num_dst, (300,))])
+        data[relation].time = torch.randint(100, (300,))
+        data[relation].weight = torch.rand(300)
+    path = tmp_path_factory.mktemp("typed") / "parts"
+    partition(data, path, num_parts=3, method="random")
+    return path
+
+
+def two_hops_of(options: dict):
+    return lambda graph: NeighborLoader(graph, [3, 2], ("paper", torch.arange(60)), batch_size=25, seed=4, **options)
+
+
+EVERY_LOADER = {
+    "weights": two_hops_of({"weight_attr": "weight"}),
+    "times": two_hops_of({"time_attr": "time", "input_time": torch.arange(60) + 20}),
+    "disjoint": two_hops_of({"disjoint": True, "replace": True}),
+    "bidirectional": two_hops_of({"subgraph_type": "bidirectional"}),
+    "revised": two_hops_of({"transform_sampler_output": lambda output: output}),
+    "padded": two_hops_of({"pad": "bound", "drop_last": True}),
+    "subgraphs": lambda graph: SubGraphLoader(graph, [2], ("paper", torch.arange(30)), batch_size=10),
+    "clusters": lambda graph: ClusterLoader(graph, 5, batch_size=2),
+    "links": lambda graph: LinkNeighborLoader(
+        graph,
+        [3, 2],
+        (RELATION, None),
+        batch_size=90,
+        neg_sampling="triplet",
+        strict_negatives=True,
+        exclude_seed_edges=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("make", EVERY_LOADER.values(), ids=EVERY_LOADER)
+def test_every_loader_gives_the_same_batches(typed, make):
+    with halohop.open(typed) as graph:
+        expected = [batch.to_dict() for batch in make(graph)]
+    with served(typed, (0,), (1, 2)) as servers, connected(servers) as graph:
+        got = [batch.to_dict() for batch in make(graph)]
+    assert len(got) == len(expected) > 1
+    for one, other in zip(got, expected, strict=True):
+        assert_equal(one, other)
+
+
+def assert_equal(one, other) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+        assert one.dtype == other.dtype
+    else:
+        assert one == other
+
+
+CLIENT = """
+import sys
+import halohop, torch
+graph = halohop.connect(sys.argv[1:])
+loader = halohop.NeighborLoader(graph, [3, 2], "train", batch_size=50, num_workers=2)
+assert sum(batch.batch_size for batch in loader) > 100
+graph.close()
+"""
+
+
+def test_trainers_without_a_graph_compile_nothing(parts, tmp_path):
+    with served(parts, (0,), (1, 2)) as servers:
+        environment = os.environ | {"HALOHOP_TOKEN": TOKEN.key.decode(), "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+        command = [sys.executable, "-c", CLIENT, *(server.address for server in servers)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+
+
+def test_a_server_that_cannot_sample_says_why(parts):
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(halohop.serve(parts, partitions=share, token=TOKEN, limits=LIMITS)) for share in ((0,), (1, 2))
+        ]
+        graph = stack.enter_context(connected(servers))
+        with pytest.raises(RemoteError, match=r"knows nobody who holds \[1, 2\].*sampling='client'"):
+            next(iter(loader(graph)))
+        with connected(servers, sampling="client") as other:
+            next(iter(loader(other)))
