@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,18 +32,9 @@ def start(parts) -> Iterator[Any]:
     """Starts a server and waits until it says where it answers."""
     running: list[subprocess.Popen[str]] = []
 
-    def begin(partitions: str, listen: str = "127.0.0.1:0") -> tuple[subprocess.Popen[str], str]:
-        command = [
-            sys.executable,
-            "-m",
-            "halohop.launch.cli",
-            "serve",
-            str(parts),
-            "--partitions",
-            partitions,
-            "--listen",
-            listen,
-        ]
+    def begin(partitions: str, listen: str = "127.0.0.1:0", peers: str = "") -> tuple[subprocess.Popen[str], str]:
+        options = ["--partitions", partitions, "--listen", listen, "--peers", peers]
+        command = [sys.executable, "-m", "halohop.launch.cli", "serve", str(parts), *options]
         process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         running.append(process)
         assert process.stderr is not None
@@ -65,18 +57,22 @@ def told(found) -> list[tuple]:
 
 
 @pytest.mark.timeout(240)
-def test_killed_and_restarted_in_mid_epoch(parts, start):
+@pytest.mark.parametrize("sampling", ["servers", "client"])
+def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))
-    (first, address), (_, other) = start("0"), start("1")
-    with halohop.connect([address, other], token=TOKEN, limits=LIMITS) as graph:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        later = f"127.0.0.1:{free.getsockname()[1]}"
+    first, address = start("0", peers=later)
+    _, other = start("1", later, address.removeprefix("tcp://"))
+    with halohop.connect([address, other], sampling=sampling, token=TOKEN, limits=LIMITS) as graph:
         got = []
         for number, batch in enumerate(batches(graph)):
             got.append(batch)
             if number == 7:
                 first.send_signal(signal.SIGKILL)
                 assert first.wait(20) == -signal.SIGKILL
-                first, _ = start("0", address.removeprefix("tcp://"))
+                first, _ = start("0", address.removeprefix("tcp://"), later)
         assert told(got) == undisturbed
 
 
@@ -94,7 +90,7 @@ def test_a_server_ends_when_it_is_told_to(start, number, code):
 def test_a_lost_server_without_a_stand_in_is_named(parts, start):
     (first, address), (_, other) = start("0"), start("1")
     limits = Limits(call_seconds=3, attempt_seconds=1)
-    with halohop.connect([address, other], token=TOKEN, limits=limits) as graph:
+    with halohop.connect([address, other], sampling="client", token=TOKEN, limits=limits) as graph:
         iterator = iter(batches(graph))
         next(iterator)
         first.send_signal(signal.SIGKILL)
