@@ -193,6 +193,7 @@ def test_tensors_are_unusual_but_written(tmp_path: Path) -> None:
             torch.arange(12.0).view(3, 4).T,
             torch.tensor([1 + 2j, 3 - 1j]).conj(),
             torch.tensor(7).expand(5),
+            torch.arange(2)[1::2],
             torch.ones(3, requires_grad=True) * 2,
         ]
     ):

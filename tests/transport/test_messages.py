@@ -54,6 +54,7 @@ def test_layouts_that_are_not_in_one_piece():
         wide.T,
         wide[:, ::2],
         wide[1:1],
+        wide[0, 3:4:2],
         torch.tensor(3.0).expand(4),
         torch.complex(wide, wide).conj(),
         wide.clone().requires_grad_(),

@@ -154,7 +154,10 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    return memoryview(b"") if tensor.numel() == 0 else tensor.view(-1).view(torch.uint8).numpy().data
+    if tensor.numel() == 0:
+        return memoryview(b"")
+    # A single entry may have any stride and still pass for contiguous; as bytes it would not.
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def _rest_of_sum(descriptor: int, header: bytes) -> int:

@@ -161,7 +161,8 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
     if not flat.numel():
         return memoryview(b"")
-    return flat.view(torch.uint8).numpy().data
+    # A single entry may have any stride and still pass for contiguous; as bytes it would not.
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def _tensor_of(spec: Any, buffer: memoryview) -> Tensor:
