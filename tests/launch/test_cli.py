@@ -112,6 +112,17 @@ def test_options_come_from_the_file_and_the_command_line_wins(started: list[dict
     assert config.hidden == TrainConfig(parts="p", out="o").hidden
 
 
+def test_link_options_come_from_the_file_too(started: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("task: link\nrelation: [user, rates, film]\ndecoder: mlp\nnegatives: 2\nexclude-seed-edges: false\n")
+    result = invoke("train", "parts", "--config", file, "--strict-negatives", "--time-attr", "when")
+    assert result.exit_code == 0, result.output
+    config = started[0]["config"]
+    assert (config.task, config.relation, config.decoder) == ("link", ("user", "rates", "film"), "mlp")
+    assert (config.negatives, config.strict_negatives, config.exclude_seed_edges) == (2.0, True, False)
+    assert (config.time_attr, config.temporal_strategy, config.dropout_share) == ("when", "last", 0.0)
+
+
 def test_the_argument_may_stand_in_the_file_too(started: list[dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("parts: somewhere\nfanout: 4\n")
     assert invoke("train", "--config", tmp_path / "run.yaml").exit_code == 0

@@ -215,7 +215,7 @@ def test_what_has_no_splits_or_tells_the_answers_is_refused() -> None:
         ({"task": "link", "relation": ("a", "b")}, "three names"),
         ({"task": "link", "target": "paper"}, "target='paper' means nothing"),
         ({"time_attr": "time"}, "time_attr='time' means nothing with task='node'"),
-        ({"task": "link", "temporal_strategy": "last"}, "needs time_attr"),
+        ({"task": "link", "temporal_strategy": "first"}, "temporal_strategy='first' is none of uniform, last"),
         ({"negatives": 0}, "negatives=0"),
         ({"eval_negatives": 0}, "eval_negatives=0"),
     ],

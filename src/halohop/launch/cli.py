@@ -150,7 +150,7 @@ def train(
     strict_negatives: options.StrictNegatives = _TRAIN["strict_negatives"],
     exclude_seed_edges: options.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
     time_attr: options.TimeAttr = _TRAIN["time_attr"],
-    temporal_strategy: options.TemporalStrategy = options.Strategy.uniform,
+    temporal_strategy: options.TemporalStrategy = options.Strategy.last,
     epochs: options.Epochs = _TRAIN["epochs"],
     batch_size: options.BatchSize = _TRAIN["batch_size"],
     lr: options.LearningRate = _TRAIN["lr"],

@@ -49,7 +49,7 @@ class TrainConfig:
         exclude_seed_edges: do not show a model the edges that it is asked about, nor their reverses. With times only the past of
             an edge is shown, and its own moment is not part of it.
         time_attr: column of the edges' times: the model sees what came before, and edges without masks are split by time.
-        temporal_strategy: of the past, random edges or the last ones.
+        temporal_strategy: of the past, random edges ("uniform") or the last ones.
 
     Raises:
         InputError: a value that cannot work.
@@ -89,7 +89,7 @@ class TrainConfig:
     strict_negatives: bool = False
     exclude_seed_edges: bool = True
     time_attr: str | None = None
-    temporal_strategy: TemporalStrategy = "uniform"
+    temporal_strategy: TemporalStrategy = "last"
 
     def __post_init__(self) -> None:
         _check_paths(parts=self.parts, out=self.out)
@@ -121,8 +121,6 @@ class TrainConfig:
             of_links = {"target": self.target}
             if self.relation is not None and len(self.relation) != 3:
                 raise InputError(f"relation={self.relation} must be three names: source type, relation, destination type")
-            if self.temporal_strategy == "last" and self.time_attr is None:
-                raise InputError("temporal_strategy='last' needs time_attr: there is nothing to be recent by")
         for name, value in of_links.items():
             if value is not None:
                 raise InputError(

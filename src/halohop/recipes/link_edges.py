@@ -65,7 +65,7 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
         InputError: neither masks nor times, no edge to learn from, or a reverse relation that would tell the answers.
     """
     columns = graph.schema.edges[relation].columns
-    masks = [name for name in _SPLITS if f"{name}_mask" in columns]
+    masks = [name for name in graph.schema.splits(relation) if name in _SPLITS]
     if time_attr is not None and time_attr not in columns:
         raise SchemaError(f"the edges {relation} have no column {time_attr!r}; their columns: {sorted(columns)}")
     if time_attr is None:
@@ -88,13 +88,13 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
 
 
 def _check_masks(schema: Schema, relation: Relation) -> None:
-    if TRAIN_MASK not in schema.edges[relation].columns:
+    if "train" not in schema.splits(relation):
         raise InputError(
             f"the edges {relation} have no bool column {TRAIN_MASK!r}, so nothing tells which of them to learn from; "
             "partition the graph with `--task link`, add masks, or name the column of the edges' times as time_attr"
         )
     reverse = reverse_relation(schema, relation)
-    if reverse is not None and TRAIN_MASK not in schema.edges[reverse].columns:
+    if reverse is not None and "train" not in schema.splits(reverse):
         raise InputError(
             f"the edges {reverse} are the reverses of {relation} and have no column {TRAIN_MASK!r}: those of val and test would "
             "tell the answers; give them the masks of the edges that they are the reverses of"

@@ -62,7 +62,7 @@ class LinkTask(Task):
             (self.relation, edges.index),
             edge_label_time=edges.seen_until,
             time_attr=config.time_attr,
-            temporal_strategy=config.temporal_strategy,
+            temporal_strategy="uniform" if config.time_attr is None else config.temporal_strategy,
             weight_attr=TRAIN_MASK if config.time_attr is None else None,
             neg_sampling=negatives,
             strict_negatives=config.strict_negatives,

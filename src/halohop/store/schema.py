@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from halohop.errors import SchemaError
-from halohop.typing import NodeType, Relation
+from halohop.typing import NodeType, Relation, TableKey
 
 _REVERSE = "rev_"
 
@@ -85,10 +85,11 @@ class Schema:
                 partners[known], partners[flipped] = flipped, known
         return partners.get(relation, relation if relation[0] == relation[2] else None)
 
-    def splits(self, node_type: NodeType) -> tuple[str, ...]:
-        """Names of the stored splits of a node type: a split "train" is the bool column "train_mask" (one bool per node)."""
+    def splits(self, table: TableKey) -> tuple[str, ...]:
+        """Names of the stored splits of a node type or relation: "train" is the bool column "train_mask" (one bool per row)."""
+        columns = (self.nodes[table] if isinstance(table, str) else self.edges[table]).columns
         return tuple(
             name.removesuffix("_mask")
-            for name, spec in self.nodes[node_type].columns.items()
+            for name, spec in columns.items()
             if name.endswith("_mask") and spec.dtype == "bool" and spec.shape == ()
         )
