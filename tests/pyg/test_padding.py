@@ -255,6 +255,23 @@ def test_what_exceeds_its_places_gets_more(data):
     assert loader.statistics()["batches_over_caps"] == len(loader)
 
 
+@pytest.mark.parametrize("pad", ["bound", "measured"])
+@pytest.mark.parametrize("hops", [[], [2], [-1, 0]], ids=str)
+def test_small_graphs(pad, hops):
+    """One node; no edges; a seed that occurs many times."""
+    lonely = Data(x=torch.ones(1, 4), edge_index=torch.empty((2, 0), dtype=torch.int64))
+    (batch,) = NeighborLoader(lonely, hops, batch_size=3, pad=pad)
+    assert batch.node_mask.tolist() == [True] + [False] * (batch.num_nodes - 1)
+    assert len(batch.num_sampled_edges) == len(hops)
+    ring = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3)
+    seeds = torch.zeros(8, dtype=torch.int64)
+    for disjoint in (False, True):
+        plan = partial(NeighborLoader, ring, hops, seeds, batch_size=5, disjoint=disjoint)
+        for plain, batch in zip(plan(), plan(pad=pad), strict=True):
+            assert torch.equal(batch.n_id[batch.node_mask], plain.n_id)
+            assert torch.equal(batch.e_id[batch.edge_mask], plain.e_id)
+
+
 def test_ranks_have_the_same_shapes(data):
     """Or each rank would compile its own, and wait for the others."""
     told = set()
