@@ -1,8 +1,11 @@
 """Walks that remember where they come from: node2vec (Grover & Leskovec 2016), by rejection."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -17,6 +20,50 @@ _ROUNDS = 32
 
 _LISTED_AT_ONCE = 2**22
 _GREATEST = 1e100
+_STEEP = 8
+"""A greatest bias so many times the least is too much for candidates to be refused by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turns:
+    """The extra chance to turn around at once, for n walkers.
+
+    Args:
+        before: where each turns to, int64 ``[n]``.
+        edge_gid: the edges there, those of a walker from ``begins[i]`` on, ``counts[i]`` of them, int64.
+        extra: of one edge, as a part of the chance of all candidates together, float64 ``[n]``.
+    """
+
+    before: NDArray[np.int64]
+    edge_gid: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    extra: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, graph: Graph, relation: Relation, place: Place, back: float) -> "_Turns":
+        assert place.before is not None
+        (edges,) = graph.find(((relation, place.before, place.gid),))
+        counts, degrees = edges.counts.numpy(), graph.degrees(relation, place.gid).numpy()
+        return cls(
+            before=place.before.numpy(),
+            edge_gid=edges.edge_gid.numpy(),
+            begins=np.cumsum(counts) - counts,
+            counts=counts,
+            extra=(back - 1) / np.maximum(degrees, 1),
+        )
+
+    def taken(
+        self, level: NDArray[np.float64], rows: NDArray[np.int64], candidates: NDArray[np.int64], edges: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The level, 0 for those of some walkers who turn; writes where they go."""
+        level = level * (1 + self.extra[rows] * self.counts[rows])
+        turned = np.flatnonzero(level >= 1)
+        who = rows[turned]
+        copy = np.minimum(((level[turned] - 1) / self.extra[who]).astype(np.int64), self.counts[who] - 1)
+        candidates[turned], edges[turned] = self.before[who], self.edge_gid[self.begins[who] + copy]
+        level[turned] = 0
+        return level
 
 
 class Node2VecWalker(Walker):
@@ -26,6 +73,9 @@ class Node2VecWalker(Walker):
     node directly; otherwise 1 / q. It is exact: a candidate is drawn by weight and accepted in proportion to its bias (as in
     KnightKing, Yang et al. 2019), and whoever has refused many chooses by bias among all edges of the node. So a hub costs its
     whole list rarely, and edges are looked up only where the answer matters: with q = 1 never.
+
+    Where the way back is so likely that other candidates would be refused too often, what it has above the other biases is an
+    extra chance to turn around at once (the outliers of KnightKing). Not with weights: their sum is not known.
 
     Args:
         graph, path, seed, weight: as of `Walker`; the path goes along one relation, between nodes of one type.
@@ -45,38 +95,51 @@ class Node2VecWalker(Walker):
                 raise InputError(f"{name}={value}: give a number above 0 (and from {1 / _GREATEST} to {_GREATEST})")
         if len(set(self.path)) > 1 or any(relation[0] != relation[2] for relation in self.path):
             raise InputError(f"p={p} and q={q} need steps along one relation between nodes of one type; leave them at 1 here")
-        greatest = max(1 / p, 1.0, 1 / q)
-        self._back, self._near, self._far = 1 / p / greatest, 1.0 / greatest, 1 / q / greatest
+        weighted = any(weight in graph.schema.edges[relation].columns for relation in self.path)
+        ceiling = max(1.0, 1 / q)
+        if weighted or max(1 / p, ceiling) <= _STEEP * min(1.0, 1 / q):
+            ceiling = max(1 / p, ceiling)
+        self._back, self._near, self._far = 1 / p / ceiling, 1.0 / ceiling, 1 / q / ceiling
 
     def take(self, place: Place) -> tuple[Tensor, Tensor]:
         if place.before is None:
             return self.draw(place, attempt=0)
+        turns = _Turns.of(self.graph, self.path[place.step], place, self._back) if self._back > 1 else None
         gid, edge_gid = torch.full_like(place.gid, NOWHERE), torch.full_like(place.gid, NOWHERE)
         undecided = torch.arange(len(gid))
         for attempt in range(_ROUNDS):
             asked = place.of(undecided)
             candidates, edges = self.draw(asked, attempt=attempt)
-            accepted = self._accepted(asked, candidates, attempt)
-            chosen = undecided[accepted]
-            gid[chosen], edge_gid[chosen] = candidates[accepted], edges[accepted]
-            undecided = undecided[~accepted]
+            level = ops.fractions(self._key(asked, attempt), asked.number).numpy()
+            if turns is not None:
+                level = turns.taken(level, undecided.numpy(), candidates.numpy(), edges.numpy())
+            accepted = self._accepted(asked, candidates.numpy(), level)
+            chosen, refused = (torch.from_numpy(np.flatnonzero(mask)) for mask in (accepted, ~accepted))
+            for found, room in ((candidates, gid), (edges, edge_gid)):
+                ops.scatter_rows(ops.gather_rows(found, chosen), ops.gather_rows(undecided, chosen), room)
+            undecided = ops.gather_rows(undecided, refused)
             if not len(undecided):
                 return gid, edge_gid
-        gid[undecided], edge_gid[undecided] = self._listed(place.of(undecided))
+        listed = self._listed(place.of(undecided))
+        for found, room in zip(listed, (gid, edge_gid), strict=True):
+            ops.scatter_rows(found, undecided, room)
         return gid, edge_gid
 
-    def _accepted(self, place: Place, candidates: Tensor, attempt: int) -> Tensor:
-        """Which candidates are taken, bool ``[n]``; to find none at all is accepted, too."""
+    def _accepted(self, place: Place, candidates: NDArray[np.int64], level: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which candidates are taken, those whose bias is above the level; to find none at all is accepted, too."""
         assert place.before is not None
-        level = ops.fractions(self._key(place, attempt), place.number)
+        before = place.before.numpy()
         low, high = min(self._near, self._far), max(self._near, self._far)
-        accepted = (level < torch.where(candidates == place.before, self._back, low)) | (candidates == NOWHERE)
-        unsure = (~accepted & (candidates != place.before) & (level < high)).nonzero().view(-1)
-        accepted[unsure] = self._are_near(candidates[unsure], place.before[unsure]) == (self._near > self._far)
+        accepted: NDArray[np.bool_] = (level < np.where(candidates == before, self._back, low)) | (candidates == NOWHERE)
+        unsure = np.flatnonzero(~accepted & (candidates != before) & (level < high))
+        near = self._are_near(torch.from_numpy(candidates[unsure]), torch.from_numpy(before[unsure]))
+        accepted[unsure] = near.numpy() == (self._near > self._far)
         return accepted
 
     def _are_near(self, gid: Tensor, before: Tensor) -> Tensor:
         """Whether a step leads from the nodes before to those now, bool ``[n]``."""
+        if not len(gid):
+            return torch.zeros(0, dtype=torch.bool)
         return self.graph.find(((self.path[0], gid, before),))[0].counts > 0
 
     def _listed(self, place: Place) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -15,6 +16,8 @@ from halohop.sampling.discovery import Discovery, Tables
 from halohop.sampling.subgraph import induced
 from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import RAW_ID, NodeType, Relation
+
+Int64s = NDArray[np.int64]  # sums are NumPy's: torch would wake its threads, which are the trainer's, for each
 
 SCORE = "ppr"
 """The column of scores that a batch of neighbourhoods has."""
@@ -111,33 +114,34 @@ class ForwardPush:
             amount = residual[hot]
             residual[hot] = 0
             score[hot] += np.where(degree[hot] > 0, self._alpha, 1) * amount
-            bid, counts = self._spread(discovery, torch.from_numpy(hot))
+            bid, counts = self._spread(discovery, hot)
             found = discovery.frontier(expand_all=True)[self.node_type].slice(len(score), 2**62).gid
             degree = np.concatenate([degree, self._degrees(found)])
             residual, score = (np.concatenate([known, np.zeros(len(found))]) for known in (residual, score))
             share = (1 - self._alpha) * amount / np.maximum(degree[hot], 1)
-            residual += np.bincount(bid.numpy(), np.repeat(share, counts.numpy()), len(residual))
+            residual += np.bincount(bid, np.repeat(share, counts), len(residual))
         nodes = discovery.frontier(expand_all=True)[self.node_type]
         assert nodes.tree is not None
         scored = torch.from_numpy(np.flatnonzero(score))
         return nodes.tree[scored] + first, nodes.gid[scored], torch.from_numpy(score)[scored]
 
-    def _spread(self, discovery: Discovery, hot: Tensor) -> tuple[Tensor, Tensor]:
+    def _spread(self, discovery: Discovery, hot: Int64s) -> tuple[Int64s, Int64s]:
         """The bids of the in-neighbours of all hot nodes, end to end, and how many each has. A node's list is asked for once."""
         nodes = discovery.frontier(expand_all=True)[self.node_type]
         assert nodes.tree is not None
-        gid, which = nodes.gid[hot].unique(return_inverse=True)
-        query = HopQuery(relation=self.relation, fanout=-1, dst_gid=gid)
+        gid, which = np.unique(nodes.gid.numpy()[hot], return_inverse=True)
+        query = HopQuery(relation=self.relation, fanout=-1, dst_gid=torch.from_numpy(gid))
         draw = Draw(seed=0, epoch=0, batch=0, hop=0)  # nothing is left to chance
         (lists,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
-        counts, begins = lists.counts[which], (lists.counts.cumsum(0) - lists.counts)[which]
-        owner = torch.repeat_interleave(counts)
-        entry = torch.arange(len(owner)) + (begins - counts.cumsum(0) + counts)[owner]
+        lengths = lists.counts.numpy()
+        counts, begins = lengths[which], (np.cumsum(lengths) - lengths)[which]
+        entry = np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+        tree = torch.from_numpy(np.repeat(nodes.tree.numpy()[hot], counts))
         bid = torch.empty(len(entry), dtype=torch.int64)
-        discovery.add(self.node_type, lists.src_gid[entry].long(), nodes.tree[hot][owner], bid)
-        return bid, counts
+        discovery.add(self.node_type, torch.from_numpy(lists.src_gid.numpy()[entry].astype(np.int64)), tree, bid)
+        return bid.numpy(), counts
 
-    def _degrees(self, gid: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _degrees(self, gid: Tensor) -> Int64s:
         return self.graph.degrees(self.relation, gid).numpy()
 
 

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,10 +67,9 @@ class Place:
 
     def of(self, rows: Tensor) -> "Place":
         """That of some of the walkers, by position."""
-        before = None if self.before is None else self.before[rows]
-        return Place(
-            epoch=self.epoch, batch=self.batch, step=self.step, number=self.number[rows], gid=self.gid[rows], before=before
-        )
+        before = None if self.before is None else ops.gather_rows(self.before, rows)
+        number, gid = ops.gather_rows(self.number, rows), ops.gather_rows(self.gid, rows)
+        return replace(self, number=number, gid=gid, before=before)
 
 
 class Walker:
@@ -105,20 +105,16 @@ class Walker:
         edge_gid = torch.full((len(self.path), len(start_gid)), NOWHERE)
         gid[0] = start_gid
         for number in torch.arange(len(start_gid)).split(_AT_ONCE):
+            here, before = ops.gather_rows(start_gid, number), None
             for step in range(len(self.path)):
-                if step:
-                    number = number[gid[step, number] != NOWHERE]
                 if not len(number):
                     break
-                place = Place(
-                    epoch=epoch,
-                    batch=batch,
-                    step=step,
-                    number=number,
-                    gid=gid[step, number],
-                    before=gid[step - 1, number] if step else None,
-                )
-                gid[step + 1, number], edge_gid[step, number] = self.take(place)
+                place = Place(epoch=epoch, batch=batch, step=step, number=number, gid=here, before=before)
+                found, edges = self.take(place)
+                ops.scatter_rows(found, number, gid[step + 1])
+                ops.scatter_rows(edges, number, edge_gid[step])
+                going = torch.from_numpy(np.flatnonzero(found.numpy() != NOWHERE))
+                number, before, here = (ops.gather_rows(column, going) for column in (number, here, found))
         return Walks(gid=gid, edge_gid=edge_gid)
 
     def take(self, place: Place) -> tuple[Tensor, Tensor]:
@@ -137,10 +133,10 @@ class Walker:
             weight=self._weight,
         )
         (answer,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
-        found = answer.counts.nonzero().view(-1)
-        gid, edge_gid = torch.full_like(place.gid, NOWHERE), torch.full_like(place.gid, NOWHERE)
-        gid[found], edge_gid[found] = answer.src_gid.long(), answer.edge_gid
-        return gid, edge_gid
+        found = np.flatnonzero(answer.counts.numpy())  # NumPy, because torch would wake its threads for it
+        gid, edge_gid = (np.full(len(place.gid), NOWHERE) for _ in range(2))
+        gid[found], edge_gid[found] = answer.src_gid.numpy(), answer.edge_gid.numpy()
+        return torch.from_numpy(gid), torch.from_numpy(edge_gid)
 
     @staticmethod
     def hop(place: Place, attempt: int) -> int:

@@ -9,6 +9,7 @@ from halohop.typing import Relation
 
 _AT_ONCE, _TREE_STEP = 2**20, 2**40
 _DECISION = ("", "node2vec", "")
+_STEEP = 8
 
 
 class WalkOracle:
@@ -57,7 +58,13 @@ class WalkOracle:
 
     def _place(self, relation: Relation, walk: Sequence[int], step: int, number: int, epoch: int, batch: int) -> int:
         """Which edge of the list is taken: the first candidate that is accepted, or a choice among all."""
-        biases, weights = self.biases(relation, walk), [weight for _, _, weight in self._lists[relation][walk[-1]]]
+        possible = self._lists[relation][walk[-1]]
+        weights, ceiling = [weight for _, _, weight in possible], max(1.0, 1 / self._q)
+        if weights[0] is not None or max(1 / self._p, ceiling) <= _STEEP * min(1.0, 1 / self._q):
+            ceiling = max(1 / self._p, ceiling)
+        biases = [bias / (ceiling if len(walk) > 1 else 1) for bias in self.biases(relation, walk)]
+        back = [place for place, (source, _, _) in enumerate(possible) if walk[-2:-1] == [source]]
+        extra = max(1 / self._p / ceiling - 1, 0) / len(possible)
         stream = walk[-1] + number % _AT_ONCE * _TREE_STEP
         for attempt in range(self._rounds):
             key = self._key(relation, epoch, batch, step, number, attempt)
@@ -66,7 +73,10 @@ class WalkOracle:
             else:
                 (place,) = reference.draw_weighted([weight or 0 for weight in weights], stream, 1, key, replace=True)
             decision = self._key(_DECISION, epoch, batch, step, number, attempt)
-            if reference.fraction(decision, number, 0) < biases[place]:
+            level = reference.fraction(decision, number, 0) * (1 + extra * len(back))
+            if level >= 1:
+                return back[min(int((level - 1) / extra), len(back) - 1)]
+            if level < biases[place]:
                 return place
         shares = [bias * (1 if weight is None else weight) for bias, weight in zip(biases, weights, strict=True)]
         decision = self._key(_DECISION, epoch, batch, step, number, self._rounds)
@@ -77,13 +87,12 @@ class WalkOracle:
         return reference.stream_key(seed=self._seed, epoch=epoch, batch=batch, hop=hop, relation=name)
 
     def biases(self, relation: Relation, walk: Sequence[int]) -> list[float]:
-        """How likely the walk takes each edge that it may take now, besides the weights; the greatest possible is 1."""
+        """How likely the walk takes each edge that it may take now, besides the weights."""
         possible = [source for source, _, _ in self._lists[relation].get(walk[-1], [])]
         if len(walk) < 2:
             return [1.0] * len(possible)
-        greatest = max(1 / self._p, 1.0, 1 / self._q)
         near = {source for source, _, _ in self._all[relation].get(walk[-2], [])}
-        return [(1 / self._p if source == walk[-2] else 1.0 if source in near else 1 / self._q) / greatest for source in possible]
+        return [1 / self._p if source == walk[-2] else 1.0 if source in near else 1 / self._q for source in possible]
 
     def shares(self, relation: Relation, walk: Sequence[int]) -> dict[int, float]:
         """How likely a walk takes each edge next, by edge."""
