@@ -93,6 +93,10 @@ def _columns(columns: dict[str, ColumnSpec]) -> dict[str, str]:
     return {name: f"{spec.dtype}{list(spec.shape) if spec.shape else ''}" for name, spec in columns.items()}
 
 
+def _named(columns: dict[str, str]) -> str:
+    return ", ".join(f"{column} {form}" for column, form in columns.items())
+
+
 def _quality(manifest: Manifest) -> dict[str, Any]:
     """Cut, balance and partitions as they were measured; without a measurement, what the bounds tell."""
     if manifest.report:
@@ -138,13 +142,10 @@ def _tables(summary: Summary) -> Table:
     table.add_column("splits", overflow="fold")
     for kind, style in (("nodes", "cyan"), ("edges", "magenta")):
         for name, spec in summary[kind].items():
-            columns = ", ".join(f"{column} {form}" for column, form in spec["columns"].items())
-            if spec.get("halo"):
-                columns += "; halo: " + ", ".join(f"{column} {form}" for column, form in spec["halo"].items())
-            if spec.get("ascending"):
-                columns += f"; lists ascend by {', '.join(spec['ascending'])}"
+            columns = [_named(spec["columns"]), *(["halo: " + _named(spec["halo"])] if spec.get("halo") else [])]
+            columns += [f"lists ascend by {', '.join(spec['ascending'])}"] if spec.get("ascending") else []
             splits = ", ".join(f"{split} {count:,}" for split, count in spec.get("splits", {}).items())
-            table.add_row(Text(name, style=style), f"{spec['count']:,}", Text(columns), splits)
+            table.add_row(Text(name, style=style), f"{spec['count']:,}", Text("; ".join(filter(None, columns))), splits)
     return table
 
 
