@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
 
 import halohop
-from halohop import ClusterLoader, LinkNeighborLoader, NeighborLoader, SubGraphLoader, partition
+from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
 from halohop.loading.serve import Server
@@ -191,76 +190,6 @@ def test_strangers_are_not_invited(parts, monkeypatch, tmp_path):
         halohop.serve(parts, partitions=[7])
     with served(parts, None) as servers, pytest.raises(TransportError, match="cannot listen"):
         halohop.serve(parts, listen=servers[0].address, token=TOKEN)
-
-
-RELATION = ("paper", "cites", "paper")
-
-
-@pytest.fixture(scope="module")
-def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two node types, three relations with weights, times and features."""
-    torch.manual_seed(0)
-    data = HeteroData()
-    data["paper"].x, data["author"].x = torch.randn(80, 3), torch.randn(30, 2).half()
-    for relation, (num_src, num_dst) in {
-        RELATION: (80, 80),
-        ("author", "writes", "paper"): (30, 80),
-        ("paper", "rev_writes", "author"): (80, 30),
-    }.items():
-        data[relation].edge_index = torch.stack([torch.randint(num_src, (300,)), torch.randint(num_dst, (300,))])
-        data[relation].time = torch.randint(100, (300,))
-        data[relation].weight = torch.rand(300)
-    path = tmp_path_factory.mktemp("typed") / "parts"
-    partition(data, path, num_parts=3, method="random")
-    return path
-
-
-def two_hops_of(options: dict):
-    return lambda graph: NeighborLoader(graph, [3, 2], ("paper", torch.arange(60)), batch_size=25, seed=4, **options)
-
-
-EVERY_LOADER = {
-    "weights": two_hops_of({"weight_attr": "weight"}),
-    "times": two_hops_of({"time_attr": "time", "input_time": torch.arange(60) + 20}),
-    "disjoint": two_hops_of({"disjoint": True, "replace": True}),
-    "bidirectional": two_hops_of({"subgraph_type": "bidirectional"}),
-    "revised": two_hops_of({"transform_sampler_output": lambda output: output}),
-    "padded": two_hops_of({"pad": "bound", "drop_last": True}),
-    "subgraphs": lambda graph: SubGraphLoader(graph, [2], ("paper", torch.arange(30)), batch_size=10),
-    "clusters": lambda graph: ClusterLoader(graph, 5, batch_size=2),
-    "links": lambda graph: LinkNeighborLoader(
-        graph,
-        [3, 2],
-        (RELATION, None),
-        batch_size=90,
-        neg_sampling="triplet",
-        strict_negatives=True,
-        exclude_seed_edges=True,
-    ),
-}
-
-
-@pytest.mark.parametrize("make", EVERY_LOADER.values(), ids=EVERY_LOADER)
-def test_every_loader_gives_the_same_batches(typed, make):
-    with halohop.open(typed) as graph:
-        expected = [batch.to_dict() for batch in make(graph)]
-    with served(typed, (0,), (1, 2)) as servers, connected(servers) as graph:
-        got = [batch.to_dict() for batch in make(graph)]
-    assert len(got) == len(expected) > 1
-    for one, other in zip(got, expected, strict=True):
-        assert_equal(one, other)
-
-
-def assert_equal(one, other) -> None:
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_equal(one[key], other[key])
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-        assert one.dtype == other.dtype
-    else:
-        assert one == other
 
 
 CLIENT = """

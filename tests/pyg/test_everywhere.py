@@ -1,0 +1,209 @@
+"""The one contract of all loaders: the same batches, wherever the graph lies and whoever makes them."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NegativeSampling
+
+import halohop
+from halohop import (
+    ClusterLoader,
+    Graph,
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+    HGTLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    PPRLoader,
+    SubGraphLoader,
+)
+from halohop.pyg.convert import tables_from_pyg
+from halohop.testing.worlds import TOKEN, hosts, partitioned
+
+CITES, WRITES, BACK = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+HALO = ("when", "raw_id")
+
+
+def typed_data() -> HeteroData:
+    """Two node types and a third that nothing leads to; weights, times of edges and of nodes, features of many dtypes."""
+    torch.manual_seed(0)
+    data = HeteroData()
+    data["paper"].x, data["author"].x, data["venue"].x = torch.randn(80, 3), torch.randn(30, 2).half(), torch.randn(1, 1)
+    for name, count in (("paper", 80), ("author", 30), ("venue", 1)):
+        data[name].when = torch.randint(100, (count,))
+    for relation, (num_src, num_dst) in {CITES: (80, 80), WRITES: (30, 80), BACK: (80, 30)}.items():
+        data[relation].edge_index = torch.stack([torch.randint(num_src, (300,)), torch.randint(num_dst, (300,))])
+        data[relation].time = torch.randint(100, (300,))
+        data[relation].weight = torch.rand(300)
+        data[relation].edge_attr = torch.randn(300, 2).bfloat16()
+    return data
+
+
+def plain_data() -> Data:
+    torch.manual_seed(1)
+    half = torch.randint(90, (2, 250))
+    return Data(x=torch.randn(90, 3), y=torch.arange(90), edge_index=torch.cat([half, half.flip(0)], dim=1))
+
+
+SOURCES = {"typed": typed_data, "plain": plain_data}
+
+
+def around_papers(**options: Any) -> Callable[..., Any]:
+    return lambda graph, **how: NeighborLoader(graph, [3, 2], ("paper", torch.arange(60)), batch_size=25, **options, **how)
+
+
+def around_links(**options: Any) -> Callable[..., Any]:
+    return lambda graph, **how: LinkNeighborLoader(graph, [3, 2], (CITES, None), batch_size=110, **options, **how)
+
+
+TIMES = torch.arange(60) + 20
+LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "uniform": ("typed", around_papers(shuffle=True)),
+    "all": ("typed", lambda graph, **how: NeighborLoader(graph, [-1, 2], ("author", None), batch_size=12, expand="all", **how)),
+    "replace": ("typed", around_papers(replace=True)),
+    "by relation": (
+        "typed",
+        lambda graph, **how: NeighborLoader(
+            graph, {CITES: [3, 0], WRITES: [0, -1], BACK: [2, 2]}, ("paper", None), batch_size=40, **how
+        ),
+    ),
+    "disjoint": ("typed", around_papers(disjoint=True)),
+    "weights": ("typed", around_papers(weight_attr="weight")),
+    "weights, replace": ("typed", around_papers(weight_attr="weight", replace=True)),
+    "times of edges": ("typed", around_papers(time_attr="time", input_time=TIMES)),
+    "times of nodes, last": ("typed", around_papers(time_attr="when", temporal_strategy="last")),
+    "times and weights": ("typed", around_papers(time_attr="time", input_time=TIMES, weight_attr="weight")),
+    "labor": ("typed", around_papers(method="labor")),
+    "labor, disjoint": ("typed", around_papers(method="labor", disjoint=True, weight_attr="weight")),
+    "induced": ("typed", around_papers(subgraph_type="induced")),
+    "bidirectional": ("typed", around_papers(subgraph_type="bidirectional")),
+    "transformed": ("typed", around_papers(transform_sampler_output=lambda output: output, transform=lambda batch: batch)),
+    "padded": ("typed", around_papers(pad="bound", drop_last=True)),
+    "links": ("typed", around_links()),
+    "links, binary": ("typed", around_links(neg_sampling=NegativeSampling("binary", 1.5), exclude_seed_edges=True)),
+    "links, strict triplets": ("typed", around_links(neg_sampling="triplet", strict_negatives=True, disjoint=True)),
+    "links, times": (
+        "typed",
+        around_links(neg_sampling="binary", time_attr="when", edge_label_time=torch.arange(300) % 90 + 100),
+    ),
+    "subgraphs": ("typed", lambda graph, **how: SubGraphLoader(graph, [2], ("paper", torch.arange(30)), batch_size=10, **how)),
+    "HGT": ("typed", lambda graph, **how: HGTLoader(graph, [6, 4], ("paper", torch.arange(30)), batch_size=10, **how)),
+    "clusters": ("typed", lambda graph, **how: ClusterLoader(graph, 5, batch_size=2, shuffle=True, **how)),
+    "PPR": ("plain", lambda graph, **how: PPRLoader(graph, 5, torch.arange(20), batch_size=8, **how)),
+    "SAINT, nodes": ("plain", lambda graph, **how: GraphSAINTNodeSampler(graph, 20, num_steps=3, **how)),
+    "SAINT, edges": ("plain", lambda graph, **how: GraphSAINTEdgeSampler(graph, 10, num_steps=3, **how)),
+    "SAINT, walks": ("plain", lambda graph, **how: GraphSAINTRandomWalkSampler(graph, 8, 3, num_steps=3, **how)),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for name, make in SOURCES.items():
+        found[name] = tmp_path_factory.mktemp(name) / "parts"
+        halohop.partition(make(), found[name], num_parts=3, method="random", halo=HALO if name == "typed" else ("raw_id",))
+    return found
+
+
+@contextmanager
+def in_parts(name: str, num_parts: int, *, shard_each: bool) -> Iterator[Graph]:
+    yield partitioned(tables_from_pyg(SOURCES[name]()), num_parts, shard_each=shard_each, halo=HALO if name == "typed" else ())
+
+
+@contextmanager
+def on_hosts(folder: Path) -> Iterator[Graph]:
+    with hosts(folder, [[0], [1, 2]]) as graphs:
+        yield graphs[1]
+
+
+@contextmanager
+def on_servers(folder: Path, sampling: Any) -> Iterator[Graph]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
+        for found in sockets:
+            found.close()
+        for address, share in zip(addresses, ([0], [1, 2]), strict=True):
+            peers = [other for other in addresses if other != address]
+            stack.enter_context(halohop.serve(folder, partitions=share, listen=address, peers=peers, token=TOKEN))
+        yield stack.enter_context(halohop.connect(addresses, sampling=sampling, token=TOKEN))
+
+
+PLACES: dict[str, Callable[[str, Path], Any]] = {
+    **{f"{num} in memory": lambda name, _, num=num: in_parts(name, num, shard_each=False) for num in (2, 3, 8)},
+    **{f"{num} shards": lambda name, _, num=num: in_parts(name, num, shard_each=True) for num in (2, 3, 8)},
+    "disk": lambda _, folder: halohop.open(folder),
+    "hosts": lambda _, folder: on_hosts(folder),
+    "servers": lambda _, folder: on_servers(folder, "servers"),
+    "servers, sampled here": lambda _, folder: on_servers(folder, "client"),
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, list[dict[str, Any]]]:
+    """The batches of two epochs, made one after the other from one partition in memory."""
+    found = {}
+    for name, (source, make) in LOADERS.items():
+        loader = make(SOURCES[source](), seed=4, run="inline")
+        found[name] = [batch.to_dict() for _ in range(2) for batch in loader]
+        assert len(found[name]) > 3
+    return found
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+def assert_same_batches(loader: Any, expected: list[dict[str, Any]]) -> None:
+    batches = [batch.to_dict() for _ in range(2) for batch in loader]
+    assert len(batches) == len(expected)
+    for one, other in zip(batches, expected, strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_wherever_the_graph_lies(folders, expected, place):
+    for source in SOURCES:
+        with PLACES[place](source, folders[source]) as graph:
+            for name, (needed, make) in LOADERS.items():
+                if needed == source:
+                    try:
+                        assert_same_batches(make(graph, seed=4, num_workers=2), expected[name])
+                    except Exception as error:
+                        error.add_note(f"loader: {name}")
+                        raise
+
+
+@pytest.mark.parametrize("run", ["threads", "processes"])
+@pytest.mark.parametrize("name", LOADERS)
+def test_whoever_makes_them(folders, expected, name, run):
+    source, make = LOADERS[name]
+    with halohop.open(folders[source]) as graph:
+        assert_same_batches(make(graph, seed=4, run=run, num_workers=3), expected[name])
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_whoever_goes_on_with_them(expected, name):
+    """A loader that stopped in mid-epoch, and another that goes on."""
+    source, make = LOADERS[name]
+    stopped, later = (make(SOURCES[source](), seed=4, run="inline") for _ in range(2))
+    next(iter(stopped))
+    later.load_state_dict(stopped.state_dict())
+    batches = [batch.to_dict() for _ in range(2) for batch in later]
+    for one, other in zip(batches, expected[name][1:], strict=True):
+        assert_equal(one, other)
