@@ -13,6 +13,7 @@ import halohop
 from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets import random_edge_masks, synthetic, synthetic_hetero
 from halohop.errors import InputError, SchemaError
+from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
@@ -223,3 +224,22 @@ def test_what_has_no_splits_or_tells_the_answers_is_refused() -> None:
 def test_values_that_cannot_work_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         TrainConfig(**{"parts": "p", "out": "o", **values})
+
+
+@pytest.mark.parametrize("model", ["sage", "rgcn", "hgt"])
+@pytest.mark.parametrize("decoder", ["dot", "mlp", "distmult"])
+def test_a_rank_without_edges_takes_part(model: str, decoder: str) -> None:
+    """Otherwise the others would wait for its gradients for ever."""
+    tables = random_edge_masks(synthetic("tiny") if model == "sage" else synthetic_hetero(50))
+    task = task_on(in_memory(tables), model=model, decoder=decoder, heads=2, relation=list(tables.edges)[-1], eval_negatives=3)
+    predictor = build_model(task.spec)
+    nothing = torch.empty(0, dtype=torch.int64)
+    loss, count = task.loss(predictor, task.loader("train")(nothing))
+    loss.backward()
+    assert (loss.item(), count) == (0.0, 0)
+    assert [name for name, weight in predictor.named_parameters() if weight.grad is None or weight.grad.any()] == []
+    assert isinstance(predictor, LinkPredictor)
+    loader = task.loader("val")
+    some = loader(torch.arange(5))
+    scores = [task.score(predictor, batches).figures for batches in ([some], [loader(nothing), some, loader(nothing)])]  # type: ignore[arg-type]
+    assert scores[0] == scores[1]

@@ -37,10 +37,10 @@ class LinkPredictor(nn.Module):
         of_src, of_dst = self._vectors(batch)
         of_src = of_src[part_of(batch, self.relation[0]).src_index]
         destinations = part_of(batch, self.relation[2])
-        negative = destinations.dst_neg_index.view(len(of_src), -1)
-        amount = negative.shape[1]
+        negative = destinations.dst_neg_index
+        amount = negative.shape[1] if negative.dim() == 2 else 1
         scores = self._score(of_src.repeat_interleave(amount, dim=0), of_dst[negative.flatten()])
-        return self._score(of_src, of_dst[destinations.dst_pos_index]), scores.view(-1, amount)
+        return self._score(of_src, of_dst[destinations.dst_pos_index]), scores.view(len(of_src), amount)
 
     def _vectors(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Of the nodes of both end types that sampling began at."""

@@ -90,6 +90,8 @@ class LinkTask(Task):
         pairs, inverse_ranks = [torch.empty(0, 2, device=device)], 0.0
         for batch in loader:
             positive, negative = scorer.triplets(moved(batch, device))
+            if not len(positive):  # the others have edges left
+                continue
             ahead = (negative > positive[:, None]).sum(dim=1) + (negative == positive[:, None]).sum(dim=1) / 2
             inverse_ranks += float((1 / (1 + ahead)).sum())
             pairs.append(torch.stack([positive, negative[:, 0]], dim=1))
