@@ -119,7 +119,7 @@ def test_link_options_come_from_the_file_too(started: list[dict[str, Any]], tmp_
     assert result.exit_code == 0, result.output
     config = started[0]["config"]
     assert (config.task, config.relation, config.decoder) == ("link", ("user", "rates", "film"), "mlp")
-    assert (config.negatives, config.strict_negatives, config.exclude_seed_edges) == (2.0, True, False)
+    assert (config.negatives, config.strict_negatives, config.exclude_seed_edges) == (2, True, False)
     assert (config.time_attr, config.temporal_strategy, config.dropout_share) == ("when", "last", 0.0)
 
 

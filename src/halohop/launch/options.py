@@ -184,7 +184,7 @@ RelationName = Annotated[
     str | None, _group(LINKS, "Edges to predict.", metavar="SRC,NAME,DST", show_default="the only relation there is")
 ]
 DecoderName = Annotated[Decoder, _group(LINKS, "How the vectors of two nodes become a score.")]
-NegativesPerEdge = Annotated[float, _group(LINKS, "Random pairs per edge to learn from.")]
+NegativesPerEdge = Annotated[int, _group(LINKS, "Random destinations from which an edge is learned to be told.")]
 EvalNegatives = Annotated[int, _group(LINKS, "Random destinations among which that of an edge is ranked.")]
 StrictNegatives = Annotated[bool, _group(LINKS, "Only pairs that are no edges are negatives.")]
 ExcludeSeedEdges = Annotated[bool, _group(LINKS, "Do not show the model the edges that it is asked about.")]

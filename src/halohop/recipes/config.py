@@ -43,8 +43,8 @@ class TrainConfig:
         log_every: steps from one "step" event to the next; 0 gives none.
         relation: of the edges to predict, its three names; None takes the only one there is. This and what follows: of links.
         decoder: from two nodes' vectors to the score of an edge; see `halohop.recipes.decoders`.
-        negatives: pairs that are drawn at random, per edge to learn.
-        eval_negatives: destinations among which that of an edge is ranked; the same in every validation.
+        negatives: random destinations for the source of each edge to learn.
+        eval_negatives: random destinations among which that of an edge is ranked; the same in every validation.
         strict_negatives: no negative is an edge of the graph.
         exclude_seed_edges: do not show a model the edges that it is asked about, nor their reverses. With times only the past of
             an edge is shown, and its own moment is not part of it.
@@ -84,7 +84,7 @@ class TrainConfig:
     log_every: int = 10
     relation: tuple[str, ...] | None = None
     decoder: DecoderName = "dot"
-    negatives: float = 1.0
+    negatives: int = 1
     eval_negatives: int = 20
     strict_negatives: bool = False
     exclude_seed_edges: bool = True
@@ -102,11 +102,21 @@ class TrainConfig:
                     f"eval_fanout={self.eval_fanout} has another number of hops than fanout={self.fanout}; "
                     "the model has one layer per hop"
                 )
-        names = ("hidden", "heads", "bases", "epochs", "batch_size", "eval_every", "eval_batch_size", "eval_negatives")
+        names = (
+            "hidden",
+            "heads",
+            "bases",
+            "epochs",
+            "batch_size",
+            "eval_every",
+            "eval_batch_size",
+            "negatives",
+            "eval_negatives",
+        )
         _check_at_least(1, **{name: getattr(self, name) for name in names})
         _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, log_every=self.log_every)
         _check_at_least(0, weight_decay=self.weight_decay)
-        _check_positive(lr=self.lr, deadline_s=self.deadline_s, negatives=self.negatives)
+        _check_positive(lr=self.lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
         if self.model in ("gat", "hgt") and self.hidden % self.heads:

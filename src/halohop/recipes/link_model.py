@@ -26,13 +26,7 @@ class LinkPredictor(nn.Module):
         self.encoder = encoder
         self.decoder = _decoder(spec)
 
-    def forward(self, batch: Any) -> Tensor:
-        """Scores of the batch's edges, then of its binary negatives, float ``[n]``."""
-        src, dst = part_of(batch, self.relation).edge_label_index
-        of_src, of_dst = self._vectors(batch)
-        return self._score(of_src[src], of_dst[dst])
-
-    def triplets(self, batch: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Scores of the batch's edges, float ``[n]``, and of their triplet negatives, ``[n, amount]``."""
         of_src, of_dst = self._vectors(batch)
         of_src = of_src[part_of(batch, self.relation[0]).src_index]

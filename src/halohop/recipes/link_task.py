@@ -1,7 +1,7 @@
 """Link prediction: edges against random pairs, both ends with sampled neighbourhoods; ranks, AUC and average precision."""
 
 import time
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +11,6 @@ import halohop
 from halohop.errors import InputError
 from halohop.loading.loader import BatchLoader
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
-from halohop.recipes.link_model import LinkPredictor
-from halohop.recipes.models import part_of
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.ranks import gather_rows, shared, sum_over_ranks
 from halohop.recipes.spec import ModelSpec, numbered
@@ -26,9 +24,9 @@ edge has a subgraph of its own."""
 class LinkTask(Task):
     """One trainer's part in predicting the edges of a relation.
 
-    It learns from edges and from pairs drawn at random by binary cross-entropy. An edge of val or test is ranked among
-    `eval_negatives` random destinations of its source (mean reciprocal rank). AUC and average precision are those of all edges
-    against the first of these. What a model may not see is told in `halohop.recipes.link_edges`.
+    It learns to tell each edge from random destinations of its source, by binary cross-entropy. An edge of val or test is ranked
+    among `eval_negatives` of them (mean reciprocal rank). AUC and average precision are those of all edges against the first
+    ones. What a model may not see is told in `halohop.recipes.link_edges`.
 
     Raises:
         SchemaError, InputError: the graph has no such edges, or no splits of them; or the model does not fit it.
@@ -53,9 +51,7 @@ class LinkTask(Task):
     def loader(self, split: str) -> halohop.LinkNeighborLoader:
         config, setting, train = self.setting.config, self.setting, split == "train"
         edges, exclude = self._edges[split], config.exclude_seed_edges and train and config.time_attr is None
-        negatives = (
-            {"mode": "binary", "amount": config.negatives} if train else {"mode": "triplet", "amount": config.eval_negatives}
-        )
+        negatives = {"mode": "triplet", "amount": config.negatives if train else config.eval_negatives}
         return halohop.LinkNeighborLoader(
             setting.graph,
             list(config.fanout if train else self.eval_fanout),
@@ -80,16 +76,17 @@ class LinkTask(Task):
         )
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
-        label = part_of(batch, self.relation).edge_label
-        return F.binary_cross_entropy_with_logits(model(batch), label, reduction="sum"), len(label)
+        positive, negative = model(batch)
+        # -log of the probability of the edges, and of that of the negatives being none
+        return F.softplus(-positive).sum() + F.softplus(negative).sum(), positive.numel() + negative.numel()
 
     @torch.no_grad()
     def score(self, model: nn.Module, loader: BatchLoader) -> Score:
         start, device, world = time.perf_counter(), self.setting.device, self.setting.world
-        scorer = cast(LinkPredictor, model.eval())
+        model.eval()
         pairs, inverse_ranks = [torch.empty(0, 2, device=device)], 0.0
         for batch in loader:
-            positive, negative = scorer.triplets(moved(batch, device))
+            positive, negative = model(moved(batch, device))
             if not len(positive):  # the others have edges left
                 continue
             ahead = (negative > positive[:, None]).sum(dim=1) + (negative == positive[:, None]).sum(dim=1) / 2
