@@ -176,6 +176,7 @@ def test_transforms():
         (0, InputError, "clusters=0"),
         (2.5, InputError, "clusters=2.5"),
         ({"paper": torch.zeros(4)}, InputError, "paper"),
+        ([[0], [1, 2]], InputError, "cannot be read as numbers"),
     ],
 )
 def test_what_divides_no_nodes_is_refused(clusters, error, message):

@@ -148,6 +148,15 @@ def test_counts_are_kept_and_found_again(data, tmp_path, capsys):
         norms(data)
 
 
+def test_graphs_of_equal_degrees_have_counts_of_their_own(tmp_path):
+    """Such as graphs of k nearest neighbours, where every node has k in-edges."""
+    dst = torch.arange(20).repeat_interleave(3)
+    for shift in (1, 2):
+        graph = Data(edge_index=torch.stack([(dst + shift + torch.arange(60) % 3) % 20, dst]), num_nodes=20)
+        halohop.GraphSAINTNodeSampler(graph, 5, 1, 2, tmp_path, log=False)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_going_on_in_the_middle_of_an_epoch(data):
     def loader():
         return halohop.GraphSAINTRandomWalkSampler(data, 4, 2, num_steps=5, seed=1, run="inline")

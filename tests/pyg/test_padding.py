@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from torch_geometric.utils import trim_to_layer
 
 from halohop import (
     GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
     HGTLoader,
     LinkNeighborLoader,
     NeighborLoader,
@@ -347,6 +349,23 @@ def test_other_loaders(data, hetero):
     assert len(seen) == 1
 
 
+def test_numbers_may_come_as_arrays(data):
+    for numbers in (np.array([5, 9]), torch.tensor([5, 9])):
+        (batch,) = NeighborLoader(data, [1], torch.arange(5), batch_size=5, pad=Padding(nodes=numbers))
+        assert batch.num_sampled_nodes == [6, 9]
+
+
+@pytest.mark.parametrize("num_edges", [200, 0])
+def test_norms_of_empty_places_are_zero(data, num_edges):
+    some = Data(edge_index=data.edge_index[:, :num_edges], num_nodes=data.num_nodes)
+    plan = partial(GraphSAINTRandomWalkSampler, some, 5, 2, num_steps=3, sample_coverage=1, log=False)
+    for plain, batch in zip(plan(), plan(pad=Padding(edges=[40])), strict=True):
+        assert torch.equal(batch.node_norm[batch.node_mask], plain.node_norm)
+        assert torch.equal(batch.edge_norm[batch.edge_mask], plain.edge_norm)
+        assert not batch.node_norm[~batch.node_mask].any()
+        assert not batch.edge_norm[~batch.edge_mask].any()
+
+
 def test_fill(data):
     (batch,) = NeighborLoader(
         data, [1], torch.arange(5), batch_size=5, pad=Padding(fill={"x": 7.5, "half": 2, "y": -1, "seen": True})
@@ -367,7 +386,10 @@ def test_fill(data):
         (Padding(nodes=[1, 2]), InputError, "give 3 whole numbers"),
         (Padding(edges=[1, -2]), InputError, "give 2 whole numbers"),
         (Padding(nodes={"paper": [1, 2, 3]}), SchemaError, "unknown node type"),
+        (Padding(nodes=3), InputError, "nodes=3 is no list"),
         (Padding(fill={"z": 1}), SchemaError, "to fill"),
+        (Padding(fill={"y": float("nan")}), InputError, "'y' is of int64, and cannot be filled with nan"),
+        (Padding(fill={"x": "zero"}), InputError, "cannot be filled with 'zero'"),
     ],
 )
 def test_paddings_that_cannot_be(data, pad, error, message):
@@ -376,7 +398,7 @@ def test_paddings_that_cannot_be(data, pad, error, message):
 
 
 def test_paddings_that_cannot_be_anywhere(data, hetero):
-    for options in ({"slack": 0.5}, {"batches": 0}):
+    for options in ({"slack": 0.5}, {"batches": 0}, {"batches": 2.5}):
         with pytest.raises(InputError, match="at least 1"):
             Padding(**options)
     with pytest.raises(InputError, match="give a dict"):

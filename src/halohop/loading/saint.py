@@ -58,14 +58,19 @@ class Occurrences:
     num_subgraphs: int
 
     def node_norm(self, block: NodeBlock) -> Tensor:
-        """What the loss of each node counts: one by its expected number in a subgraph and by the number of all nodes, float32."""
-        seen = np.maximum(self.of_nodes[block.gid.numpy()], 1)
-        return torch.from_numpy((self.num_subgraphs / seen / len(self.of_nodes)).astype(np.float32))
+        """What the loss of each node counts: one by its expected number in a subgraph and by the number of all nodes, float32; 0
+        in empty places."""
+        gid = block.gid.numpy()
+        norm, known = np.zeros(len(gid), np.float32), gid >= 0
+        norm[known] = self.num_subgraphs / np.maximum(self.of_nodes[gid[known]], 1) / len(self.of_nodes)
+        return torch.from_numpy(norm)
 
     def edge_norm(self, block: EdgeBlock, dst_gid: Tensor) -> Tensor:
-        """How often each edge's destination occurs for each time that the edge does, float32."""
-        seen = np.maximum(self.of_edges[block.columns[EDGE_ID].numpy()], 1)
-        return torch.from_numpy((np.maximum(self.of_nodes[dst_gid.numpy()], 1) / seen).astype(np.float32))
+        """How often each edge's destination occurs for each time that the edge does, float32; 0 in empty places."""
+        norm, known = np.zeros(len(block.gid), np.float32), block.gid.numpy() >= 0
+        seen = np.maximum(self.of_edges[block.columns[EDGE_ID].numpy()[known]], 1)
+        norm[known] = np.maximum(self.of_nodes[dst_gid.numpy()[known]], 1) / seen
+        return torch.from_numpy(norm)
 
 
 def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flight, tell: Callable[[float], None]) -> Occurrences:

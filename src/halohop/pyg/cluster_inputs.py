@@ -14,6 +14,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import ClusterDataset
 from halohop.partitioning.assign import assign
+from halohop.pyg.inputs import as_tensor
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import NodeType
@@ -82,7 +83,7 @@ def _column(graph: Graph, name: NodeType, column: str, gid: Tensor) -> Tensor:
 
 
 def _checked(name: NodeType, given: Any, num_nodes: int) -> Tensor:
-    numbers: Tensor = torch.as_tensor(given).cpu()
+    numbers = as_tensor(given, f"clusters of {name!r}")
     if numbers.dtype.is_floating_point or numbers.dtype.is_complex or numbers.dtype == torch.bool:
         raise InputError(f"clusters of {name!r} must be integers, got {numbers.dtype}")
     if numbers.shape != (num_nodes,):

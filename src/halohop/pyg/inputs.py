@@ -1,6 +1,5 @@
 """Every way in which PyG's users name seed nodes, fanouts and options of sampling, turned into one."""
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -88,12 +87,14 @@ def padding_of(pad: CapsFrom | Padding | None, schema: Schema) -> Padding | None
 
 
 def _by_key(numbers: Any, known: Iterable[Any], what: str) -> Mapping[Any, Any] | None:
-    if numbers is None or isinstance(numbers, Mapping):
-        return numbers
-    keys = list(known)
-    if len(keys) != 1:
-        raise InputError(f"{what}={numbers!r}: give a dict with such a list for any of {keys}")
-    return {keys[0]: numbers}
+    if numbers is None:
+        return None
+    if not isinstance(numbers, Mapping):
+        keys = list(known)
+        if len(keys) != 1:
+            raise InputError(f"{what}={numbers!r}: give a dict with such a list for any of {keys}")
+        numbers = {keys[0]: numbers}
+    return {key: whole_numbers(counts, what) for key, counts in numbers.items()}
 
 
 def seed_dataset(
@@ -101,6 +102,7 @@ def seed_dataset(
     input_nodes: InputNodes,
     input_id: Tensor | None = None,
     *,
+    node_type: NodeType | None = None,
     time: Tensor | None = None,
     time_attr: str | None = None,
 ) -> SeedDataset:
@@ -111,22 +113,23 @@ def seed_dataset(
         input_nodes: None (all nodes), raw ids, a bool mask over all nodes in ascending raw order, or the name of a stored
             split; in a heterogeneous graph a node type, or a pair of it and any of these.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
+        node_type: the type that they are of, which need not be named then.
         time: of every input node; by default their own `time_attr`.
         time_attr: the column of times that is sampled by; None samples regardless of time.
 
     Raises:
-        SchemaError: an unknown node type or split.
+        SchemaError: an unknown node type or split, or another type than `node_type`.
         IdError: an id that the graph does not have.
         InputError: anything else that names no nodes.
     """
-    node_type, nodes = _split_type(graph, input_nodes)
+    node_type, nodes = _split_type(graph, input_nodes, node_type)
     if nodes is None or isinstance(nodes, str):
         gid, _ = graph.select(nodes, node_type)
         positions = torch.arange(len(gid))
     else:
         gid, positions = _listed(graph, node_type, nodes)
     if input_id is not None:
-        positions = _as_tensor(input_id, "input_id")
+        positions = as_tensor(input_id, "input_id", dims=1)
         if positions.shape != gid.shape:
             raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
     return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=times_of(graph, node_type, gid, time, time_attr))
@@ -147,7 +150,7 @@ def times_of(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None
             raise InputError(f"nodes of {node_type!r} have no {time_attr!r}; give the time of every input node as input_time")
         query = RowQuery(table=node_type, columns=(time_attr,), gid=gid)
         ((time,),) = graph.fetch(FetchRequest(queries=(query,)))
-    time = _as_tensor(time, "input_time")
+    time = as_tensor(time, "input_time", dims=1)
     if time.shape != gid.shape:
         raise InputError(f"input_time has {len(time)} entries for {len(gid)} input nodes")
     return comparable_times(time)
@@ -162,22 +165,41 @@ def whole_numbers(values: Any, name: str) -> list[Any]:
     """A number per hop, as ints where NumPy or torch gave them; whoever takes them refuses what is none."""
     if not isinstance(values, Iterable):
         raise InputError(f"{name}={values!r} is no list of numbers; give one per hop, such as [15, 10]")
-    return [operator.index(value) if isinstance(value, np.integer | Tensor) else value for value in values]
+    return [value.tolist() if isinstance(value, np.generic | Tensor) else value for value in values]
 
 
-def _split_type(graph: Graph, input_nodes: InputNodes) -> tuple[NodeType, Any]:
+def as_tensor(values: Any, name: str, *, dims: int | None = None) -> Tensor:
+    """A user's numbers as a tensor on the CPU.
+
+    Raises:
+        InputError: they are none, or not of so many dimensions.
+    """
+    try:
+        tensor = torch.as_tensor(values).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} cannot be read as numbers: {error}") from error
+    if dims is not None and tensor.dim() != dims:
+        raise InputError(f"{name} must have {dims} dimension{'s'[: dims != 1]}, got shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def _split_type(graph: Graph, input_nodes: InputNodes, node_type: NodeType | None) -> tuple[NodeType, Any]:
     types = list(graph.schema.nodes)
     if isinstance(input_nodes, str) and input_nodes in types:
-        return input_nodes, None
-    if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 and isinstance(input_nodes[0], str):
-        return graph.schema.node_type(input_nodes[0]), input_nodes[1]
-    if len(types) > 1:
+        named, nodes = input_nodes, None
+    elif isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 and isinstance(input_nodes[0], str):
+        named, nodes = graph.schema.node_type(input_nodes[0]), input_nodes[1]
+    elif node_type is not None or len(types) == 1:
+        return node_type or types[0], input_nodes
+    else:
         raise SchemaError(f"input_nodes must name a node type, e.g. ({types[0]!r}, ids); known: {types}")
-    return types[0], input_nodes
+    if node_type not in (None, named):
+        raise SchemaError(f"the nodes are of {named!r}, but nodes of {node_type!r} are needed here")
+    return named, nodes
 
 
 def _listed(graph: Graph, node_type: NodeType, nodes: Any) -> tuple[Tensor, Tensor]:
-    nodes = _as_tensor(nodes, "input_nodes")
+    nodes = as_tensor(nodes, "input_nodes", dims=1)
     if nodes.dtype == torch.bool:
         gid, _ = graph.select(None, node_type)
         if len(nodes) != len(gid):
@@ -187,13 +209,3 @@ def _listed(graph: Graph, node_type: NodeType, nodes: Any) -> tuple[Tensor, Tens
     if (nodes.is_floating_point() or nodes.is_complex()) and len(nodes):
         raise InputError(f"input_nodes must be integers or bool, got {nodes.dtype}")
     return graph.locate(nodes.long(), node_type), torch.arange(len(nodes))
-
-
-def _as_tensor(values: Any, name: str) -> Tensor:
-    try:
-        tensor = torch.as_tensor(values).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be read as a list of numbers: {error}") from error
-    if tensor.dim() != 1:
-        raise InputError(f"{name} must be one-dimensional, got shape {tuple(tensor.shape)}")
-    return tensor

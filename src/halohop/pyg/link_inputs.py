@@ -12,7 +12,7 @@ from torch_geometric.sampler import NegativeSampling
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import LinkDataset
-from halohop.pyg.inputs import comparable_times
+from halohop.pyg.inputs import as_tensor, comparable_times
 from halohop.sampling.exclusion import SeedEdges, check_reverse
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
@@ -183,7 +183,7 @@ def _split_relation(schema: Schema, given: InputEdges) -> tuple[Relation, Any]:
 
 
 def _pairs(index: Any) -> Tensor:
-    pairs = _as_tensor(index, "edge_label_index")
+    pairs = as_tensor(index, "edge_label_index")
     if pairs.dim() != 2 or pairs.size(0) != 2:
         raise InputError(f"edge_label_index has shape {tuple(pairs.shape)}, expected [2, n]: sources, then destinations")
     if (pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool) and pairs.numel():
@@ -194,16 +194,9 @@ def _pairs(index: Any) -> Tensor:
 def _per_edge(values: Any, name: str, count: int, *, dims: int | None = None) -> Tensor | None:
     if values is None:
         return None
-    tensor = _as_tensor(values, name)
+    tensor = as_tensor(values, name)
     if tensor.dim() == 0 or (dims is not None and tensor.dim() != dims):
         raise InputError(f"{name} has shape {tuple(tensor.shape)}, expected one entry for each of {count} edges")
     if len(tensor) != count:
         raise InputError(f"{name} has {len(tensor)} entries for {count} edges")
     return tensor
-
-
-def _as_tensor(values: Any, name: str) -> Tensor:
-    try:
-        return torch.as_tensor(values).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} cannot be read as numbers: {error}") from error

@@ -57,8 +57,8 @@ class Padding:
     def __post_init__(self) -> None:
         if self.caps not in get_args(CapsFrom):
             raise InputError(f"caps={self.caps!r} is neither 'measured' nor 'bound'")
-        if self.batches < 1 or not 1 <= self.slack < math.inf:
-            raise InputError(f"batches={self.batches} and slack={self.slack} must both be at least 1")
+        if not isinstance(self.batches, int) or self.batches < 1 or not 1 <= self.slack < math.inf:
+            raise InputError(f"batches={self.batches} and slack={self.slack} must both be at least 1, and batches a whole number")
 
     def value(self, name: str, dtype: torch.dtype) -> float:
         """What a column holds in empty places."""
@@ -120,12 +120,18 @@ class Sizes:
         """With the user's own numbers.
 
         Raises:
-            InputError: they are of another number of hops, or below zero.
+            InputError: they are of another number of hops, or below zero; or a column cannot hold what shall fill it.
             SchemaError: of types, relations or columns that the graph does not have.
         """
-        known = {name for table in (*schema.nodes.values(), *schema.edges.values()) for name in table.columns}
-        if unknown := sorted(set(padding.fill) - known):
+        tables = (*schema.nodes.values(), *schema.edges.values())
+        known = {name: spec.dtype for table in tables for name, spec in table.columns.items()}
+        if unknown := sorted(set(padding.fill) - known.keys()):
             raise SchemaError(f"nothing has the columns {unknown} to fill; known: {sorted(known)}")
+        for name, value in padding.fill.items():
+            try:
+                torch.full((1,), value, dtype=getattr(torch, known[name]))
+            except (RuntimeError, TypeError) as error:
+                raise InputError(f"{name!r} is of {known[name]}, and cannot be filled with {value!r}: {error}") from error
         return replace(
             self,
             nodes=self.nodes | _given(padding.nodes, self.nodes, schema.node_type, "nodes"),
