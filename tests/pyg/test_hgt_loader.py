@@ -125,5 +125,6 @@ def test_transforms_and_words(data):
 def test_what_is_refused(data):
     with pytest.raises(InputError, match="num_samples=5"):
         HGTLoader(data, 5, "paper")
-    with pytest.raises(InputError, match="max_neighbors=-3"):
-        HGTLoader(data, [5], "paper", max_neighbors=-3)
+    for number in (-3, 2.5):
+        with pytest.raises(InputError, match=f"max_neighbors={number}"):
+            HGTLoader(data, [5], "paper", max_neighbors=number)

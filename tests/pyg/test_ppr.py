@@ -141,6 +141,7 @@ def test_from_disk_and_hosts_as_in_memory(tmp_path):
         ({"eps": 0}, InputError, "eps=0"),
         ({"eps": float("nan")}, InputError, "eps=nan"),
         ({"top": -1}, InputError, "top=-1"),
+        ({"top": 2.5}, InputError, "top=2.5"),
         ({"seeds": [77]}, IdError, "77"),
         ({"relation": ("a", "to", "b")}, SchemaError, "unknown relation"),
     ],
@@ -173,7 +174,11 @@ def test_one_relation_of_several(hetero):
     assert batch["paper"].n_id[:2].tolist() == [3, 4]
     assert batch["paper"].ppr.shape == batch["paper"].batch.shape
     assert batch["author"].num_nodes == 0
-    with pytest.raises(SchemaError, match="seeds are 'author'"):
+    named = ppr(hetero, ("paper", [3, 4]), relation=("paper", "cites", "paper"))
+    assert all(torch.equal(a, b) for a, b in zip(found, named, strict=True))
+    (alike,) = PPRLoader(hetero, 5, [3, 4], batch_size=2, relation=("paper", "cites", "paper"))
+    assert alike["paper"].n_id.tolist() == batch["paper"].n_id.tolist()
+    with pytest.raises(SchemaError, match="of 'author', but nodes of 'paper' are needed"):
         PPRLoader(hetero, 5, "author", relation=("paper", "cites", "paper"))
 
 
@@ -239,5 +244,6 @@ def test_a_column_of_that_name_is_not_overwritten():
     data = Data(edge_index=torch.tensor([[0], [1]]), ppr=torch.ones(2, 1), num_nodes=2)
     with pytest.raises(InputError, match="rename it"):
         PPRLoader(data, 3)
-    with pytest.raises(InputError, match="top=-1"):
-        PPRLoader(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), -1)
+    for top in (-1, 1.5):
+        with pytest.raises(InputError, match=f"top={top}"):
+            PPRLoader(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), top)

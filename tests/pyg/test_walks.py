@@ -220,6 +220,9 @@ def test_what_cannot_be_walked_among_several_types():
         random_walk(graph, None, metapath=[WRITES, CITES])
     with pytest.raises(InputError, match="use 'stop'"):
         random_walk(graph, None, metapath=[BY, WRITES], dead_end="stay")
+    with pytest.raises(SchemaError, match="of 'author', but nodes of 'paper' are needed"):
+        random_walk(graph, "author", metapath=[CITES])
+    assert torch.equal(random_walk(graph, "paper", metapath=[CITES]), random_walk(graph, None, metapath=[CITES]))
     stayed = random_walk(graph, None, 5, metapath=[CITES], dead_end="stay")
     assert (stayed >= 0).all()
 

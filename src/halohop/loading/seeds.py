@@ -153,8 +153,10 @@ def digest(*ids: Tensor) -> int:
     Example:
         >>> digest(torch.tensor([1, 2])) == digest(torch.tensor([1, 2])) != digest(torch.tensor([2, 1]))
         True
+        >>> digest(torch.tensor([1, 2], dtype=torch.int32)) == digest(torch.tensor([1, 2]))
+        True
     """
     made = hashlib.blake2b(digest_size=8)
     for tensor in ids:
-        made.update(tensor.numpy().tobytes())
+        made.update(tensor.long().numpy().tobytes())
     return int.from_bytes(made.digest(), "little")

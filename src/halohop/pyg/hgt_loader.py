@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
+from halohop.loading.loader import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset, whole_numbers
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.hgt import HGTSampler, NumSamples
@@ -66,7 +67,7 @@ class HGTLoader(SampledLoader):
     ) -> None:
         def make(graph: Graph, seed: int) -> tuple[Sampler, Any]:
             self._samples = _samples(num_samples, graph.schema)
-            sampler = HGTSampler(graph, self._samples, seed=seed, max_neighbors=max_neighbors)
+            sampler = HGTSampler(graph, self._samples, seed=seed, max_neighbors=whole(max_neighbors, "max_neighbors"))
             return sampler, seed_dataset(graph, input_nodes, input_id)
 
         super().__init__(data, make, transform=transform, transform_sampler_output=transform_sampler_output, **kwargs)

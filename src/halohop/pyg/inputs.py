@@ -129,7 +129,7 @@ def seed_dataset(
     else:
         gid, positions = _listed(graph, node_type, nodes)
     if input_id is not None:
-        positions = as_tensor(input_id, "input_id", dims=1)
+        positions = as_tensor(input_id, "input_id", flat=True)
         if positions.shape != gid.shape:
             raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
     return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=times_of(graph, node_type, gid, time, time_attr))
@@ -150,7 +150,7 @@ def times_of(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None
             raise InputError(f"nodes of {node_type!r} have no {time_attr!r}; give the time of every input node as input_time")
         query = RowQuery(table=node_type, columns=(time_attr,), gid=gid)
         ((time,),) = graph.fetch(FetchRequest(queries=(query,)))
-    time = as_tensor(time, "input_time", dims=1)
+    time = as_tensor(time, "input_time", flat=True)
     if time.shape != gid.shape:
         raise InputError(f"input_time has {len(time)} entries for {len(gid)} input nodes")
     return comparable_times(time)
@@ -168,18 +168,18 @@ def whole_numbers(values: Any, name: str) -> list[Any]:
     return [value.tolist() if isinstance(value, np.generic | Tensor) else value for value in values]
 
 
-def as_tensor(values: Any, name: str, *, dims: int | None = None) -> Tensor:
+def as_tensor(values: Any, name: str, *, flat: bool = False) -> Tensor:
     """A user's numbers as a tensor on the CPU.
 
     Raises:
-        InputError: they are none, or not of so many dimensions.
+        InputError: they are none; or not in one dimension, where `flat` asks for it.
     """
     try:
         tensor = torch.as_tensor(values).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} cannot be read as numbers: {error}") from error
-    if dims is not None and tensor.dim() != dims:
-        raise InputError(f"{name} must have {dims} dimension{'s'[: dims != 1]}, got shape {tuple(tensor.shape)}")
+    if flat and tensor.dim() != 1:
+        raise InputError(f"{name} must be one-dimensional, got shape {tuple(tensor.shape)}")
     return tensor
 
 
@@ -199,7 +199,7 @@ def _split_type(graph: Graph, input_nodes: InputNodes, node_type: NodeType | Non
 
 
 def _listed(graph: Graph, node_type: NodeType, nodes: Any) -> tuple[Tensor, Tensor]:
-    nodes = as_tensor(nodes, "input_nodes", dims=1)
+    nodes = as_tensor(nodes, "input_nodes", flat=True)
     if nodes.dtype == torch.bool:
         gid, _ = graph.select(None, node_type)
         if len(nodes) != len(gid):

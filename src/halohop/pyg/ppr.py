@@ -8,6 +8,7 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import SchemaError
+from halohop.loading.loader import whole
 from halohop.pyg.convert import tables_from_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.sampled_loader import SampledLoader
@@ -60,7 +61,8 @@ def ppr(
     """
     graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
     push = ForwardPush(graph, _relation(graph, relation), alpha=alpha, eps=eps)
-    scores = push.scores(seed_dataset(graph, (push.node_type, seeds)).gid, top=top)
+    top = None if top is None else whole(top, "top")
+    scores = push.scores(seed_dataset(graph, seeds, node_type=push.node_type).gid, top=top)
     return scores.seed, scores.raw, scores.score
 
 
@@ -111,11 +113,8 @@ class PPRLoader(SampledLoader):
     ) -> None:
         def make(graph: Graph, _: int) -> tuple[Sampler, Any]:
             push = ForwardPush(graph, _relation(graph, relation), alpha=alpha, eps=eps)
-            named = isinstance(input_nodes, tuple) or (isinstance(input_nodes, str) and input_nodes in graph.schema.nodes)
-            examples = seed_dataset(graph, input_nodes if named else (push.node_type, input_nodes), input_id)
-            if examples.node_type != push.node_type:
-                raise SchemaError(f"seeds are {examples.node_type!r}, but {push.relation} joins nodes of {push.node_type!r}")
-            return PPRSampler(push, top=top), examples
+            examples = seed_dataset(graph, input_nodes, input_id, node_type=push.node_type)
+            return PPRSampler(push, top=whole(top, "top")), examples
 
         def finish(batch: Data | HeteroData) -> Any:
             mapped = with_mapping(batch)

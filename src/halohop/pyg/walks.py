@@ -1,6 +1,5 @@
 """`halohop.random_walk`: walks over graphs that lie anywhere, in the user's ids."""
 
-import operator
 from collections.abc import Sequence
 from typing import Literal, overload
 
@@ -10,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError, SchemaError
+from halohop.loading.loader import whole
 from halohop.pyg.convert import tables_from_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.sampling.node2vec import Node2VecWalker
@@ -122,7 +122,7 @@ def random_walk(
         walker = Walker(graph, path, seed=seed, weight=weight_attr)
     else:
         walker = Node2VecWalker(graph, path, p=p, q=q, seed=seed, weight=weight_attr)
-    starts = seed_dataset(graph, (start_type(graph.schema, path), start))
+    starts = seed_dataset(graph, start, node_type=start_type(graph.schema, path))
     walks = walker.walk(starts.gid, epoch=epoch, batch=batch)
     nodes, edges = _user_ids(graph, path, walks.staying() if stays else walks, with_edges=return_edge_ids)
     return (nodes, edges) if return_edge_ids else nodes
@@ -141,10 +141,7 @@ def _path(schema: Schema, length: int | None, metapath: Sequence[Relation] | Non
     metapath = [schema.relation(relation) for relation in metapath]
     if length is None:
         length = len(metapath)
-    try:
-        length = operator.index(length)
-    except TypeError:
-        raise InputError(f"length={length!r} is no whole number of steps") from None
+    length = whole(length, "length")
     if length < 0:
         raise InputError(f"length={length} is below 0; give a number of steps")
     if length and not metapath:

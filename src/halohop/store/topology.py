@@ -23,12 +23,15 @@ def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
     """Latest times as numbers (int64 or float64) that whole or fractional times can be compared with.
 
     Example:
-        >>> comparable(torch.tensor([2.5, -0.5, float("inf")]), torch.int64).tolist()
-        [2, -1, 9223372036854774784]
+        >>> comparable(torch.tensor([2.5, -0.5, float("inf"), float("nan")]), torch.int64).tolist()
+        [2, -1, 9223372036854774784, -9223372036854775808]
     """
     if times.is_floating_point or not latest.is_floating_point():
         return latest.to(torch.float64 if times.is_floating_point else torch.int64)
-    return latest.double().floor().clamp(-(2.0**63), 2.0**63 - 1024).to(torch.int64)  # the greatest double below 2**63
+    least = -(2.0**63)
+    return (
+        latest.double().floor().nan_to_num(least).clamp(least, 2.0**63 - 1024).to(torch.int64)
+    )  # the greatest double below 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
