@@ -50,4 +50,4 @@ def test_computers(shared_data: Path, tmp_path: Path) -> None:
 def test_aifb(shared_data: Path, tmp_path: Path) -> None:
     parts = parts_of(shared_data / "aifb", tmp_path / "parts")
     config = TrainConfig(parts=parts, out=str(tmp_path / "run"), hidden=32, batch_size=32, fanout=(10, 10), epochs=15)
-    assert accuracy_alone(config) >= 0.85
+    assert accuracy_alone(config) >= 0.9
