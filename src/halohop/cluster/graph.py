@@ -1,6 +1,8 @@
 """The graph handle: a schema, and a router that finds whoever can answer."""
 
 import atexit
+import itertools
+import secrets
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -12,7 +14,7 @@ from halohop import ops
 from halohop.cluster.links import Links
 from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
-from halohop.errors import IdError, SchemaError
+from halohop.errors import IdError, InputError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
@@ -21,9 +23,11 @@ from halohop.store.requests import (
     EdgesReply,
     EdgesRequest,
     FetchRequest,
+    HoldRequest,
     HopAnswer,
     HopQuery,
     LocateRequest,
+    PushRequest,
     RowQuery,
     SampleReply,
     SampleRequest,
@@ -60,6 +64,7 @@ class Graph:
         counters: Counters,
         links: Links | None = None,
         gateways: Shard | None = None,
+        one_owner: bool = True,
     ) -> None:
         self.schema = schema
         self.book = book
@@ -69,6 +74,9 @@ class Graph:
         self._router = router
         self._links = links or Links()
         self._closed = False
+        self._one_owner = one_owner
+        self._sender = secrets.token_hex(8)
+        self._push_numbers = itertools.count(1)
 
     def sample(self, request: SampleRequest) -> SampleReply:
         """One hop of neighbours; see `halohop.store.requests`."""
@@ -96,6 +104,75 @@ class Graph:
         query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
         ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
         return degrees
+
+    def hold(
+        self,
+        name: str,
+        shape: Sequence[int] = (),
+        *,
+        dtype: torch.dtype = torch.float32,
+        fill: float = 0,
+        node_type: NodeType | None = None,
+    ) -> None:
+        """Makes a column of nodes to be read and written by all clients, in the memory of the partitions' owners.
+
+        It lasts as long as they do, and is no part of batches. Whoever comes first makes it; later calls alike change nothing.
+
+        Args:
+            name: of the column; none that is stored.
+            shape: of a row.
+            dtype, fill: of the entries, and what they are at first.
+
+        Raises:
+            InputError: a column of this name that is not like this, or several processes that each hold the graph.
+            ClusterError: a partition is served by several servers.
+        """
+        self._require_one_owner()
+        name_of_dtype = str(dtype).removeprefix("torch.")
+        node_type = self.schema.node_type(node_type)
+        self._router.answer(
+            HoldRequest(node_type=node_type, name=name, shape=tuple(shape), dtype=name_of_dtype, fill=float(fill))
+        )
+
+    def push(self, name: str, raw: Tensor, rows: Tensor, *, add: bool = False, node_type: NodeType | None = None) -> None:
+        """Writes rows of a held column, or adds to them; each push counts once, even if the connection breaks half-way.
+
+        Args:
+            name: of the column.
+            raw: the user's ids of the nodes, integers ``[n]``; of equal ones the last row stays, unless rows are added.
+            rows: ``[n, ...]`` in the column's dtype.
+            add: to what is there.
+
+        Raises:
+            SchemaError: nobody holds such a column.
+            IdError: an id that the graph does not have.
+            InputError: rows that do not fit.
+        """
+        self._require_one_owner()
+        node_type = self.schema.node_type(node_type)
+        self._router.answer(
+            PushRequest(
+                node_type=node_type,
+                name=name,
+                gid=self.locate(raw, node_type),
+                rows=rows.detach().cpu(),
+                add=add,
+                sender=self._sender,
+                number=next(self._push_numbers),
+            )
+        )
+
+    def rows(self, name: str, raw: Tensor, *, node_type: NodeType | None = None) -> Tensor:
+        """Rows of a stored or held column, ``[n, ...]``, of nodes given by the user's ids (integers ``[n]``).
+
+        Raises:
+            SchemaError: no such column.
+            IdError: an id that the graph does not have.
+        """
+        node_type = self.schema.node_type(node_type)
+        query = RowQuery(table=node_type, columns=(name,), gid=self.locate(raw, node_type))
+        ((found,),) = self.fetch(FetchRequest(queries=(query,)))
+        return found
 
     def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).
@@ -138,6 +215,13 @@ class Graph:
         """
         parts = tuple(range(self.book.num_parts))
         return self._router.answer(EdgesRequest(relation=self.schema.relation(relation), parts=parts))
+
+    def _require_one_owner(self) -> None:
+        if not self._one_owner:
+            raise InputError(
+                "several processes hold this graph, each in memory of its own, so nothing can be written to it; serve it "
+                "(halohop.serve), and connect to the servers"
+            )
 
     @property
     def is_local(self) -> bool:
@@ -205,8 +289,9 @@ def in_memory(tables: GraphTables) -> Graph:
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
 
 
-def local_graph(schema: Schema, book: Book, parts: dict[int, Part]) -> Graph:
-    """A graph of partitions in this process, by their numbers."""
+def local_graph(schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True) -> Graph:
+    """A graph of partitions in this process, by their numbers; `one_owner` says whether no other has them, too."""
     pool, counters = ops.Pool(), Counters()
     holder = Holder(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
-    return Graph(schema=schema, book=book, router=Router(book, [holder], pool, counters), pool=pool, counters=counters)
+    router = Router(book, [holder], pool, counters)
+    return Graph(schema=schema, book=book, router=router, pool=pool, counters=counters, one_owner=one_owner)

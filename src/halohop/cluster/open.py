@@ -67,7 +67,7 @@ def open_graph(
     book, parts = holding.book, tuple(holding.parts)
     if world.num_hosts == 1:
         owners([parts], book.num_parts)
-        return local_graph(holding.manifest.schema, book, holding.parts)
+        return local_graph(holding.manifest.schema, book, holding.parts, one_owner=world.size == 1)
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
@@ -85,7 +85,10 @@ def open_graph(
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
         links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
         router = Router(book, holders, pool, counters)
-        graph = Graph(schema=holding.manifest.schema, book=book, router=router, pool=pool, counters=counters, links=links)
+        schema = holding.manifest.schema
+        graph = Graph(
+            schema=schema, book=book, router=router, pool=pool, counters=counters, links=links, one_owner=world.size == 1
+        )
         links.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()

@@ -10,8 +10,12 @@ from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
     FetchRequest,
+    HoldReply,
+    HoldRequest,
     LocateReply,
     LocateRequest,
+    PushReply,
+    PushRequest,
     Reply,
     Request,
     SampleReply,
@@ -51,6 +55,10 @@ GRAPH_MESSAGES: tuple[type, ...] = (
     SelectReply,
     EdgesRequest,
     EdgesReply,
+    HoldRequest,
+    HoldReply,
+    PushRequest,
+    PushReply,
 )
 """What is asked about a graph."""
 

@@ -19,9 +19,13 @@ from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
     FetchRequest,
+    HoldReply,
+    HoldRequest,
     HopAnswer,
     LocateReply,
     LocateRequest,
+    PushReply,
+    PushRequest,
     Reply,
     Request,
     RowQuery,
@@ -45,11 +49,13 @@ class Holder:
         shard: whom to ask.
         parts: the partitions it holds, at least one; the same host may hold several.
         remote: whether asking means waiting for the network; such shards are asked first.
+        copies: how many servers have these partitions, of which the shard asks one.
     """
 
     shard: Shard
     parts: tuple[int, ...]
     remote: bool = False
+    copies: int = 1
 
 
 class Router:
@@ -68,6 +74,7 @@ class Router:
         self._counters = counters
         self._shards = tuple(holder.shard for holder in holders)
         self._remote = tuple(holder.remote for holder in holders)
+        self._copied = [part for holder in holders if holder.copies > 1 for part in holder.parts]
         # One bucket more than there are shards: for partitions that nobody here holds.
         self._shard_of_part = [len(holders)] * book.num_parts
         for index, holder in enumerate(holders):
@@ -93,6 +100,8 @@ class Router:
             LocateRequest: self._locate,
             SelectRequest: self._select,
             EdgesRequest: self._edges,
+            HoldRequest: self._hold,
+            PushRequest: self._push,
         }
         if type(request) not in route:
             raise SchemaError(f"a graph cannot answer {type(request).__name__}")
@@ -132,6 +141,22 @@ class Router:
     def _edges(self, request: EdgesRequest) -> EdgesReply:
         edge_id, src_gid, dst_gid = self._listed(request, ("edge_id", "src_gid", "dst_gid"))
         return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=edge_id)
+
+    def _hold(self, request: HoldRequest) -> HoldReply:
+        if self._copied:
+            raise ClusterError(
+                f"partitions {self._copied} are served by several servers, and what is written to one would be missing in the "
+                "others; let one server hold each partition"
+            )
+        self._ask_all(dict.fromkeys(range(len(self._shards)), request))
+        return HoldReply()
+
+    def _push(self, request: PushRequest) -> PushReply:
+        buckets = ops.bucket(request.gid, self._book.bounds(request.node_type), self._shard_of_part, pool=self._pool)
+        self._refuse_unheld([(request.node_type, request.gid)], [buckets])
+        held = {shard: _held(buckets, shard) for shard in range(len(self._shards))}
+        replies = self._ask_all({shard: request.of(rows) for shard, rows in held.items() if len(rows)})
+        return PushReply(new=all(reply.new for reply in replies.values()))
 
     def _listed(self, request: SelectRequest | EdgesRequest, columns: tuple[str, ...]) -> list[Tensor]:
         """Columns of what the holders of the named partitions list, ascending by the first."""

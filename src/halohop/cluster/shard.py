@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.pushes import Held
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
@@ -16,8 +17,12 @@ from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
     FetchRequest,
+    HoldReply,
+    HoldRequest,
     LocateReply,
     LocateRequest,
+    PushReply,
+    PushRequest,
     Reply,
     Request,
     RowQuery,
@@ -50,6 +55,7 @@ class LocalShard:
     def __init__(self, parts: dict[int, Part], *, book: Book, pool: ops.Pool, counters: Counters) -> None:
         self._parts = parts
         self._book = book
+        self._held = Held(book, tuple(parts))
         self._pool = pool
         self._counters = counters
         first = next(iter(parts.values()))
@@ -121,6 +127,10 @@ class LocalShard:
                 return self._select(request)
             case EdgesRequest():
                 return self._edges(request)
+            case HoldRequest():
+                return self._hold(request)
+            case PushRequest():
+                return PushReply(new=self._held.push(request))
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
 
     def _sample(self, request: SampleRequest) -> SampleReply:
@@ -145,6 +155,13 @@ class LocalShard:
             return query.gid
         ids = gather(table.ids, query.gid, pool=self._pool)
         return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
+
+    def _hold(self, request: HoldRequest) -> HoldReply:
+        table = _lookup(self._tables, request.node_type, "node type")
+        made = self._held.hold(request, stored=table.columns)
+        if made is not None:
+            table.columns[request.name] = made
+        return HoldReply()
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         gid = torch.full_like(request.raw, -1)

@@ -77,5 +77,5 @@ class Servers:
         for ranked, parts in replicas([*found, without], book.num_parts).items():
             if ranked[0] < len(found):
                 shard = RemoteShard(undo.enter_context(self.channel(ranked)))
-                holders.append(Holder(shard=shard, parts=parts, remote=True))
+                holders.append(Holder(shard=shard, parts=parts, remote=True, copies=len(ranked)))
         return holders

@@ -1,8 +1,8 @@
 """What can be asked of a graph, wherever it lies: some neighbours of nodes, and rows.
 
 Requests and replies are plain records of numbers, strings and tensors. A partition in memory, a host across the network and
-the router before them all answer the same ones, so where the graph lies is nobody else's business. All requests are pure: asked
-twice, they are answered alike, and a retry is safe.
+the router before them all answer the same ones, so where the graph lies is nobody else's business. All requests may be asked
+twice: they are answered alike, and what they do is done once. So a retry is safe.
 """
 
 from concurrent.futures import Future
@@ -187,3 +187,57 @@ class EdgesRequest(Request[EdgesReply]):
 
     relation: Relation
     parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReply:
+    """The column is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequest(Request[HoldReply]):
+    """Makes a column of nodes, beside those that are stored, unless it is there: in the owners' memory, to be read and written.
+
+    Args:
+        name: of the column.
+        shape: of a row.
+        dtype: as torch calls it, without "torch.".
+        fill: what every entry is at first.
+    """
+
+    node_type: NodeType
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fill: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushReply:
+    """Whether the push was new, and not one that had come before."""
+
+    new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushRequest(Request[PushReply]):
+    """Writes rows of a held column, or adds to them. A push is known by its sender and number, and is applied once.
+
+    Args:
+        gid: int64 ``[n]``; of rows that occur twice the last one stays, unless they are added.
+        rows: ``[n, ...]`` in the column's dtype.
+        add: to what is there, instead of in its place.
+        sender, number: whoever numbers its pushes 1, 2, ...
+    """
+
+    node_type: NodeType
+    name: str
+    gid: Tensor
+    rows: Tensor
+    add: bool
+    sender: str
+    number: int
+
+    def of(self, rows: Tensor) -> "PushRequest":
+        """The push of some of its rows, by position."""
+        return replace(self, gid=self.gid[rows], rows=self.rows[rows])

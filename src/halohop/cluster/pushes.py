@@ -1,0 +1,134 @@
+"""Rows that are written to a graph: columns that its owners hold in memory, and a ledger, so that no push counts twice."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import IdError, InputError, SchemaError
+from halohop.partitioning.book import Book
+from halohop.store.requests import HoldRequest, PushRequest
+from halohop.typing import RAW_ID
+
+_MAX_SENDERS = 4096
+_WINDOW = 65_536
+"""Pushes of one sender that are remembered; older ones count as known. None is sent again that long after."""
+
+
+class _Known:
+    """The pushes of one sender."""
+
+    __slots__ = ("highest", "recent")
+
+    def __init__(self) -> None:
+        self.highest = 0
+        self.recent: set[int] = set()
+
+    def add(self, number: int) -> bool:
+        """Whether it is new."""
+        if number in self.recent or number <= self.highest - _WINDOW:
+            return False
+        self.recent.add(number)
+        self.highest = max(self.highest, number)
+        if len(self.recent) > 2 * _WINDOW:
+            self.recent = {other for other in self.recent if other > self.highest - _WINDOW}
+        return True
+
+
+class Held:
+    """Columns of nodes beside the stored ones, which clients make, read and write. They last as long as the process.
+
+    A push that is sent again, because the connection broke before its answer came, is answered again and not applied again.
+    Pushes to one column are applied one after the other; whoever reads rows meanwhile may find some of them written.
+
+    Args:
+        book: who owns what.
+        parts: the partitions that are here.
+    """
+
+    def __init__(self, book: Book, parts: tuple[int, ...]) -> None:
+        self._book = book
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._pieces: dict[tuple[str, str], dict[int, Tensor]] = {}
+        self._specs: dict[tuple[str, str], HoldRequest] = {}
+        self._senders: OrderedDict[str, _Known] = OrderedDict()
+
+    def hold(self, request: HoldRequest, *, stored: Iterable[str]) -> ops.Pieces | None:
+        """Makes a column; None if it is there already, as asked for.
+
+        Args:
+            request: what is asked for.
+            stored: names that are taken.
+
+        Raises:
+            InputError: there is another one of this name, or no such dtype or shape.
+        """
+        key = request.node_type, request.name
+        with self._lock:
+            known = self._specs.get(key)
+            if known == request:
+                return None
+            if known is not None or request.name in (*stored, RAW_ID):
+                what = "is stored" if known is None else f"is held as {known}"
+                raise InputError(f"a column {request.name!r} of {request.node_type!r} {what}; take another name")
+            dtype = getattr(torch, request.dtype, None)
+            if not isinstance(dtype, torch.dtype) or any(size < 0 for size in request.shape):
+                raise InputError(f"no column of {request.dtype!r} and row shape {request.shape} can be held")
+            bounds = self._book.bounds(request.node_type)
+            tensors = {
+                part: torch.full((bounds[part + 1] - bounds[part], *request.shape), request.fill, dtype=dtype)
+                for part in self._parts
+            }
+            self._specs[key], self._pieces[key] = request, tensors
+            return ops.Pieces([tensors.get(part) for part in range(self._book.num_parts)], bounds)
+
+    def push(self, request: PushRequest) -> bool:
+        """Writes rows, or adds to them; returns whether this push was new.
+
+        Raises:
+            SchemaError: nobody holds such a column.
+            InputError: rows of another shape or dtype.
+            IdError: a row that another partition owns.
+        """
+        key = request.node_type, request.name
+        with self._lock:
+            if key not in self._specs:
+                raise SchemaError(f"no column {request.name!r} of {request.node_type!r} is held here; `hold` it first")
+            tensors = self._pieces[key]
+            sample = next(iter(tensors.values()))
+            if request.rows.dtype != sample.dtype or request.rows.shape != (len(request.gid), *sample.shape[1:]):
+                raise InputError(
+                    f"rows of {request.rows.dtype} and shape {tuple(request.rows.shape)} do not fit {request.name!r}, which has "
+                    f"{sample.dtype} and row shape {tuple(sample.shape[1:])}"
+                )
+            places = self._places(request)
+            if not self._known(request.sender).add(request.number):
+                return False
+            for part, (lid, rows) in places.items():
+                if request.add:
+                    tensors[part].index_add_(0, lid, rows)
+                else:
+                    ops.scatter_rows(rows, lid, tensors[part])  # one after the other: of equal ones the last stays
+            return True
+
+    def _places(self, request: PushRequest) -> dict[int, tuple[Tensor, Tensor]]:
+        """The rows by partition, and where they go in it."""
+        bounds, places, found = self._book.bounds(request.node_type), {}, 0
+        for part in self._parts:
+            mine = (request.gid >= bounds[part]) & (request.gid < bounds[part + 1])
+            places[part] = request.gid[mine] - bounds[part], request.rows[mine]
+            found += int(mine.sum())
+        if found < len(request.gid):
+            raise IdError(f"{len(request.gid) - found} of {len(request.gid)} rows of {request.node_type!r} are not held here")
+        return places
+
+    def _known(self, sender: str) -> _Known:
+        known = self._senders.pop(sender, None) or _Known()
+        self._senders[sender] = known
+        while len(self._senders) > _MAX_SENDERS:
+            self._senders.popitem(last=False)
+        return known
