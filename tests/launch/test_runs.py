@@ -179,3 +179,19 @@ def test_what_counts_as_partitioned(tiny_parts: Path, tmp_path: Path) -> None:
     assert not is_partitioned(tmp_path)
     (tmp_path / "part-0000").mkdir()
     assert is_partitioned(tmp_path)  # a half-written one: to be refused by name, not taken for a source
+
+
+def test_a_run_is_resumed_with_its_own_options(tiny_parts: Path, tmp_path: Path) -> None:
+    """Two nodes, so that the trainers' folders of partitions are made again; nothing but the number of epochs is told."""
+    out = tmp_path / "run"
+    run("train", tiny_parts, *SMALL, "--nodes", "2", "--epochs", "1", "--seed", "5", "--out", out, "--dropout", "0.25")
+    done = run("train", "--resume", out, "--epochs", "2")
+    events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [1, 2]
+    assert [(event["epoch"], event["step"]) for event in events if event["event"] == "resume"] == [(2, 0)]
+    assert events[0]["config"]["seed"] == 5
+    assert re.search(r"best epoch +[12] of 2", done.stdout)
+    refused = run("train", "--resume", out, "--batch-size", "64", code=1)
+    assert "batch_size=64, but the run in" in " ".join(refused.stderr.split())
+    absent = run("train", tiny_parts, "--resume", tmp_path / "absent", code=1)
+    assert "resume.pt to go on from" in " ".join(absent.stderr.split())

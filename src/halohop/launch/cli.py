@@ -165,6 +165,8 @@ def train(
     workers: options.Workers = _TRAIN["workers"],
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
+    save_every: options.SaveEvery = _TRAIN["save_every"],
+    resume: options.Resume = None,
     out: options.RunFolder = None,
     method: options.PartitionMethod = options.Method.metis,
     normalize: options.Normalize = None,
@@ -180,13 +182,15 @@ def train(
 
     [dim]$[/] halohop train parts --config sage.toml --lr 0.003
 
+    [dim]$[/] halohop train --resume runs/first
+
     [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop.launch.cli train parts --out runs/first
     """
     given = locals()
     from halohop.launch import runs
 
-    folder = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline)
+    folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
     source = runs.SourceOptions(num_parts=nodes, method=method.value, normalize=normalize)
     outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True))
     if outcome is not None:

@@ -122,6 +122,13 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(str(error)) from error
 
 
+def _read_run(context: typer.Context, folder: Path | None) -> Path | None:
+    try:
+        return spec.from_run(context, folder)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def _group(panel: str, help_text: str, **settings: Any) -> Any:
     return typer.Option(rich_help_panel=panel, help=help_text, **settings)
 
@@ -232,6 +239,22 @@ Workers = Annotated[int | None, _group(PLACE, "Threads per trainer that make bat
 Device = Annotated[str, _group(PLACE, "auto (a GPU if there is one), cpu, cuda or cuda:N.")]
 Deadline = Annotated[float, _group(PLACE, "Seconds to wait for other trainers before giving up.", metavar="SECONDS")]
 RunFolder = Annotated[Path | None, _group(PLACE, "Folder of the run.", metavar="FOLDER", show_default="runs/DATE-TIME")]
+
+SaveEvery = Annotated[
+    int, _group(PLACE, "Steps from one resumable state to the next, beside the one at the end of each epoch.", min=0)
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume",
+        metavar="RUN",
+        callback=_read_run,
+        is_eager=True,
+        show_default=False,
+        help="Go on with the run in this folder, with its options, as if it had never been interrupted.",
+        rich_help_panel=PLACE,
+    ),
+]
 
 Checkpoint = Annotated[Path, typer.Option(metavar="FOLDER", help="What training wrote: RUN/checkpoint.")]
 ResultFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the results go.")]

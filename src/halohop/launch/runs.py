@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from halohop.errors import InputError
-from halohop.launch import local
+from halohop.launch import local, spec
 from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
 from halohop.launch.picture import page, training_charts
@@ -143,6 +143,9 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
             console=console,
         )
         config = replace(config, parts=str(parts))
+    if not joining or World.from_env().rank == 0:
+        known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method}
+        spec.keep_options(Path(config.out), to_dict(config) | {"parts": str(Path(config.parts).resolve())} | known)
     start = train_as_one if joining else train_here
     return start(config, nodes=nodes, trainers=trainers, console=console)
 

@@ -1,6 +1,7 @@
 """Options from a file: the names of the command line, as TOML or YAML; what stands on the command line wins."""
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any
 import typer
 
 from halohop.errors import InputError
+from halohop.store.disk import whole_file
 
-_ALONE = {"config", "help"}
+OPTIONS = "options.json"
+"""In the folder of a run: how it was started."""
+
+_ALONE = {"config", "help", "resume"}
 
 
 def from_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -21,6 +26,28 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
         }
         context.default_map = {**(context.default_map or {}), **options(read(path), known, path)}
     return path
+
+
+def from_run(context: typer.Context, folder: Path | None) -> Path | None:
+    """Callback of an eager option ``--resume``: the options that the run in a folder was started with become the defaults.
+
+    Where the folder is not here, as on the other hosts of a run, they have to be given again.
+    """
+    if folder is not None and not context.resilient_parsing and (folder / OPTIONS).is_file():
+        context.default_map = {**json.loads((folder / OPTIONS).read_bytes()), **(context.default_map or {})}
+    return folder
+
+
+def keep_options(folder: Path, values: Mapping[str, Any]) -> None:
+    """Writes down what `from_run` reads: options by the names of their parameters, as the command line would spell them."""
+    spelled = {
+        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+        for name, value in values.items()
+        if value is not None and name not in _ALONE | {"out"}
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / OPTIONS) as stream:
+        stream.write(json.dumps(spelled, indent=2).encode())
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -41,6 +41,9 @@ class TrainConfig:
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         deadline_s: seconds that a trainer waits for the others before it gives up.
         log_every: steps from one "step" event to the next; 0 gives none.
+        save_every: steps from one resumable state to the next; the end of every epoch saves one, too. 0: only there.
+        resume: go on with the run in `out` from the last state that it saved, as if it had never been interrupted. The number of
+            trainers and what decides the batches must be as they were (see `halohop.recipes.resume`).
         relation: of the edges to predict, its three names; None takes the only one there is. This and what follows: of links.
         decoder: from two nodes' vectors to the score of an edge; see `halohop.recipes.decoders`.
         negatives: random destinations for the source of each edge to learn.
@@ -82,6 +85,8 @@ class TrainConfig:
     device: str = "auto"
     deadline_s: float = 300.0
     log_every: int = 10
+    save_every: int = 0
+    resume: bool = False
     relation: tuple[str, ...] | None = None
     decoder: DecoderName = "dot"
     negatives: int = 1
@@ -114,8 +119,8 @@ class TrainConfig:
             "eval_negatives",
         )
         _check_at_least(1, **{name: getattr(self, name) for name in names})
-        _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, log_every=self.log_every)
-        _check_at_least(0, weight_decay=self.weight_decay)
+        _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
+        _check_at_least(0, log_every=self.log_every, save_every=self.save_every)
         _check_positive(lr=self.lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.store.disk import Manifest, sync_folder
+from halohop.store.disk import Manifest, sync_folder, whole_file
 from halohop.store.manifest import MANIFEST, column_file, encode, table_folder
 from halohop.store.npy import record_of, reserve_array, sum_array, write_rows
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
@@ -214,11 +214,6 @@ class Journal:
 
 
 def _publish(file: Path, data: bytes) -> None:
-    """A small file that is there completely or not at all. All hosts write the same one, so who comes last does not matter."""
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.new")
-    with partial.open("wb") as stream:
+    """All hosts write the same file, so who comes last does not matter."""
+    with whole_file(file, f"{secrets.token_hex(4)}.new") as stream:
         stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(file)
-    sync_folder(file.parent)

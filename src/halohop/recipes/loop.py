@@ -5,13 +5,10 @@ however unevenly they are dealt.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -20,12 +17,11 @@ from halohop.loading.loader import BatchLoader
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
+from halohop.recipes.events import Event, EventLog
 from halohop.recipes.ranks import max_over_ranks, sum_over_ranks
+from halohop.recipes.resume import Keeper, Part, Progress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.task import Score, Setting, Task, moved
-from halohop.world import World
-
-Event = dict[str, Any]
 
 _SUMMED = ("seeds", "sampled_edges", "local_rows", "remote_rows")
 _LONGEST = ("wait_seconds",)
@@ -40,7 +36,7 @@ class Run:
         emit: is told every event; on other ranks than 0 it does nothing.
     """
 
-    def __init__(self, task: Task, setting: Setting, emit: Callable[[Event], None]) -> None:
+    def __init__(self, task: Task, setting: Setting, emit: EventLog) -> None:
         self.task, self.emit = task, emit
         self.config, self.graph, self.world, self.device = setting.config, setting.graph, setting.world, setting.device
         check_raw_ids(self.graph, task.spec)
@@ -50,62 +46,79 @@ class Run:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay)
         torch.manual_seed(self.config.seed + 1_000_003 * (self.world.rank + 1))  # dropout of its own on every rank
         self.loader = task.loader("train")
-        self.best = CheckpointInfo(format=FORMAT, model=task.spec, train=self.config, epoch=0, val_score=None)
+        self.keeper = Keeper(setting, self.model, self.optimizer, self.loader)
+        self.progress = Progress()
         self.best_state: dict[str, Tensor] = {}
+        self._start = time.perf_counter()  # as if there had been no interruption
 
     def go(self) -> Event:
         """Trains, and tests the best model; returns the last event."""
-        start = time.perf_counter()
-        self._announce()
+        if self.config.resume:
+            self._resume()
+        else:
+            self.emit.begin()
+            self._announce()
+            self._save(self.progress)
         validation = self.task.loader("val") if "val" in self.task.splits else None
-        best: Score | None = None
-        epoch = stale = edges = 0
-        for epoch in range(1, self.config.epochs + 1):
-            event = self._epoch(epoch)
-            edges += event["sampled_edges"]
-            due = epoch % self.config.eval_every == 0 or epoch == self.config.epochs
-            score = self._score(validation) if validation is not None and due else None
-            figures = {f"val_{name}": figure for name, figure in score.figures.items()} if score else {}
-            self.emit(event | {f"val_{self.task.figure}": None} | figures | {"val_loss": score and score.loss})
-            if score is None:
-                continue
-            self._evaluated("val", epoch, score)
-            if score.beats(best):
-                best, stale = score, 0
-                self._keep(epoch, score.main)
-            else:
-                stale += 1
-                if stale == self.config.patience:
-                    break
-        if best is None:
-            self._keep(epoch, None)
-        return self._end(epoch, edges, start)
+        while self.progress.epoch < self.config.epochs and not 0 < self.config.patience <= self.progress.stale:
+            self._finish_epoch(validation)
+            self._save(self.progress)
+        if self.progress.best is None:
+            self._keep(None)
+        return self._end()
 
-    def _epoch(self, epoch: int) -> Event:
+    def _finish_epoch(self, validation: BatchLoader | None) -> None:
+        event = self._epoch(self.progress.epoch + 1, self.progress.part)
+        epoch, edges = self.progress.epoch + 1, self.progress.edges + event["sampled_edges"]
+        self.progress = replace(self.progress, epoch=epoch, part=Part(), edges=edges)
+        due = epoch % self.config.eval_every == 0 or epoch == self.config.epochs
+        score = self._score(validation) if validation is not None and due else None
+        figures = {f"val_{name}": figure for name, figure in score.figures.items()} if score else {}
+        self.emit(event | {f"val_{self.task.figure}": None} | figures | {"val_loss": score and score.loss})
+        if score is None:
+            return
+        self._evaluated("val", epoch, score)
+        if score.beats(self.progress.best):
+            self._keep(score)
+        else:
+            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+
+    def _epoch(self, epoch: int, begun: Part) -> Event:
         self.ddp.train()
-        before, start = self.loader.statistics(), time.perf_counter()
-        losses = known = 0.0
-        for step, batch in enumerate(self.loader, 1):
+        part, before, start = begun, self.loader.statistics(), time.perf_counter()
+        for step, batch in enumerate(self.loader, begun.step + 1):
             loss, count = self._step(moved(batch, self.device))
-            losses, known = losses + loss, known + count
+            part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
             if self.config.log_every and step % self.config.log_every == 0:
-                progress = {"step": step, "steps": len(self.loader), "loss": losses / max(known, 1)}
+                progress = {"step": step, "steps": len(self.loader), "loss": part.losses / max(part.known, 1)}
                 self.emit({"event": "step", "epoch": epoch, **progress})
-        seconds = max_over_ranks(time.perf_counter() - start, self.device, self.world)
-        spent = {name: value - before.get(name, 0) for name, value in self.loader.statistics().items()}
-        sums = dict(zip(_SUMMED, sum_over_ranks([spent.get(name, 0) for name in _SUMMED], self.device, self.world), strict=True))
-        rows = sums["local_rows"] + sums["remote_rows"]
+            if self.config.save_every and step % self.config.save_every == 0 and step < len(self.loader):
+                self._save(replace(self.progress, part=self._measured(part, begun, before, start)))
+        part = self._measured(part, begun, before, start)
+        spent, seconds = part.spent, part.seconds
+        rows = spent["local_rows"] + spent["remote_rows"]
         return {
             "event": "epoch",
             "epoch": epoch,
-            "loss": losses / max(known, 1),
+            "loss": part.losses / max(part.known, 1),
             "train_seconds": seconds,
-            **{name: max_over_ranks(spent.get(name, 0), self.device, self.world) for name in _LONGEST},
-            **{name: int(total) for name, total in sums.items()},
-            "edges_per_second": sums["sampled_edges"] / seconds,
-            "seeds_per_second": sums["seeds"] / seconds,
-            "remote_share": sums["remote_rows"] / rows if rows else 0.0,
+            **{name: spent[name] for name in _LONGEST},
+            **{name: round(spent[name]) for name in _SUMMED},
+            "edges_per_second": spent["sampled_edges"] / seconds,
+            "seeds_per_second": spent["seeds"] / seconds,
+            "remote_share": spent["remote_rows"] / rows if rows else 0.0,
         }
+
+    def _measured(self, part: Part, begun: Part, before: dict[str, float], start: float) -> Part:
+        """The part of an epoch with what it took over all ranks: that of the batches that were used, of those that were made."""
+        spent = {name: value - before.get(name, 0) for name, value in self.loader.statistics().items()}
+        used = (part.step - begun.step) / max(spent.get("batches", 0), 1)
+        sums = sum_over_ranks([spent.get(name, 0) * used for name in _SUMMED], self.device, self.world)
+        longest = [max_over_ranks(spent.get(name, 0), self.device, self.world) for name in _LONGEST]
+        seconds = max_over_ranks(time.perf_counter() - start, self.device, self.world)
+        measured = dict(zip((*_SUMMED, *_LONGEST), (*sums, *longest), strict=True))
+        all_spent = {name: amount + begun.spent.get(name, 0) for name, amount in measured.items()}
+        return replace(part, seconds=begun.seconds + seconds, spent=all_spent)
 
     def _step(self, batch: Any) -> tuple[float, float]:
         """One step of all ranks; returns the sum of their losses, and of how many examples.
@@ -123,12 +136,31 @@ class Run:
         loader.set_epoch(0)  # the same draws every time, so that scores compare
         return self.task.score(self.model, loader)
 
-    def _keep(self, epoch: int, score: float | None) -> None:
+    def _keep(self, score: Score | None) -> None:
         """Remembers the model as it is now."""
-        self.best = replace(self.best, epoch=epoch, val_score=score)
+        self.progress = replace(self.progress, best=score, best_epoch=self.progress.epoch, stale=0)
         self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
-        if self.world.rank == 0:
-            save_checkpoint(Path(self.config.out) / "checkpoint", self.best, self.best_state)
+        self._save_best()
+
+    def _save_best(self) -> None:
+        if self.world.rank == 0 and self.best_state:
+            best, epoch = self.progress.best, self.progress.best_epoch
+            score = None if best is None else best.main
+            info = CheckpointInfo(format=FORMAT, model=self.task.spec, train=self.config, epoch=epoch, val_score=score)
+            save_checkpoint(Path(self.config.out) / "checkpoint", info, self.best_state)
+
+    def _save(self, progress: Progress) -> None:
+        """Makes this the place from which another run can go on."""
+        progress = replace(progress, seconds=time.perf_counter() - self._start)
+        self.keeper.save(Saved(progress=progress, best_state=self.best_state, log_bytes=self.emit.size))
+
+    def _resume(self) -> None:
+        saved = self.keeper.restore()
+        self.progress, self.best_state = saved.progress, saved.best_state
+        self._start = time.perf_counter() - saved.progress.seconds
+        self.emit.go_on(saved.log_bytes)
+        self.emit({"event": "resume", "epoch": self.progress.epoch + 1, "step": self.progress.part.step})
+        self._save_best()
 
     def _announce(self) -> None:
         schema = self.graph.schema
@@ -157,43 +189,23 @@ class Run:
         counted = {self.task.scored: score.count, "seconds": score.seconds}
         self.emit({"event": "evaluation", "split": split, "epoch": epoch, **score.figures, "loss": score.loss, **counted})
 
-    def _end(self, epochs: int, edges: int, start: float) -> Event:
+    def _end(self) -> Event:
         """Tests the best model."""
         figures: dict[str, float | None] = {f"test_{self.task.figure}": None}
         if "test" in self.task.splits:
             self.model.load_state_dict(self.best_state)
             score = self._score(self.task.loader("test"))
-            self._evaluated("test", self.best.epoch, score)
+            self._evaluated("test", self.progress.best_epoch, score)
             figures = {f"test_{name}": figure for name, figure in score.figures.items()}
+        best = self.progress.best
         end = {
             "event": "end",
             **figures,
-            "best_epoch": self.best.epoch,
-            f"best_val_{self.task.figure}": self.best.val_score,
-            "epochs": epochs,
-            "sampled_edges": edges,
-            "seconds": time.perf_counter() - start,
+            "best_epoch": self.progress.best_epoch,
+            f"best_val_{self.task.figure}": None if best is None else best.main,
+            "epochs": self.progress.epoch,
+            "sampled_edges": self.progress.edges,
+            "seconds": time.perf_counter() - self._start,
         }
         self.emit(end)
         return end
-
-
-@contextmanager
-def event_log(out: str, world: World, on_event: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
-    """What rank 0 does with an event: a line of ``metrics.jsonl``, and the callback. Other ranks do nothing."""
-    if world.rank != 0:
-        yield lambda _: None
-        return
-    Path(out).mkdir(parents=True, exist_ok=True)
-    with (Path(out) / "metrics.jsonl").open("wb") as file:
-
-        def emit(event: Event) -> None:
-            _write_line(file, event)
-            on_event(event)
-
-        yield emit
-
-
-def _write_line(file: IO[bytes], event: Event) -> None:
-    file.write(msgspec.json.encode(event) + b"\n")
-    file.flush()

@@ -163,6 +163,18 @@ def gather_rows(rows: Tensor, device: torch.device, world: World) -> Tensor:
     return torch.cat([rows[: int(count)].cpu() for rows, count in zip(gathered, counts, strict=True)])
 
 
+def from_rank_0(data: bytes, device: torch.device, world: World) -> bytes:
+    """What rank 0 gives, on all ranks; what the others give is not looked at."""
+    if world.size == 1:
+        return data
+    (size,) = sum_over_ranks([len(data) if world.rank == 0 else 0], device, world)
+    sent = torch.empty(int(size), dtype=torch.uint8, device=device)
+    if world.rank == 0:
+        sent.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+    dist.broadcast(sent, 0)
+    return sent.cpu().numpy().tobytes()
+
+
 def in_rounds(
     name: str,
     work: Generator[int, None, None],

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from halohop.recipes.config import TrainConfig
+from halohop.recipes.events import Event, EventLog
 from halohop.recipes.link_task import LinkTask
-from halohop.recipes.loop import Event, Run, event_log
+from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.ranks import choose_device, shared_graph
 from halohop.recipes.task import Setting
@@ -17,20 +18,21 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
     Args:
         config: what to do.
         world: this trainer's place; None reads torchrun's environment.
-        on_event: called on rank 0 with every event, as it is written to ``<out>/metrics.jsonl``.
+        on_event: called on rank 0 with every event, as it is written to ``<out>/metrics.jsonl``; of a resumed run,
+            first with those of before.
 
     Returns:
         The last event, "end", on every rank: test accuracy (of links: ``test_mrr``, ``test_auc``, ...), best epoch, totals.
 
     Raises:
-        InputError: config and graph do not fit together.
+        InputError: config and graph do not fit together, or not with the run that is to go on.
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
     world = world or World.from_env()
     device = choose_device(config.device, world)
     with (
         shared_graph(config.parts, world=world, device=device, deadline_s=config.deadline_s) as graph,
-        event_log(config.out, world, on_event) as emit,
+        EventLog(config.out, world, on_event) as emit,
     ):
         setting = Setting(config=config, graph=graph, world=world, device=device)
         task = NodeTask(setting) if config.task == "node" else LinkTask(setting)

@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from halohop.recipes.config import TrainConfig, read_config
-from halohop.recipes.loop import Event
+from halohop.recipes.events import Event
 from halohop.recipes.train import train
 from halohop.world import World
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -53,6 +53,7 @@ __all__ = [
     "map_part",
     "read_manifest",
     "sync_folder",
+    "whole_file",
     "write_dataset",
 ]
 
@@ -261,6 +262,23 @@ def _aside(out: Path, why: str) -> Path:
 
 def _siblings(folder: Path) -> Iterator[Path]:
     return folder.parent.iterdir() if folder.parent.is_dir() else iter(())
+
+
+@contextmanager
+def whole_file(file: Path, suffix: str = "new") -> Iterator[IO[bytes]]:
+    """A file that appears under its name when all of it is written, and stays through a crash; until then what was there remains.
+
+    Args:
+        file: the name.
+        suffix: of the unfinished file; one for each of several processes that may write the same file at a time.
+    """
+    partial = file.with_name(f"{file.name}.{suffix}")
+    with partial.open("wb") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(file)
+    sync_folder(file.parent)
 
 
 def sync_folder(folder: Path) -> None:

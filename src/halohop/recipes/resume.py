@@ -1,0 +1,187 @@
+"""How a run goes on after it was interrupted: all that its next step depends on, in one file without pickled code.
+
+Rank 0 writes and reads the file; the other ranks get it from there. It holds the model, the best one so far, the optimizer, the
+loader's place, every rank's random state (of dropout), and the counters. The file of before stays until the new one is complete.
+"""
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
+from halohop.loading.loader import BatchLoader
+from halohop.recipes.config import to_dict
+from halohop.recipes.ranks import from_rank_0, gather_rows
+from halohop.recipes.task import Score, Setting
+from halohop.store.disk import whole_file
+
+FORMAT = 1
+STATE = "resume.pt"
+
+MAY_CHANGE = frozenset(
+    ("parts", "out", "resume", "workers", "device", "deadline_s", "log_every", "save_every", "epochs", "patience")
+)
+"""What another run may choose for itself: none of it changes a batch, or what is learned from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What an unfinished epoch has come to, over all ranks.
+
+    Args:
+        step: steps done.
+        losses, known: sum of the losses, and of how many examples.
+        seconds: since its begin, without those between an interruption and the resumption.
+        spent: what the loader counted, for these steps.
+    """
+
+    step: int = 0
+    losses: float = 0.0
+    known: float = 0.0
+    seconds: float = 0.0
+    spent: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is.
+
+    Args:
+        epoch: finished epochs.
+        part: of the next one.
+        best: the best score so far; None: none yet.
+        best_epoch: where it was; 0: nowhere.
+        stale: validations since then.
+        edges: sampled in finished epochs.
+        seconds: since the begin, without interruptions.
+    """
+
+    epoch: int = 0
+    part: Part = field(default_factory=Part)
+    best: Score | None = None
+    best_epoch: int = 0
+    stale: int = 0
+    edges: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What `Keeper.restore` found: how far the run was, the weights of the best model, and the bytes of its event log."""
+
+    progress: Progress
+    best_state: dict[str, Tensor]
+    log_bytes: int
+
+
+def write_state(state: dict[str, Any], stream: IO[bytes]) -> None:
+    """Plain values and tensors, no code."""
+    torch.save(state, stream)
+
+
+class Keeper:
+    """Writes down where a run stands, and brings another one there.
+
+    Args:
+        setting: of the run.
+        model, optimizer, loader: of this rank.
+    """
+
+    def __init__(self, setting: Setting, model: nn.Module, optimizer: torch.optim.Optimizer, loader: BatchLoader) -> None:
+        self._config, self._world, self._device = setting.config, setting.world, setting.device
+        self._graph = {name: spec.count for name, spec in setting.graph.schema.nodes.items()}
+        self._graph |= {" ".join(name): spec.count for name, spec in setting.graph.schema.edges.items()}
+        self._model, self._optimizer, self._loader = model, optimizer, loader
+        self._path = Path(self._config.out) / STATE
+
+    def save(self, saved: Saved) -> None:
+        """Writes the state; all ranks call it after the same step."""
+        states = [gather_rows(state[None], self._device, self._world) for state in self._random()]
+        if self._world.rank != 0:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        state = {
+            "format": FORMAT,
+            "config": to_dict(self._config),
+            "ranks": self._world.size,
+            "graph": self._graph,
+            "progress": msgspec.to_builtins(saved.progress),
+            "loader": self._loader.state_dict(),
+            "model": self._model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "best_state": saved.best_state,
+            "log_bytes": saved.log_bytes,
+            "random": states,
+        }
+        with whole_file(self._path) as stream:
+            write_state(state, stream)
+
+    def restore(self) -> Saved:
+        """Brings model, optimizer, loader and random numbers to where they were; all ranks call it.
+
+        Raises:
+            InputError: nothing was saved here, or by a run whose batches or whose steps are others.
+            VersionMismatchError: written by another version of the format.
+            CorruptDatasetError: the file is damaged.
+        """
+        state = self._read()
+        self._check(state)
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._loader.load_state_dict(state["loader"])
+            self._set_random([rows[self._world.rank].clone() for rows in state["random"]])  # torch reads past an offset: a copy
+            progress = msgspec.convert(state["progress"], Progress)
+        except (KeyError, IndexError, RuntimeError, msgspec.ValidationError) as error:
+            raise CorruptDatasetError(f"{self._path} holds no complete state of this run: {error}; train again") from error
+        return Saved(progress=progress, best_state=state["best_state"], log_bytes=state["log_bytes"])
+
+    def _read(self) -> dict[str, Any]:
+        data = b""
+        if self._world.rank == 0:
+            if not self._path.is_file():
+                raise InputError(f"there is no {self._path} to go on from; begin the run without resuming it")
+            data = self._path.read_bytes()
+        try:
+            state = torch.load(io.BytesIO(from_rank_0(data, self._device, self._world)), map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever the reader makes of a damaged file
+            raise CorruptDatasetError(f"{self._path} cannot be read: {error}; train again") from error
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            raise VersionMismatchError(f"{self._path} is not of format {FORMAT}, which this halohop reads; train again")
+        return state
+
+    def _check(self, state: dict[str, Any]) -> None:
+        if state["ranks"] != self._world.size:
+            raise InputError(
+                f"{self._path} was saved by {state['ranks']} trainers, here are {self._world.size}: each step would have other "
+                f"batches; resume with {state['ranks']}, on as many hosts as you like"
+            )
+        for name, value in to_dict(self._config).items():
+            if name not in MAY_CHANGE and _plain(state["config"].get(name, value)) != _plain(value):
+                raise InputError(
+                    f"{name}={value!r}, but the run in {self._path.parent} has {name}={state['config'][name]!r}, "
+                    "and would be another one with this; leave it out, or begin a new run in another folder"
+                )
+        if state["graph"] != self._graph:
+            raise InputError(f"{self._config.parts} is not the graph of {self._path}: {self._graph} now, {state['graph']} then")
+
+    def _random(self) -> list[Tensor]:
+        states = [torch.get_rng_state()]
+        if self._device.type == "cuda":
+            states.append(torch.cuda.get_rng_state(self._device))
+        return states
+
+    def _set_random(self, states: list[Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        if self._device.type == "cuda" and len(states) > 1:
+            torch.cuda.set_rng_state(states[1], self._device)
+
+
+def _plain(value: Any) -> Any:
+    """Lists and tuples of the same are the same."""
+    return list(value) if isinstance(value, tuple) else value
