@@ -22,6 +22,7 @@ from halohop.testing.contracts import TransportContract
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Limits, Token, connect, security, serve, zeromq
 from halohop.transport.security import ClientHandshake
+from halohop.transport.sockets import MESSAGES_PER_TURN
 from halohop.transport.wire import REQUEST, Kind
 
 CODEC = Codec(MESSAGE_TYPES)
@@ -496,7 +497,7 @@ def test_a_busy_listener_leaves_the_rest_on_the_wire():
         deadline = time.monotonic() + 5
         while listener.statistics()["in_flight"] < 3 and time.monotonic() < deadline:
             threading.Event().wait(0.01)
-        assert 3 <= listener.statistics()["in_flight"] <= 3 + zeromq._MESSAGES_PER_TURN
+        assert 3 <= listener.statistics()["in_flight"] <= 3 + MESSAGES_PER_TURN
         released.set()
         assert [int(future.result(timeout=10).gid) for future in futures] == list(range(1, 201))
 

@@ -33,6 +33,9 @@ class Limits:
         max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
             others wait. One request larger than all the bytes is let through alone.
         handler_threads: how many requests a listener answers at a time.
+        max_strangers: connections to a listener that have not shown the token. One more, and the oldest of them is closed, as is
+            any that takes longer than attempt_seconds or sends more than 64 KiB (seen on Linux only). Peers that have shown the
+            token are not counted, and a peer that was closed in the crush tries again.
 
     Raises:
         InputError: a number that is not positive, or max_message_bytes below 64 KiB.
@@ -46,6 +49,7 @@ class Limits:
     max_in_flight: int = 256
     max_in_flight_bytes: int = 2**30
     handler_threads: int = 8
+    max_strangers: int = 256
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

@@ -135,6 +135,9 @@ class _ServerPort:
         arrived = self.inbox.take_all(seconds, receive=admit is not None)
         return [(peer, frames if admit and admit(peer, frames[0]) else frames[:1]) for peer, frames in arrived]
 
+    def welcome(self, peer: bytes) -> None:
+        """No strangers come here."""
+
     def wake(self) -> None:
         self.inbox.wake()
 

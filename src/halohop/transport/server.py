@@ -29,7 +29,6 @@ from halohop.transport.security import (
 )
 from halohop.transport.wire import REPLY, REQUEST, Frames, Kind, ServerPort
 
-_MAX_HANDSHAKES = 256
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
 _LOG = logging.getLogger(__name__)
@@ -168,7 +167,7 @@ class PortListener:
                 self._counters.add("strangers")
                 return
             self._handshakes[peer] = handshake, time.monotonic() + self._limits.attempt_seconds
-            while len(self._handshakes) > _MAX_HANDSHAKES:
+            while len(self._handshakes) > self._limits.max_strangers:
                 self._handshakes.popitem(last=False)
             self._port.send(peer, [handshake.challenge()])
         elif step is Step.PROOF and peer in self._handshakes:
@@ -180,6 +179,7 @@ class PortListener:
             welcome, session = accepted
             self._clients[peer] = _Client(session)
             self._counters.add("sessions")
+            self._port.welcome(peer)
             self._port.send(peer, [welcome])
 
     def _on_request(self, peer: bytes, client: _Client, frames: Frames) -> None:

@@ -8,10 +8,8 @@ so that every connection is authenticated), routing ids that peers choose, and d
 import contextlib
 import ipaddress
 import itertools
-import math
 import os
 import socket
-import threading
 from collections.abc import Collection
 
 import zmq
@@ -20,15 +18,14 @@ from zmq.utils.monitor import recv_monitor_message
 from halohop.errors import InputError, TransportError
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
+from halohop.transport.door import Door
 from halohop.transport.messages import Codec
 from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
+from halohop.transport.sockets import MESSAGES_PER_TURN, Waker, configure, poll, readable, send
 from halohop.transport.wire import Admit, Frames, Lost
 
 _SCHEME = "tcp://"
-_HEARTBEATS_MISSED = 10
-_MESSAGES_PER_TURN = 64  # before answers get their turn
-_MESSAGES_TO_SEND = 10_000  # per connection; more than the requests that a client has in flight, so only strangers reach it
 _MAX_FRAMES = 2**16
 _LOST: dict[int, str] = {
     zmq.EVENT_CLOSED: "the connection was refused, or the address is out of reach",
@@ -112,37 +109,6 @@ def connect(
     return PortChannel(_DealerPort(addresses, limits), codec=codec, token=token, peer=peer, limits=limits)
 
 
-class _Waker:
-    """Ends a poll from another thread: a byte through a pair of sockets."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
-        self._set = False
-
-    def fileno(self) -> int:
-        return self._reader.fileno()
-
-    def set(self) -> None:
-        with self._lock:
-            if not self._set and self._writer.fileno() >= 0:
-                self._set = True
-                self._writer.send(b"\0")
-
-    def clear(self) -> None:
-        with self._lock:
-            if self._set:
-                self._set = False
-                self._reader.recv(1)
-
-    def close(self) -> None:
-        with self._lock:
-            self._reader.close()
-            self._writer.close()
-
-
 class _DealerPort:
     """A client port: one DEALER per connection, and a monitor that tells when it is gone. Addresses take turns."""
 
@@ -151,13 +117,13 @@ class _DealerPort:
         self._turns = itertools.cycle(addresses)
         self._limits = limits
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._waker = _Waker()
+        self._waker = Waker()
         self._dealer: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
 
     def open(self) -> None:
         dealer = self._context.socket(zmq.DEALER)
-        _configure(dealer, self._limits)
+        configure(dealer, self._limits)
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         self._monitor = dealer.get_monitor_socket(sum(_LOST))
         self._dealer = dealer
@@ -166,24 +132,24 @@ class _DealerPort:
     def send(self, frames: Frames) -> None:
         if self._dealer is not None:
             with contextlib.suppress(zmq.Again):  # the connection has just gone, and `wait` is about to say so
-                _send(self._dealer, frames)
+                send(self._dealer, frames)
 
     def wait(self, seconds: float | None) -> list[Frames | Lost]:
         if self._dealer is None or self._monitor is None:
-            _poll([self._waker.fileno()], seconds)
+            poll([self._waker.fileno()], seconds)
             self._waker.clear()
             return []
-        _poll([self._dealer, self._monitor, self._waker.fileno()], seconds)
+        poll([self._dealer, self._monitor, self._waker.fileno()], seconds)
         self._waker.clear()
         lost = [event for event in iter(self._event, None) if event in _LOST]  # before reading, so that nothing it sent is missed
         arrived: list[Frames | Lost] = []
-        while (lost or len(arrived) < _MESSAGES_PER_TURN) and _readable(self._dealer):
+        while (lost or len(arrived) < MESSAGES_PER_TURN) and readable(self._dealer):
             arrived.append([frame.buffer for frame in self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)])
         return [*arrived, Lost(reason=_LOST[lost[-1]])] if lost else arrived
 
     def _event(self) -> int | None:
         assert self._monitor is not None
-        if not _readable(self._monitor):
+        if not readable(self._monitor):
             return None
         return int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
 
@@ -209,24 +175,26 @@ class _RouterPort:
     def __init__(self, ip: str, port: int, limits: Limits) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
-        _configure(self._router, limits)
+        configure(self._router, limits)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.BACKLOG, 1024)
         self._max_bytes = limits.max_message_bytes
+        self._door = Door(self._context, self._router, limits)
         try:
             self._router.bind(f"{_SCHEME}{ip}:{port}")
         except zmq.ZMQError as error:
+            self._door.close()
             self._context.destroy(linger=0)
             remedy = "end the process that holds it, choose another port, or 0 for a free one"
             if error.errno != zmq.EADDRINUSE:
                 remedy = "give an address of this host, and a port that this user may open"
             raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
-        self._waker = _Waker()
+        self._waker = Waker()
 
     def send(self, peer: bytes, frames: Frames) -> bool:
         try:
-            _send(self._router, [peer, *frames])
+            send(self._router, [peer, *frames])
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
@@ -234,11 +202,13 @@ class _RouterPort:
         return True
 
     def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
-        _poll([self._waker.fileno()] if admit is None else [self._router, self._waker.fileno()], seconds)
+        always: list[zmq.Socket[bytes] | int] = [self._door.monitor, self._waker.fileno()]
+        poll(always if admit is None else [self._router, *always], self._door.patience(seconds))
         self._waker.clear()
+        self._door.look()
         arrived: list[tuple[bytes, Frames]] = []
-        for _ in range(_MESSAGES_PER_TURN if admit is not None else 0):
-            if not _readable(self._router):
+        for _ in range(MESSAGES_PER_TURN if admit is not None else 0):
+            if not readable(self._router):
                 break
             assert admit is not None
             message = self._receive(admit)
@@ -250,6 +220,7 @@ class _RouterPort:
         """One message, None if its sender is not to be heard. It is there as a whole, so nothing here waits."""
         peer = self._router.recv(zmq.NOBLOCK)
         head = self._router.recv(zmq.NOBLOCK, copy=False)
+        self._door.heard(peer, head)
         frames = [head.buffer]
         size, more = 0, head.more
         wanted = more and admit(peer, head.buffer)
@@ -262,41 +233,17 @@ class _RouterPort:
         # A name that the router made begins with 0. Peers may ask for a name of their own: they get no hearing.
         return (peer, frames) if peer[:1] == b"\0" else None
 
+    def welcome(self, peer: bytes) -> None:
+        self._door.welcome(peer)
+
     def wake(self) -> None:
         self._waker.set()
 
     def close(self) -> None:
+        self._door.close()
         self._router.close(linger=0)
         self._context.term()
         self._waker.close()
-
-
-def _configure(sock: "zmq.Socket[bytes]", limits: Limits) -> None:
-    heartbeat = max(1, int(1000 * limits.heartbeat_seconds))
-    for option, value in (
-        (zmq.LINGER, 0),
-        (zmq.MAXMSGSIZE, limits.max_message_bytes),
-        (zmq.SNDHWM, _MESSAGES_TO_SEND),
-        (zmq.RCVHWM, _MESSAGES_PER_TURN),
-        (zmq.HANDSHAKE_IVL, max(1, int(1000 * limits.attempt_seconds))),
-        (zmq.HEARTBEAT_IVL, heartbeat),
-        (zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat),
-        (zmq.HEARTBEAT_TTL, min(_HEARTBEATS_MISSED * heartbeat, 6_553_500)),
-    ):
-        sock.setsockopt(option, value)
-
-
-def _send(sock: "zmq.Socket[bytes]", frames: Frames) -> None:
-    sock.send_multipart(frames, zmq.NOBLOCK, copy=False)
-
-
-def _readable(sock: "zmq.Socket[bytes]") -> bool:
-    return bool(int(sock.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
-
-
-def _poll(sources: "list[zmq.Socket[bytes] | int]", seconds: float | None) -> None:
-    milliseconds = -1 if seconds is None else min(math.ceil(1000 * seconds), 2**31 - 1)
-    zmq.zmq_poll([(source, zmq.POLLIN) for source in sources], milliseconds)
 
 
 def _parsed(address: str) -> tuple[str, int]:

@@ -1,0 +1,328 @@
+"""Ten thousand attacks on a live ZeroMQ server, which goes on serving its clients, and keeps nothing of them."""
+
+import gc
+import random
+import struct
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+import zmq
+
+from halohop.store.requests import LocateRequest
+from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
+from halohop.testing.strangers import GREETING, READY, knock, resident_bytes, wait_for
+from halohop.transport import Codec, Limits, Token, connect, security, serve
+from halohop.transport.security import ClientHandshake, Session
+from halohop.transport.wire import REPLY, REQUEST, Kind
+
+CODEC = Codec(MESSAGE_TYPES)
+TOKEN = Token("a token that tests share")
+LIMITS = Limits(call_seconds=30, attempt_seconds=5, max_message_bytes=2**24)
+ROOM = 64 * 2**20
+"""How much memory may grow by: what allocators keep. One message that stays would be as large."""
+
+
+def echo(request):
+    return request
+
+
+def footprint() -> tuple[int, int]:
+    """Descriptors and threads of this process."""
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
+
+
+class Bystander:
+    """A real client that calls all the time, and notes how long it ever had to wait."""
+
+    def __init__(self, listener, token=TOKEN):
+        self.channel = connect(listener.address, codec=CODEC, token=token, limits=LIMITS)
+        self.calls, self.slowest, self.failure = 0, 0.0, None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        try:
+            while not self._stop.wait(0.005):
+                start = time.monotonic()
+                message = LocateRequest(node_type="node", raw=torch.full((1 + self.calls % 999,), self.calls))
+                assert same(self.channel.call(message), message)
+                self.slowest = max(self.slowest, time.monotonic() - start)
+                self.calls += 1
+        except BaseException as error:
+            self.failure = error
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+        self.channel.close()
+
+    def assert_undisturbed(self):
+        assert self.failure is None
+        assert self.calls > 10
+        assert self.slowest < LIMITS.attempt_seconds  # so nothing was ever sent twice
+        assert self.channel.statistics()["connections"] == 1
+
+
+class Attacker:
+    """A ZeroMQ peer that knows the token or does not, and says what it likes."""
+
+    def __init__(self, context, address, token=None):
+        self._sock = context.socket(zmq.DEALER)
+        self._sock.setsockopt(zmq.LINGER, 0)
+        self._sock.setsockopt(zmq.RCVTIMEO, 20_000)
+        self._sock.setsockopt(zmq.SNDTIMEO, 20_000)
+        self._sock.connect(address)
+        self.session = self._meet(token) if token else Session(tag=bytes(16), peer_max_message_bytes=1)
+
+    def _meet(self, token):
+        handshake = ClientHandshake(token, 2**20)
+        self.send([handshake.hello()])
+        self.send([handshake.step(self.receive()[0])])
+        return handshake.step(self.receive()[0])
+
+    def send(self, frames):
+        self._sock.send_multipart(frames)
+
+    def receive(self):
+        return self._sock.recv_multipart()
+
+    def replies(self, count):
+        for _ in range(count):
+            frames = self.receive()
+            assert frames[0][0] in (Kind.REPLY, Kind.STRANGER)
+            if frames[0][0] == Kind.REPLY:
+                yield REPLY.unpack(frames[0])[1], CODEC.decode(frames[1:])
+
+    def close(self):
+        self._sock.close(linger=0)
+
+
+def mutated(chance, frame):
+    """A frame with something wrong somewhere; now and then nothing is."""
+    data = bytearray(frame)
+    for _ in range(chance.choice((1, 1, 1, 2, 5))):
+        match chance.randrange(6):
+            case 0 if data:
+                data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            case 1:
+                del data[chance.randint(0, len(data)) :]
+            case 2:
+                at = chance.randint(0, len(data))
+                data[at:at] = chance.randbytes(chance.choice((1, 4, 100)))
+            case 3 if data:
+                at = chance.randrange(len(data))
+                data[at : at + 8] = chance.choice((b"\xff" * 8, bytes(8), struct.pack(">Q", 2**63), b"\xdf\xff\xff\xff\xff"))
+            case 4 if data:
+                at = chance.randrange(len(data))
+                del data[at : at + chance.randint(1, 9)]
+            case 5 if data:
+                at = chance.randrange(len(data))
+                data[at : at + 1] = data[at:]
+    return bytes(data[:200_000])
+
+
+def mutated_message(chance, frames):
+    """A message with frames that are wrong, missing, doubled, swapped, or too many."""
+    frames = [bytes(frame) for frame in frames]
+    match chance.randrange(8):
+        case 0:
+            frames = frames[: chance.randrange(len(frames) + 1)]
+        case 1:
+            frames += [chance.randbytes(chance.choice((0, 1, 1000)))] * chance.choice((1, 3, 300))
+        case 2:
+            chance.shuffle(frames)
+        case _:
+            at = chance.randrange(len(frames))
+            frames[at] = mutated(chance, frames[at])
+    return frames
+
+
+def bombs():
+    """Headers that are small and claim, or hold, far too much."""
+    name = bytes([len("LocateRequest")]) + b"LocateRequest"
+    yield [name + b"\x91" * 50_000]  # lists in lists
+    yield [name + b"\x81\xa1x" * 50_000]  # maps in maps
+    for size in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff"):
+        yield [name + size]  # four thousand million entries to come
+    for shape in ([2**62], [2**31, 2**31], [-1], [0, 2**70], [1] * 100, [2**63 - 1, 2], [1.5], ["1"], [[1]], [None], [True]):
+        body = {"node_type": "node", "raw": ["int64", *shape]}
+        try:
+            yield [name + msgspec.msgpack.encode(body), b"12345678"]
+        except OverflowError:
+            continue
+    for dtype in ("object", "int4", "", "complex256", 7, None, "float32\0"):
+        yield [name + msgspec.msgpack.encode({"node_type": "node", "raw": [dtype, 1]}), b"12345678"]
+    yield [name + msgspec.msgpack.encode({"node_type": "node", "raw": ["int64", 1]})]  # bytes that never come
+    yield [b"\xff"]
+    yield [b"\x0dLocateRequest"]
+    yield [b""]
+    yield []
+
+
+def test_frames_of_strangers():
+    """5000 messages of those who do not know the token: garbage, handshakes with faults, requests with tags that are guessed."""
+    chance = random.Random(1)
+    served = []
+
+    def handler(request):
+        served.append(request)
+        return request
+
+    with serve(handler, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+        request = CODEC.encode(LocateRequest(node_type="stranger", raw=torch.arange(100)))
+        with Bystander(listener) as bystander:
+            Attacker(context, listener.address).close()  # ZeroMQ's threads of the attackers have started
+            assert wait_for(lambda: bystander.calls > 10)  # allocators have warmed up
+            before, memory = footprint(), resident_bytes()
+            for round_ in range(100):
+                attacker = Attacker(context, listener.address)
+                for _ in range(50):
+                    handshake = ClientHandshake(TOKEN if round_ % 2 else None, chance.randrange(2**64))
+                    proof = security._step(security.Step.PROOF) + chance.randbytes(40)
+                    message = [REQUEST.pack(Kind.REQUEST, chance.randbytes(16), chance.randrange(2**64), 2**64 - 1), *request]
+                    attacker.send(
+                        chance.choice(
+                            (
+                                [chance.randbytes(chance.choice((0, 1, 7, 39, 47, 33, 300)))],
+                                [mutated(chance, handshake.hello())],
+                                [handshake.hello(), b""],
+                                [proof],
+                                [mutated(chance, proof)],
+                                message,
+                                mutated_message(chance, message),
+                                [b""] * 100,
+                            )
+                        )
+                        or [b""]
+                    )
+                attacker.close()
+            assert wait_for(lambda: not listener._port._door._strangers)
+            bystander.assert_undisturbed()
+            assert resident_bytes() - memory < ROOM
+            assert wait_for(lambda: footprint() == before)
+        assert all(request.node_type != "stranger" for request in served)
+        assert listener.statistics()["sessions"] == 1
+        assert listener.statistics()["failures"] == 0  # nothing of theirs was even decoded
+        assert listener.statistics()["strangers"] > 500
+
+
+def test_bytes_of_strangers():
+    """3000 connections that break the rules of ZeroMQ's own protocol, or stop somewhere in them."""
+    chance = random.Random(2)
+    hello = ClientHandshake(TOKEN, 1000).hello()
+    good = GREETING + READY + b"\x00" + bytes([len(hello)]) + hello
+    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
+        with Bystander(listener) as bystander:
+            assert wait_for(lambda: bystander.calls > 10)
+            before, memory = footprint(), resident_bytes()
+            for number in range(3000):
+                huge = GREETING + READY + chance.choice((b"\x02", b"\x03", b"\x06")) + struct.pack(">Q", chance.randrange(2**64))
+                say = chance.choice((chance.randbytes(200), good[: number % len(good)], mutated(chance, good), huge + bytes(500)))
+                try:
+                    with knock(listener, say=say):
+                        continue
+                except OSError:
+                    continue  # it hung up on us before we were done: right
+            bystander.assert_undisturbed()
+            assert wait_for(lambda: not listener._port._door._strangers)
+            assert resident_bytes() - memory < ROOM
+            assert wait_for(lambda: footprint() == before)
+        assert listener.statistics()["sessions"] == 1
+
+
+def test_messages_of_a_peer_that_went_mad():
+    """4000 requests with a good tag and a bad rest: each is answered, with a failure or what it happened to ask for."""
+    chance = random.Random(3)
+    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+        messages = [CODEC.encode(message) for seed in range(5) for message in random_messages(seed)]
+        with Bystander(listener) as bystander:
+            Attacker(context, listener.address).close()
+            assert wait_for(lambda: bystander.calls > 10)
+            before, memory = footprint(), resident_bytes()
+            attacker = Attacker(context, listener.address, TOKEN)
+            bad = list(bombs())
+            for start in range(0, 4000, 50):
+                numbers = range(start, start + 50)
+                for number in numbers:
+                    body = mutated_message(chance, chance.choice(messages)) if number >= len(bad) else bad[number]
+                    attacker.send([REQUEST.pack(Kind.REQUEST, attacker.session.tag, number, 60_000), *body])
+                answered = {number for number, _ in attacker.replies(50)}
+                assert answered == set(numbers)
+            for _ in range(200):  # and the request's own head
+                head = REQUEST.pack(Kind.REQUEST, attacker.session.tag, 2**64 - 1, 0)
+                attacker.send([mutated(chance, head), *chance.choice(messages)])
+            attacker.close()
+            bystander.assert_undisturbed()
+            assert resident_bytes() - memory < ROOM
+            assert wait_for(lambda: footprint() == before)
+        assert listener.statistics()["failures"] > 1000
+        assert wait_for(lambda: listener.statistics()["in_flight"] == 0)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_proof_is_good_for_one_nonce(known):
+    """What was recorded of a handshake opens no other, on the same connection or on the next."""
+    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+        handshake = ClientHandshake(TOKEN, 2**20)
+        first = Attacker(context, listener.address)
+        first.send([handshake.hello()])
+        proof = handshake.step(first.receive()[0])
+        first.send([proof])
+        session = handshake.step(first.receive()[0])
+        second = first if known else Attacker(context, listener.address)
+        second.send([handshake.hello()])
+        second.receive()
+        second.send([proof])
+        assert security.step_of(second.receive()[0]) is security.Step.REFUSED
+        if not known:
+            second.send([REQUEST.pack(Kind.REQUEST, session.tag, 1, 1000)])
+            assert second.receive() == [bytes([Kind.STRANGER])]
+        assert listener.statistics()["sessions"] == 1
+        for attacker in {first, second}:
+            attacker.close()
+
+
+def test_a_flood_of_strangers_keeps_no_peer_out():
+    """Connections and messages as fast as three threads can: those who are in stay in, and those who come get in."""
+    limits = Limits(attempt_seconds=5, max_strangers=32)
+    stop = threading.Event()
+    with serve(echo, codec=CODEC, token=TOKEN, limits=limits) as listener, Bystander(listener) as bystander:
+        count = [0, 0, 0]
+
+        def flood(number):
+            kept = []
+            while not stop.is_set():
+                try:
+                    kept.append(knock(listener, say=(b"", GREETING + READY, GREETING + READY + b"\x00\x01x" * 5000)[number]))
+                    count[number] += 1
+                except OSError:
+                    continue  # it hung up on us
+                finally:
+                    if len(kept) > 50:
+                        kept.pop(0).close()
+            for sock in kept:
+                sock.close()
+
+        threads = [threading.Thread(target=flood, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for value in range(5):
+                with connect(listener.address, codec=CODEC, token=TOKEN, limits=LIMITS) as late:
+                    message = LocateRequest(node_type="node", raw=torch.tensor([value]))
+                    assert same(late.call(message), message)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert all(number > 20 for number in count)
+        bystander.assert_undisturbed()
