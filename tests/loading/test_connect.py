@@ -125,6 +125,16 @@ def test_a_server_that_comes_back_is_found_again(parts, undisturbed, sampling):
         assert told(got) == undisturbed
 
 
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_a_server_that_is_not_needed_is_not_waited_for(parts, undisturbed, sampling, capfd):
+    """One of three is down from the beginning: trainers connect, and servers find each other, without it."""
+    with served(parts, None, (0, 1), (2,)) as servers:
+        servers[0].close()
+        with connected(servers, sampling=sampling) as graph:
+            assert told(loader(graph, run="threads", num_workers=2)) == undisturbed
+        assert f"going on without {servers[0].address}" in capfd.readouterr().err
+
+
 def test_servers_may_start_later(parts, undisturbed):
     with served(parts, (0,), (1, 2)) as servers:
         addresses = [server.address for server in servers]

@@ -33,10 +33,12 @@ class DescribeReply:
     Args:
         manifest: the bytes of its data set's `manifest.json`.
         parts: the partitions that it serves.
+        num_parts: how many the data set has.
     """
 
     manifest: bytes
     parts: tuple[int, ...]
+    num_parts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

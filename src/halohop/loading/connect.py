@@ -45,7 +45,7 @@ def connect(
         deadline: seconds to wait for all servers at the start.
 
     Raises:
-        PeerLostError: a server did not come in time; names it.
+        PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
         ClusterError: they serve different data sets, or a partition is served by nobody.
         InputError: no servers, or something that is no address.
@@ -56,8 +56,7 @@ def connect(
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
     group = Servers(addresses=tuple(servers), token=token or load_token(), limits=limits or Limits(), deadline=deadline)
     known = group.introductions()
-    group.check_same(known[0].manifest, known)
-    manifest = decode(known[0].manifest, f"the manifest of {servers[0]}")
+    manifest = decode(next(iter(known.values())).manifest, "the manifest that the servers sent")
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
     pool, counters = ops.Pool(), Counters()
     with ExitStack() as undo:
@@ -65,8 +64,9 @@ def connect(
         channels = [holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard)]
         gateways: _InTurn | None = None
         if sampling == "servers":
-            count = len(servers)
-            others = [undo.enter_context(group.channel([*range(first, count), *range(first)])) for first in range(count)]
+            there = list(known)
+            turned = [[*there[first:], *there[:first]] for first in range(len(there))]
+            others = [undo.enter_context(group.channel(ranked)) for ranked in turned]
             gateways = _InTurn([RemoteShard(channel) for channel in others])
             channels += others
         graph = Graph(

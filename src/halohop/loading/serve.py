@@ -38,7 +38,7 @@ class Server:
     ) -> None:
         self.parts = tuple(holding.parts)
         self._counters = Counters()
-        self._about = DescribeReply(manifest=holding.document, parts=self.parts)
+        self._about = DescribeReply(manifest=holding.document, parts=self.parts, num_parts=holding.book.num_parts)
         pool = ops.Pool()
         self._router = Router(holding.book, holding.holders(pool, self._counters), pool, self._counters)
         self._bench = _Bench(holding, peers)
@@ -116,8 +116,7 @@ class _Bench:
                     "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
                 )
             if missing and self._peers is not None:
-                known = self._peers.introductions()
-                self._peers.check_same(held.document, known)
+                known = self._peers.introductions(manifest=held.document, without=tuple(held.parts))
                 holders += self._peers.holders(known, held.book, self._undo, without=tuple(held.parts))
             router = Router(held.book, holders, pool, self.counters)
             self._graph = Graph(schema=held.manifest.schema, book=held.book, router=router, pool=pool, counters=self.counters)
