@@ -1,5 +1,6 @@
 """Compiling before the first batch, so that no batch pays for it silently."""
 
+import sys
 from collections.abc import Callable
 
 import torch
@@ -16,7 +17,12 @@ from halohop.ops.sample import sample_neighbors
 _PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
 
 
-def warm_up(announce: Callable[[str], None] | None = None) -> None:
+def _say(line: str) -> None:
+    """Tells whoever started this process."""
+    print(f"halohop: {line}", file=sys.stderr)
+
+
+def warm_up(announce: Callable[[str], None] = _say) -> None:
     """Makes every kernel ready: compiled once per machine and version, which takes seconds, afterwards loaded from disk.
 
     Several processes may call it at once: one compiles, the others wait and load.
@@ -29,7 +35,7 @@ def warm_up(announce: Callable[[str], None] | None = None) -> None:
     """
     directory = cpu_jit.cache_directory(cpu_index.gather)
     if directory is None:
-        _announce(announce, "in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
+        announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
         _call_every_kernel()
         return
     marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
@@ -39,17 +45,12 @@ def warm_up(announce: Callable[[str], None] | None = None) -> None:
         try:
             with lock:
                 if not marker.exists():
-                    _announce(announce, f"once per machine: machine code goes to {directory}")
+                    announce(f"compiling kernels, once per machine: machine code goes to {directory}")
                     _call_every_kernel()
                     marker.touch()
         except Timeout:
-            _announce(announce, f"beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
+            announce(f"compiling kernels, beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
     _call_every_kernel()
-
-
-def _announce(announce: Callable[[str], None] | None, how: str) -> None:
-    if announce is not None:
-        announce(f"compiling kernels, {how}")
 
 
 def _call_every_kernel() -> None:

@@ -1,6 +1,5 @@
 """HGT's sampling: so many nodes of each type in each hop, preferably those with many edges to the batch (Hu et al. 2020)."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,7 +119,7 @@ class HGTSampler:
     def __init__(self, graph: Graph, samples: NumSamples, *, seed: int = 0, max_neighbors: int = -1) -> None:
         if max_neighbors < 1 and max_neighbors != -1:
             raise InputError(f"max_neighbors={max_neighbors}; give a number of at least 1, or -1 for all neighbours")
-        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
+        ops.warm_up()
         self.graph = graph
         self.samples = samples
         self._seed = seed

@@ -1,6 +1,5 @@
 """The hop loop: written once, for one node type and many, near and far."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -93,7 +92,7 @@ class NeighborSampler:
     """
 
     def __init__(self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None) -> None:
-        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
+        ops.warm_up()
         self.graph = graph
         self.fanouts = fanouts
         self.rules = rules or Rules()

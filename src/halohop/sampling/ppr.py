@@ -1,6 +1,5 @@
 """Personalised PageRank by forward push (Andersen, Chung & Lang 2006), for many seeds at once, and neighbourhoods made of it."""
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +71,7 @@ class ForwardPush:
     """
 
     def __init__(self, graph: Graph, relation: Relation, *, alpha: float = 0.15, eps: float = 1e-4) -> None:
-        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
+        ops.warm_up()
         self.graph = graph
         self.relation = graph.schema.relation(relation)
         if self.relation[0] != self.relation[2]:

@@ -1,6 +1,5 @@
 """Random walks: every walker goes from a node to one of its in-neighbours, step by step."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -91,7 +90,7 @@ class Walker:
     """
 
     def __init__(self, graph: Graph, path: Sequence[Relation], *, seed: int = 0, weight: str | None = None) -> None:
-        ops.warm_up(announce=lambda line: print(f"halohop: {line}", file=sys.stderr))
+        ops.warm_up()
         self.graph = graph
         self.path = tuple(graph.schema.relation(relation) for relation in path)
         _check_chain(self.path)
