@@ -32,10 +32,14 @@ def test_the_readmes_example_learns(tmp_path):
     assert losses[-1] < losses[0]
 
 
-def test_the_readmes_reading_order_exists():
-    files = re.findall(r"\]\(([\w/.]+\.(?:py|md))\)", (ROOT / "README.md").read_text())
-    assert len(files) >= 6
-    assert [file for file in files if not (ROOT / file).exists()] == []
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_files_lead_somewhere(page):
+    files = re.findall(r"\]\(([\w/.-]+\.(?:py|md))\)", page.read_text())
+    assert len(files) >= (6 if page.name == "README.md" else 0)
+    assert [file for file in files if not (page.parent / file).exists()] == []
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

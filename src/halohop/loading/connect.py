@@ -37,10 +37,10 @@ def connect(
 
     Args:
         servers: ``"HOST:PORT"`` of each; together they must hold every partition.
-        sampling: who makes the batches of `NeighborLoader`, `LinkNeighborLoader`, `SubGraphLoader` and `ClusterLoader`. "servers":
-            they do, in turn, and finished batches come back, one request each; no kernel is compiled here. Servers that do not
-            hold all partitions need to know each other (``--peers``). "client": this process asks hop by hop, as it does for
-            other loaders and for walks in any case.
+        sampling: who makes the batches of `NeighborLoader`, `LinkNeighborLoader`, `SubGraphLoader` and `ClusterLoader`. With
+            "servers" they do, in turn, and finished batches come back, one request each; no kernel is compiled here. Servers that
+            do not hold all partitions need to know each other (``--peers``). With "client" this process asks hop by hop, as it
+            does for other loaders and for walks in any case.
         token: the secret that they share; None takes the environment's HALOHOP_TOKEN.
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for all servers at the start.
