@@ -28,7 +28,7 @@ def start_all(network, folders, epochs: int, threads: int, method: str = "neighb
                 "HALOHOP_TOKEN": "a secret of these tests only",
             },
         )
-        for rank, (host, folder) in enumerate(zip(network, folders, strict=True))
+        for rank, (host, folder) in enumerate(zip(network[:3], folders, strict=True))
     ]
 
 

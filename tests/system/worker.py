@@ -22,6 +22,12 @@ def digest(batch) -> str:
     return summary.hexdigest()
 
 
+def batches(graph: halohop.Graph, threads: int, method: str = "neighbor") -> halohop.NeighborLoader:
+    return halohop.NeighborLoader(
+        graph, [5, 5], input_nodes="train", batch_size=32, shuffle=True, seed=4, num_workers=threads, method=method
+    )
+
+
 def main(folder: str, epochs: int, threads: int, method: str) -> None:
     world = halohop.World.from_env()
     store = None
@@ -29,9 +35,7 @@ def main(folder: str, epochs: int, threads: int, method: str) -> None:
         store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=True, wait_for_workers=False)
     limits = Limits(call_seconds=5, attempt_seconds=0.5, connect_seconds=5)
     with halohop.open(folder, limits=limits, deadline=40) as graph:
-        loader = halohop.NeighborLoader(
-            graph, [5, 5], input_nodes="train", batch_size=32, shuffle=True, seed=4, num_workers=threads, method=method
-        )
+        loader = batches(graph, threads, method)
         for _ in range(epochs):
             for batch in loader:
                 print(digest(batch), flush=True)
