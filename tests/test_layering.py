@@ -26,6 +26,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch_geometric": ("pyg/*", "recipes/*"),
     "torch.distributed": ("cluster/*", "recipes/*", "launch/*", "testing/*"),
     "zmq": ("transport/*",),
+    "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
     "pymetis": ("partitioning/*",),
     "pyarrow": ("datasets/*", "recipes/*"),

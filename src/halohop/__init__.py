@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
     from halohop.cluster.open import open_graph as open
     from halohop.loading.connect import connect
+    from halohop.loading.metrics import metrics
     from halohop.loading.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
@@ -50,6 +51,7 @@ __all__ = [
     "Token",
     "World",
     "connect",
+    "metrics",
     "open",
     "partition",
     "ppr",
@@ -75,6 +77,7 @@ _HOMES = {
     "Token": ("halohop.transport.security", "Token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.loading.connect", "connect"),
+    "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.cluster.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
     "ppr": ("halohop.pyg.ppr", "ppr"),

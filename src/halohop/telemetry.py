@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -50,3 +50,17 @@ class Counters:
     def snapshot(self) -> dict[str, float]:
         with self._lock:
             return dict(self._sums)
+
+
+def added(sums: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Sums by name over several snapshots.
+
+    Example:
+        >>> added([{"calls": 1}, {"calls": 2, "failures": 1}])
+        {'calls': 3, 'failures': 1}
+    """
+    total: dict[str, float] = {}
+    for one in sums:
+        for name, amount in one.items():
+            total[name] = total.get(name, 0) + amount
+    return total

@@ -1,6 +1,7 @@
 """The loop in one process; several are in test_trainer.py."""
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.errors import DatasetError
+from halohop.errors import DatasetError, TransportError
+from halohop.loading.metrics import scrape
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.node_task import NodeTask
@@ -139,3 +141,20 @@ def test_relational_model_learns(hetero_parts: str, tmp_path: Path) -> None:
 def test_errors_leave_nothing_open(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no folder"):
         train(config_for(str(tmp_path / "absent"), tmp_path / "run"), world=World())
+
+
+def test_metrics_can_be_read_while_it_trains(tiny_parts: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    seen: list[float] = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            seen.append(scrape(f":{port}").sums["batches"])
+
+    train(config_for(tiny_parts, tmp_path, epochs=1, log_every=1, metrics=f":{port}"), world=World(), on_event=on_event)
+    assert len(seen) == 6
+    assert seen == sorted(seen)
+    assert seen[-1] == 6
+    with pytest.raises(TransportError, match="no metrics at"):
+        scrape(f":{port}")

@@ -234,6 +234,10 @@ class Graph:
         transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
         return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **pool, **transport}
 
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """Of each host or server that this process asks: calls, their seconds, bytes, what waits; see `Channel.statistics`."""
+        return self._links.statistics_by_peer()
+
     def check_peers(self, *, deadline: float = 5.0) -> None:
         """Sees whether every host that this one asks still answers.
 

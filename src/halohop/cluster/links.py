@@ -7,6 +7,7 @@ from typing import Any
 from halohop.cluster.rendezvous import Rendezvous
 from halohop.errors import AuthenticationError, PeerLostError, TransportError
 from halohop.store.requests import FetchRequest
+from halohop.telemetry import added
 from halohop.transport import Channel, Listener
 
 
@@ -44,11 +45,14 @@ class Links:
 
     def statistics(self) -> dict[str, float]:
         """Sums over all channels."""
-        sums: dict[str, float] = {}
+        return added(self.statistics_by_peer().values())
+
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """What the channels count, by the labels of their peers: "host 1", "server 0"."""
+        counted: dict[str, dict[str, float]] = {}
         for channel in self.channels:
-            for name, amount in channel.statistics().items():
-                sums[name] = sums.get(name, 0) + amount
-        return sums
+            counted[channel.peer] = added([counted.get(channel.peer, {}), channel.statistics()])
+        return counted
 
     def close(self, *, wait: bool) -> None:
         """Ends the connections; with `wait` only after every rank has said that it asks no more."""

@@ -166,6 +166,7 @@ def train(
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
     save_every: options.SaveEvery = _TRAIN["save_every"],
+    metrics: options.MetricsAt = _TRAIN["metrics"],
     resume: options.Resume = None,
     out: options.RunFolder = None,
     method: options.PartitionMethod = options.Method.metis,
@@ -239,23 +240,11 @@ def infer(
 @app.command()
 def serve(
     parts: options.PartsFolder,
-    partitions: Annotated[
-        str | None, typer.Option(metavar="N,N,...", show_default="all found here", help="Serve only these of them.")
-    ] = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to answer. Other hosts are let in only with a token.")
-    ] = "127.0.0.1:5510",
-    peers: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            show_default=False,
-            help="The other servers, where they hold what is not here: needed to make batches for trainers.",
-        ),
-    ] = "",
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
-    ] = None,
+    partitions: options.ServedParts = None,
+    listen: options.Listen = "127.0.0.1:5510",
+    peers: options.Peers = "",
+    token_file: options.TokenFile = None,
+    metrics: options.ServerMetricsAt = None,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
 
@@ -269,8 +258,27 @@ def serve(
         listen=listen,
         peers=[address for address in peers.split(",") if address],
         token_file=token_file,
+        metrics=metrics,
         console=Console(stderr=True, soft_wrap=True),
     )
+
+
+@app.command()
+def top(
+    endpoints: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="What --metrics said of trainers and servers.")],
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
+) -> None:
+    """Watch trainers and servers that were started with --metrics: rates, queues, waiting, the latency of every peer.
+
+    [dim]$[/] halohop top :9464 :9465 10.0.0.7:9464
+    """
+    from halohop.launch.top import top as watch
+
+    try:
+        watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
+    except KeyboardInterrupt:
+        raise typer.Exit(128 + signal.SIGINT) from None
 
 
 @app.command()

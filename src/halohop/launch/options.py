@@ -240,6 +240,15 @@ Device = Annotated[str, _group(PLACE, "auto (a GPU if there is one), cpu, cuda o
 Deadline = Annotated[float, _group(PLACE, "Seconds to wait for other trainers before giving up.", metavar="SECONDS")]
 RunFolder = Annotated[Path | None, _group(PLACE, "Folder of the run.", metavar="FOLDER", show_default="runs/DATE-TIME")]
 
+MetricsAt = Annotated[
+    str | None,
+    _group(
+        PLACE,
+        "Where Prometheus and halohop top read what each trainer counts: PORT and the following.",
+        metavar="[HOST]:PORT",
+        show_default="nowhere; HOST: 127.0.0.1",
+    ),
+]
 SaveEvery = Annotated[
     int, _group(PLACE, "Steps from one resumable state to the next, beside the one at the end of each epoch.", min=0)
 ]
@@ -265,3 +274,27 @@ EmbeddedType = Annotated[
     typer.Option("--target", metavar="TYPE", show_default="the destinations", help="Node type to embed, of a link model."),
 ]
 Embeddings = Annotated[bool, typer.Option("--embeddings", help="Write the last hidden layer, too.")]
+
+ServedParts = Annotated[
+    str | None, typer.Option(metavar="N,N,...", show_default="all found here", help="Serve only these of them.")
+]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer. Other hosts are let in only with a token.")]
+Peers = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT,...",
+        show_default=False,
+        help="The other servers, where they hold what is not here: needed to make batches for trainers.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
+]
+ServerMetricsAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST]:PORT",
+        show_default="nowhere; HOST: 127.0.0.1",
+        help="Where Prometheus and halohop top read what the server counts.",
+    ),
+]

@@ -17,6 +17,7 @@ from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
 from halohop.launch.picture import page, training_charts
 from halohop.launch.progress import TrainingDisplay, stages
+from halohop.loading.metrics import address_of
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
@@ -256,7 +257,10 @@ def _start_here(
     for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
         path = out / "nodes" / f"node-{node}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(to_dict(replace(config, parts=str(folder.resolve())))))
+        own = replace(config, parts=str(folder.resolve()))
+        if isinstance(own, TrainConfig) and own.metrics is not None:  # nodes that share a machine share its ports
+            own = replace(own, metrics="{}:{}".format(*address_of(own.metrics, ahead=node * trainers)))
+        path.write_bytes(msgspec.json.encode(to_dict(own)))
         configs.append([str(path)])
     local.run(module, configs, trainers=trainers, logs=out / "logs", on_event=on_event, linger=config.deadline_s)
 

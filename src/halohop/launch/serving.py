@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +19,7 @@ def serve(
     listen: str,
     peers: Sequence[str],
     token_file: Path | None,
+    metrics: str | None,
     console: Console,
 ) -> None:
     """Serves until the process is told to end, by Ctrl-C or a request to terminate.
@@ -26,8 +28,12 @@ def serve(
         InputError, DatasetError, TransportError: as of `halohop.serve`.
     """
     token = load_token(token_file)
-    with halohop.serve(parts, partitions=partitions, listen=listen, peers=peers, token=token) as server:
+    with ExitStack() as stack:
+        server = stack.enter_context(halohop.serve(parts, partitions=partitions, listen=listen, peers=peers, token=token))
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)
+        if metrics is not None:
+            endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
+            console.print(f"metrics at http://{endpoint.address}/metrics", highlight=False)
         threading.Event().wait()
 
 

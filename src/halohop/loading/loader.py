@@ -27,7 +27,7 @@ from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect
 from halohop.sampling.sampler import Sampler
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, added
 from halohop.world import World, trainers_here
 
 Run = Literal["auto", "threads", "inline", "processes"]
@@ -171,13 +171,15 @@ class BatchLoader(DataLoader[Any]):
     def statistics(self) -> dict[str, float]:
         """Sums since the loader was made, those of worker processes included.
 
-        Batches, edges, seconds making and waiting, rows asked near and far; and bytes of the batches in flight, now and at most
-        (`backlog_bytes`, `backlog_peak_bytes`); of padded batches those for which places were added (`batches_over_caps`).
+        Batches, edges, seconds making and waiting, rows asked near and far; batches in flight, and how many of them are made
+        (`backlog_batches`, `backlog_ready`), and their bytes, now and at most (`backlog_bytes`, `backlog_peak_bytes`); of padded
+        batches those for which places were added (`batches_over_caps`).
         """
-        sums = self._sampler.graph.statistics()
-        for name, amount in (self.counters.snapshot() | self._backlog.statistics()).items():
-            sums[name] = sums.get(name, 0) + amount
-        return sums
+        return added([self._sampler.graph.statistics(), self.counters.snapshot(), self._backlog.statistics()])
+
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """What the graph counts of each host or server that it asks."""
+        return self._sampler.graph.statistics_by_peer()
 
     def _epoch(self, stretch: Stretch) -> Iterator[Any]:
         batches = in_order(stretch.tasks(), self._makers(), self._flight, backlog=self._backlog, counters=self.counters)

@@ -104,9 +104,11 @@ class Backlog:
             self._waiting.remove(future)
 
     def statistics(self) -> dict[str, float]:
-        """Bytes of the batches in flight: now, and at most so far."""
+        """The batches in flight and those of them that are made; their bytes now, and at most so far."""
         with self._lock:
-            return {"backlog_bytes": self._weigh(), "backlog_peak_bytes": self._peak}
+            ready = sum(future.done() for future in self._waiting)
+            counts = {"backlog_batches": len(self._waiting), "backlog_ready": ready}
+            return {**counts, "backlog_bytes": self._weigh(), "backlog_peak_bytes": self._peak}
 
     def _weigh(self) -> int:
         known = [_weight(future) for future in self._waiting if future.done()]

@@ -13,13 +13,14 @@ import msgspec
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.cluster.remote import DescribeReply, DescribeRequest
+from halohop.cluster.links import Links
+from halohop.cluster.remote import DescribeReply, DescribeRequest, RemoteShard
 from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.loading.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, added
 from halohop.transport import Limits, Token, load_token, zeromq
 
 _MAX_SAMPLERS = 8  # each has tables of the nodes, for every thread
@@ -58,7 +59,11 @@ class Server:
     def statistics(self) -> dict[str, float]:
         """Sums so far: seconds that answers took, batches, rows asked here and of peers, and what the transport counts."""
         transport = {f"transport_{name}": amount for name, amount in self._listener.statistics().items()}
-        return {**self._counters.snapshot(), **self._bench.counters.snapshot(), **transport}
+        return added([self._counters.snapshot(), self._bench.counters.snapshot(), transport])
+
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """Of each other server that this one asks to make batches: calls, their seconds, bytes, what waits."""
+        return self._bench.statistics_by_peer()
 
     def close(self) -> None:
         """Stops answering. Safe to call twice."""
@@ -91,6 +96,9 @@ class _Bench:
         self.counters.add("batches", 1)
         return make_batch(self._sampler(request.options), request)
 
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        return {} if self._graph is None else self._graph.statistics_by_peer()
+
     def close(self) -> None:
         self._undo.close()
 
@@ -119,7 +127,15 @@ class _Bench:
                 known = self._peers.introductions(manifest=held.document, without=tuple(held.parts))
                 holders += self._peers.holders(known, held.book, self._undo, without=tuple(held.parts))
             router = Router(held.book, holders, pool, self.counters)
-            self._graph = Graph(schema=held.manifest.schema, book=held.book, router=router, pool=pool, counters=self.counters)
+            asked = tuple(holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard))
+            self._graph = Graph(
+                schema=held.manifest.schema,
+                book=held.book,
+                router=router,
+                pool=pool,
+                counters=self.counters,
+                links=Links(channels=asked),
+            )
         return self._graph
 
 

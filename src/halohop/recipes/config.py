@@ -44,6 +44,8 @@ class TrainConfig:
         save_every: steps from one resumable state to the next; the end of every epoch saves one, too. 0: only there.
         resume: go on with the run in `out` from the last state that it saved, as if it had never been interrupted. The number of
             trainers and what decides the batches must be as they were (see `halohop.recipes.resume`).
+        metrics: ``HOST:PORT`` where Prometheus can read what the loader counts, PORT plus its local rank for each trainer of a
+            host; None: nowhere.
         relation: of the edges to predict, its three names; None takes the only one there is. This and what follows: of links.
         decoder: from two nodes' vectors to the score of an edge; see `halohop.recipes.decoders`.
         negatives: random destinations for the source of each edge to learn.
@@ -87,6 +89,7 @@ class TrainConfig:
     log_every: int = 10
     save_every: int = 0
     resume: bool = False
+    metrics: str | None = None
     relation: tuple[str, ...] | None = None
     decoder: DecoderName = "dot"
     negatives: int = 1

@@ -1,7 +1,11 @@
 """Training, the same for one trainer and for many: every trainer runs `train`."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
+import halohop
+from halohop.loading.loader import BatchLoader
+from halohop.loading.metrics import Metrics, address_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.link_task import LinkTask
@@ -36,4 +40,11 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
     ):
         setting = Setting(config=config, graph=graph, world=world, device=device)
         task = NodeTask(setting) if config.task == "node" else LinkTask(setting)
-        return Run(task, setting, emit).go()
+        run = Run(task, setting, emit)
+        with nullcontext() if config.metrics is None else _endpoint(config.metrics, run.loader, world):
+            return run.go()
+
+
+def _endpoint(listen: str, loader: BatchLoader, world: World) -> Metrics:
+    host, port = address_of(listen, ahead=world.local_rank)
+    return halohop.metrics(loader, listen=f"{host}:{port}")

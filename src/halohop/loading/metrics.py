@@ -1,0 +1,184 @@
+"""What a loader, a graph or a server counts, over HTTP as Prometheus reads it. Nothing is kept for it: a scrape asks for it."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from halohop.errors import InputError, TransportError
+
+PREFIX = "halohop_"
+_PEER = "peer_"
+_NOW = frozenset(
+    (
+        *("backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "pool_idle_bytes"),
+        *("transport_in_flight", "transport_waiting", "in_flight", "waiting"),
+    )
+)
+"""What may become less again; all else are sums."""
+
+
+class Source(Protocol):
+    """Whatever counts: a loader, a graph, a server."""
+
+    def statistics(self) -> dict[str, float]: ...
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What a source counted, at one moment: its `statistics`, and those by peer."""
+
+    sums: Mapping[str, float]
+    peers: Mapping[str, Mapping[str, float]]
+
+
+class Metrics:
+    """An endpoint that Prometheus can scrape, until it is closed; made by `metrics`.
+
+    Attributes:
+        address: ``HOST:PORT``.
+    """
+
+    def __init__(self, source: Source, host: str, port: int) -> None:
+        library = _library()
+        registry = library.CollectorRegistry()
+        registry.register(_Collector(source))
+        try:
+            self._server, self._thread = library.start_http_server(port, host, registry)
+        except OSError as error:
+            raise TransportError(f"no metrics at {host}:{port}: {error}; give another --metrics HOST:PORT") from error
+        self.address = f"{host}:{self._server.server_port}"
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends the endpoint. Safe to call twice."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _Collector:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Any]:
+        for name, amount in sorted(self._source.statistics().items()):
+            yield _family(name, PREFIX + name, {"": amount})
+        by_name: dict[str, dict[str, float]] = {}
+        for peer, counted in self._source.statistics_by_peer().items():
+            for name, amount in counted.items():
+                by_name.setdefault(name, {})[peer] = amount
+        for name, amounts in sorted(by_name.items()):
+            yield _family(name, PREFIX + _PEER + name, amounts)
+
+    def describe(self) -> list[Any]:
+        """Nothing is known before the first scrape."""
+        return []
+
+
+def metrics(source: Source, *, listen: str = "127.0.0.1:9464") -> Metrics:
+    """Lets Prometheus and `halohop top` read what a loader, a graph or a server counts; public as `halohop.metrics`.
+
+    A sum ``draw_seconds`` of ``source.statistics()`` is the counter ``halohop_draw_seconds_total``; what may become less again,
+    such as ``backlog_ready``, is a gauge. ``halohop_peer_...`` are those by peer, with the label ``peer``: divide the increase of
+    ``halohop_peer_call_seconds_total`` by that of ``halohop_peer_calls_total`` for the latency.
+
+    Args:
+        source: what has `statistics` and `statistics_by_peer`.
+        listen: ``HOST:PORT``, or ``:PORT`` on this host's loopback; port 0 takes a free one. Whoever reaches it can read it.
+
+    Raises:
+        InputError: no such address, or prometheus-client is not installed.
+        TransportError: the address is taken, or not this host's.
+
+    Example:
+        >>> import halohop
+        >>> from halohop.datasets import synthetic
+        >>> from halohop.cluster.graph import in_memory
+        >>> loader = halohop.NeighborLoader(in_memory(synthetic("tiny")), [3], "train", batch_size=100, run="inline")
+        >>> with metrics(loader, listen=":0") as endpoint:
+        ...     batches = list(loader)
+        ...     int(scrape(endpoint.address).sums["batches"])
+        6
+    """
+    host, port = address_of(listen)
+    return Metrics(source, host, port)
+
+
+def scrape(address: str, *, timeout: float = 5.0) -> Counted:
+    """What an endpoint of `metrics` tells, by the names that `statistics` uses.
+
+    Raises:
+        TransportError: it does not answer within `timeout` seconds, or is none.
+    """
+    host, port = address_of(address)
+    try:
+        with urlopen(f"http://{host}:{port}/metrics", timeout=timeout) as reply:
+            text = reply.read().decode()
+        families = list(_parser().text_string_to_metric_families(text))
+    except (URLError, OSError, ValueError) as error:
+        raise TransportError(f"no metrics at {host}:{port}: {error}; is it what --metrics said?") from error
+    sums: dict[str, float] = {}
+    peers: dict[str, dict[str, float]] = {}
+    for sample in (sample for family in families for sample in family.samples if sample.name.startswith(PREFIX)):
+        name = sample.name.removeprefix(PREFIX).removesuffix("_total")
+        if "peer" in sample.labels:
+            peers.setdefault(sample.labels["peer"], {})[name.removeprefix(_PEER)] = sample.value
+        else:
+            sums[name] = sample.value
+    return Counted(sums=sums, peers=peers)
+
+
+def address_of(text: str, *, ahead: int = 0) -> tuple[str, int]:
+    """Host and port of an address; the port as much further as `ahead` says, for one of several processes of a host.
+
+    Raises:
+        InputError: it is none.
+
+    Example:
+        >>> address_of(":9464", ahead=1), address_of("10.0.0.7:80")
+        (('127.0.0.1', 9465), ('10.0.0.7', 80))
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or "/" in host or not port.isascii() or not port.isdigit() or int(port) + ahead > 65535:
+        raise InputError(f"{text!r} is not an address of metrics; write HOST:PORT, such as 127.0.0.1:9464, or :9464")
+    return host or "127.0.0.1", int(port) + ahead if int(port) else 0
+
+
+def _family(name: str, full: str, amounts: Mapping[str, float]) -> Any:
+    library = _library()
+    kind = library.metrics_core.GaugeMetricFamily if name in _NOW else library.metrics_core.CounterMetricFamily
+    labels = [] if "" in amounts else ["peer"]
+    family = kind(full, f"{name} of halohop's statistics", labels=labels)
+    for peer, amount in amounts.items():
+        family.add_metric([peer] if labels else [], amount)
+    return family
+
+
+def _library() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise InputError("metrics need prometheus-client: pip install 'halohop[metrics]'") from error
+    return prometheus_client
+
+
+def _parser() -> Any:
+    _library()
+    from prometheus_client import parser
+
+    return parser
