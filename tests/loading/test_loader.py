@@ -178,3 +178,20 @@ def test_any_sampler_and_any_examples_make_batches(run):
         assert all(nodes == [first + i for first in nodes[::10] for i in range(10)] for nodes in batches)
         taken += [node for nodes in batches for node in nodes]
     assert sorted(taken) == list(range(70))
+
+
+@pytest.mark.parametrize("position", [-1, 10**6])
+def test_positions_that_are_none_are_refused(data, position):
+    """One below 0 would be taken for a seed counted from the end, or for no cluster at all."""
+    loader = NeighborLoader(data, [1])
+    for ask in (loader, loader.collate_fn):
+        with pytest.raises(InputError, match=f"position {position} "):
+            ask([0, position])
+    with pytest.raises(InputError, match=f"position {position} "):
+        list(NeighborLoader(data, [1], batch_sampler=[[0, position]]))
+
+
+@pytest.mark.parametrize("epoch", [-1, "two", 0.5])
+def test_epochs_are_counted_from_0(data, epoch):
+    with pytest.raises(InputError, match=f"epoch='?{epoch}"):
+        NeighborLoader(data, [1]).set_epoch(epoch)

@@ -88,8 +88,8 @@ def test_batch_size_must_be_positive():
 
 @pytest.mark.parametrize(("drop_last", "expected"), [(False, [[0, 1, 2], [3, 4]]), (True, [[0, 1, 2]])])
 def test_torch_samplers(drop_last, expected):
-    positions = SampledPlan(sampler=SequentialSampler(range(5)), batch_size=3, drop_last=drop_last)
-    batches = SampledPlan(sampler=BatchSampler(SequentialSampler(range(5)), 3, drop_last), batch_size=None)
+    positions = SampledPlan(num_seeds=5, sampler=SequentialSampler(range(5)), batch_size=3, drop_last=drop_last)
+    batches = SampledPlan(num_seeds=5, sampler=BatchSampler(SequentialSampler(range(5)), 3, drop_last), batch_size=None)
     for plan in (positions, batches):
         assert [share.positions.tolist() for share in plan.epoch(0)] == expected
         assert len(plan) == len(expected)

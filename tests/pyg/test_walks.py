@@ -205,6 +205,7 @@ def test_nobody_walks_nowhere(num_parts):
         ({"length": 1, "metapath": [("node", "no", "node")]}, SchemaError, "unknown relation"),
         ({"length": 1, "weight_attr": "wieght"}, InputError, "wieght"),
         ({"length": 1, "dead_end": "loop"}, InputError, "'loop'"),
+        ({"length": 1, "seed": 1.5}, InputError, r"seed=1\.5"),
     ],
 )
 def test_what_cannot_be_walked(arguments, error, message):

@@ -21,7 +21,7 @@ from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
-from halohop.loading.seeds import Share, digest, plan_of
+from halohop.loading.seeds import Share, checked, digest, plan_of
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
@@ -134,21 +134,31 @@ class BatchLoader(DataLoader[Any]):
 
     def __call__(self, index: Any) -> Any:
         """One batch for given positions into the input nodes, outside any epoch (as PyG's loaders offer it)."""
-        return self._one_batch(0, _positions(index))
+        return self._one_batch(0, self._positions(index))
 
     def collate_fn(self, index: Any) -> Any:
         """One batch for given positions, made for somebody else's order, such as that of PyG's `ZipLoader`.
 
         Its draws are a function of seed, epoch (see `set_epoch`) and these positions.
         """
-        positions = _positions(index)
+        positions = self._positions(index)
         return self._one_batch(digest(positions), positions)
+
+    def _positions(self, index: Any) -> Tensor:
+        return checked(torch.as_tensor(index, dtype=torch.int64).view(-1), len(self._seeds))
 
     def _one_batch(self, index: int, positions: Tensor) -> Any:
         return self._make((self._course.epoch, Share(index=index, positions=positions))).item
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does."""
+        """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does.
+
+        Raises:
+            InputError: it is no whole number, or below 0.
+        """
+        epoch = whole(epoch, "epoch")
+        if epoch < 0:
+            raise InputError(f"epoch={epoch}; epochs are counted from 0")
         self._course.turn_to(Place(epoch=epoch, batches=0))
 
     def state_dict(self) -> dict[str, Any]:
@@ -274,10 +284,6 @@ def _require_forkable(sampler: Sampler) -> None:
         raise InputError(
             "run='processes' needs all partitions on this host: connections do not survive a fork; use run='threads'"
         )
-
-
-def _positions(index: Any) -> Tensor:
-    return torch.as_tensor(index, dtype=torch.int64).view(-1)
 
 
 def _pinned(finished: Any) -> Any:

@@ -96,6 +96,7 @@ class ShuffledPlan:
 class SampledPlan:
     """Batches in the order of a `torch.utils.data.Sampler`: over positions, or over lists of them (`batch_size` None)."""
 
+    num_seeds: int
     sampler: Iterable[int] | Iterable[Sequence[int]]
     batch_size: int | None
     drop_last: bool = False
@@ -113,7 +114,7 @@ class SampledPlan:
             order = torch.as_tensor(list(self.sampler), dtype=torch.int64)
             batches = order[: len(self) * self.batch_size].split(self.batch_size) if len(order) else ()
         for index, positions in enumerate(batches):
-            yield Share(index=index, positions=positions)
+            yield Share(index=index, positions=checked(positions, self.num_seeds))
 
 
 def plan_of(
@@ -143,8 +144,20 @@ def plan_of(
     if world.size > 1 or shuffle:
         raise InputError("`sampler` and `batch_sampler` decide the order alone: leave out `shuffle` and `world`")
     if batch_sampler is not None:
-        return SampledPlan(sampler=batch_sampler, batch_size=None)
-    return SampledPlan(sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+        return SampledPlan(num_seeds=num_seeds, sampler=batch_sampler, batch_size=None)
+    return SampledPlan(num_seeds=num_seeds, sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+
+
+def checked(positions: Tensor, num_seeds: int) -> Tensor:
+    """Positions that somebody else has chosen (int64 ``[n]``), if there are such seeds.
+
+    Raises:
+        InputError: there are not.
+    """
+    outside = (positions < 0) | (positions >= num_seeds)
+    if outside.any():
+        raise InputError(f"position {int(positions[outside][0])} is asked for, but there are {num_seeds} inputs, counted from 0")
+    return positions
 
 
 def digest(*ids: Tensor) -> int:

@@ -117,6 +117,7 @@ def random_walk(
     """
     graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
     path = _path(graph.schema, length, metapath)
+    seed, epoch, batch = whole(seed, "seed"), whole(epoch, "epoch"), whole(batch, "batch")
     stays = _stays(path, dead_end, by_default=metapath is None)
     if (p, q) == (1, 1):
         walker = Walker(graph, path, seed=seed, weight=weight_attr)
