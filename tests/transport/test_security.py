@@ -154,3 +154,19 @@ def test_load_token(tmp_path, monkeypatch):
     assert load_token().key == TOKEN.key
     with pytest.raises(InputError, match=r"cannot read the token file .*absent"):
         load_token(tmp_path / "absent")
+
+
+def test_whether_to_encrypt(tmp_path):
+    env = {"HALOHOP_TOKEN": "0123456789abcdef"}
+    assert not load_token(env=env).encrypt
+    assert load_token(env=env, encrypt=True).encrypt
+    for text, on in (("1", True), ("true", True), ("On", True), ("0", False), ("", False), ("no", False)):
+        assert load_token(env=env | {"HALOHOP_ENCRYPT": text}).encrypt is on
+    assert load_token(env=env | {"HALOHOP_ENCRYPT": "0"}, encrypt=True).encrypt
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef")
+    assert load_token(file, env={"HALOHOP_ENCRYPT": "1"}).encrypt
+    with pytest.raises(InputError, match="'maybe' is neither 1 nor 0"):
+        load_token(env=env | {"HALOHOP_ENCRYPT": "maybe"})
+    with pytest.raises(InputError, match="needs a token"):
+        load_token(env={"HALOHOP_ENCRYPT": "1"})

@@ -40,7 +40,8 @@ def open_graph(
         path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions.
         partitions: use only these of the partitions found here.
         world: who takes part; None reads torchrun's environment.
-        token: the secret that the hosts share; None takes the environment's HALOHOP_TOKEN.
+        token: the secret that the hosts share, and whether they encrypt; None takes the environment's HALOHOP_TOKEN and
+            HALOHOP_ENCRYPT.
         listen: address for the other hosts, ``tcp://IP:PORT``; None takes the interface towards MASTER_ADDR, and a free port.
         verify: also compare every mapped file with its checksum (reads everything once).
         limits: of the transport: deadlines per call, sizes.

@@ -244,6 +244,7 @@ def serve(
     listen: options.Listen = "127.0.0.1:5510",
     peers: options.Peers = "",
     token_file: options.TokenFile = None,
+    encrypt: options.Encrypt = False,
     metrics: options.ServerMetricsAt = None,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
@@ -258,6 +259,7 @@ def serve(
         listen=listen,
         peers=[address for address in peers.split(",") if address],
         token_file=token_file,
+        encrypt=encrypt,
         metrics=metrics,
         console=Console(stderr=True, soft_wrap=True),
     )

@@ -290,6 +290,9 @@ Peers = Annotated[
 TokenFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
 ]
+Encrypt = Annotated[
+    bool, typer.Option("--encrypt", help="Encrypt; trainers and peers must, too (HALOHOP_ENCRYPT=1).", show_default=False)
+]
 ServerMetricsAt = Annotated[
     str | None,
     typer.Option(

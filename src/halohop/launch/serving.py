@@ -19,6 +19,7 @@ def serve(
     listen: str,
     peers: Sequence[str],
     token_file: Path | None,
+    encrypt: bool,
     metrics: str | None,
     console: Console,
 ) -> None:
@@ -27,7 +28,7 @@ def serve(
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.
     """
-    token = load_token(token_file)
+    token = load_token(token_file, encrypt=encrypt)
     with ExitStack() as stack:
         server = stack.enter_context(halohop.serve(parts, partitions=partitions, listen=listen, peers=peers, token=token))
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)

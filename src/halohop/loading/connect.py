@@ -41,7 +41,7 @@ def connect(
             "servers" they do, in turn, and finished batches come back, one request each; no kernel is compiled here. Servers that
             do not hold all partitions need to know each other (``--peers``). With "client" this process asks hop by hop, as it
             does for other loaders and for walks in any case.
-        token: the secret that they share; None takes the environment's HALOHOP_TOKEN.
+        token: the secret that they share, and whether to encrypt; None takes the environment's HALOHOP_TOKEN and HALOHOP_ENCRYPT.
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for all servers at the start.
 

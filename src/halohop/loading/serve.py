@@ -157,7 +157,8 @@ def serve(
         listen: ``HOST:PORT``; None takes this host's loopback and a free port. Other hosts are let in only with a token.
         peers: the other servers' addresses, where these hold what is not here; without them this one cannot sample for trainers.
             They may start later.
-        token: the secret that servers and trainers share; None takes the environment's HALOHOP_TOKEN.
+        token: the secret that servers and trainers share, and whether they encrypt; None takes the environment's HALOHOP_TOKEN
+            and HALOHOP_ENCRYPT.
         limits: of the transport: deadlines, sizes, how much may be in flight.
         verify: also compare every mapped file with its checksum.
 

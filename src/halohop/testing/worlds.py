@@ -59,13 +59,14 @@ def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any)
     Args:
         path: a partitioned folder.
         partitions: per host, the partitions that it sees.
-        options: further arguments of `halohop.open`.
+        options: further arguments of `halohop.open`; the token is one for tests unless given.
     """
     board = dist.HashStore()
+    options = {"token": TOKEN, **options}
 
     def join(host: int) -> Graph:
         world = World(rank=host, size=len(partitions), host=host, num_hosts=len(partitions))
-        graph = open_graph(path, partitions=partitions[host], world=world, token=TOKEN, board=board, **options)
+        graph = open_graph(path, partitions=partitions[host], world=world, board=board, **options)
         stack.callback(graph.shut, wait=False)  # also if another host fails to open
         return graph
 

@@ -67,7 +67,7 @@ class PortChannel:
         self._handshake_until = math.inf
         self._session: Session | None = None
         self._ever_connected = False
-        self._problem = "no connection yet"
+        self._problem = Lost(reason="no connection yet")
         self._failed_dials = 0
         self._dial_at: float = -math.inf
         self._random = random.Random()
@@ -160,12 +160,18 @@ class PortChannel:
         self._port.open()
         self._port.send([self._handshake.hello()])
 
-    def _drop(self, reason: str) -> None:
+    def _refuse(self, error: AuthenticationError | ProtocolError) -> None:
+        """The other side is not the peer that was expected: nobody waits for it any longer."""
+        for call in list(self._calls.values()):
+            self._fail(call, self._errors.handshake(call.operation, error))
+        self._drop(Lost(reason=str(error)))
+
+    def _drop(self, problem: Lost) -> None:
         """Back to having no connection; what was in flight is sent again over the next one."""
         self._port.drop()
         self._handshake = self._session = None
         self._handshake_until = math.inf
-        self._problem = reason
+        self._problem = problem
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failed_dials) * self._random.uniform(0.5, 1)
         self._failed_dials = min(self._failed_dials + 1, 10)
         self._dial_at = time.monotonic() + pause
@@ -177,8 +183,10 @@ class PortChannel:
     def _on_event(self, event: Frames | Lost) -> None:
         if self._handshake is None:  # a leftover of a connection that was dropped a moment ago
             return
-        if isinstance(event, Lost):
-            self._drop(event.reason)
+        if isinstance(event, Lost) and event.stranger:
+            self._refuse(AuthenticationError(event.reason))
+        elif isinstance(event, Lost):
+            self._drop(event)
         elif self._session is not None:
             self._on_message(event)
         elif len(event) == 1:
@@ -188,9 +196,7 @@ class PortChannel:
         try:
             answer = handshake.step(frame)
         except (AuthenticationError, ProtocolError) as error:
-            for call in list(self._calls.values()):
-                self._fail(call, self._errors.handshake(call.operation, error))
-            self._drop(str(error))
+            self._refuse(error)
             return
         if isinstance(answer, Session):
             self._session = answer
@@ -204,7 +210,7 @@ class PortChannel:
     def _on_message(self, frames: Frames) -> None:
         kind = frames[0][0] if len(frames[0]) else 0
         if kind == Kind.STRANGER:
-            self._drop("it forgot this side and asks for a new handshake")
+            self._drop(Lost(reason="it forgot this side and asks for a new handshake"))
         elif kind == Kind.REPLY and len(frames[0]) == REPLY.size and len(frames) > 1:
             call = self._calls.get(REPLY.unpack(frames[0])[1])
             if call is not None:  # else a second answer to a repeated request, or one that came too late
@@ -270,7 +276,7 @@ class PortChannel:
 
     def _check_timers(self, now: float) -> None:
         if now >= self._handshake_until:
-            self._drop("it did not answer the handshake")
+            self._drop(Lost(reason="it did not answer the handshake"))
         while self._timers and self._timers[0][0] <= now:
             call = self._calls.get(heapq.heappop(self._timers)[1])
             if call is None:
@@ -302,6 +308,8 @@ class PortChannel:
     def _late(self, call: _Call) -> TransportError:
         if self._session is not None:
             return self._errors.unanswered(call.operation, call.attempts)
+        if self._problem.doubtful:
+            return self._errors.handshake(call.operation, AuthenticationError(self._problem.reason))
         if self._ever_connected:
-            return self._errors.lost(call.operation, self._problem)
-        return self._errors.never_there(call.operation, self._problem, time.monotonic() - call.submitted)
+            return self._errors.lost(call.operation, self._problem.reason)
+        return self._errors.never_there(call.operation, self._problem.reason, time.monotonic() - call.submitted)

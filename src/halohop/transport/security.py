@@ -12,7 +12,7 @@ nothing.
 
 All of these are of fixed size, and until WELCOME nothing else is looked at. Both sides then derive the session's tag, which
 every later request carries: whoever takes over a connection's name without having taken part is still a stranger.
-This authenticates peers; it does not encrypt. Where others can read or alter the traffic, run it through WireGuard or IPsec.
+This authenticates peers; what they say then is encrypted only if their token asks for it (`curve`), and below that handshake.
 """
 
 import hmac
@@ -28,6 +28,7 @@ from halohop.errors import AuthenticationError, InputError, ProtocolError
 
 PROTOCOL_VERSION = 1
 TOKEN_VARIABLE = "HALOHOP_TOKEN"
+ENCRYPT_VARIABLE = "HALOHOP_ENCRYPT"
 TAG_BYTES = 16
 _NONCE_BYTES = 32
 _MIN_TOKEN_BYTES = 16
@@ -62,6 +63,11 @@ _MAX_STEP_BYTES = 128
 class Token:
     """A shared secret of at least 16 bytes (text counts as UTF-8). Its repr does not show it.
 
+    Args:
+        secret: the same for all peers.
+        encrypt: whether what peers send each other is encrypted (between hosts, not within a process). All say the same: one
+            that does not encrypt is an error for one that does, never a reason not to.
+
     Raises:
         InputError: too short.
 
@@ -70,10 +76,11 @@ class Token:
         Token(...)
     """
 
-    __slots__ = ("key",)
+    __slots__ = ("encrypt", "key")
 
-    def __init__(self, secret: str | bytes) -> None:
+    def __init__(self, secret: str | bytes, *, encrypt: bool = False) -> None:
         self.key = secret.encode() if isinstance(secret, str) else secret
+        self.encrypt = encrypt
         if len(self.key) < _MIN_TOKEN_BYTES:
             raise InputError(f"a token of {len(self.key)} bytes can be guessed, it needs {_MIN_TOKEN_BYTES}; {_REMEDY}")
 
@@ -81,19 +88,36 @@ class Token:
         return "Token(...)"
 
 
-def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = None) -> Token | None:
+def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = None, *, encrypt: bool = False) -> Token | None:
     """The token in the file `path`, else in the environment variable HALOHOP_TOKEN, else None. White space around it is dropped.
 
+    Args:
+        encrypt: whether peers shall encrypt; they also do where HALOHOP_ENCRYPT is 1.
+
     Raises:
-        InputError: the file cannot be read, or the token is too short.
+        InputError: the file cannot be read, the token is too short, or there is none to encrypt with.
     """
+    env = os.environ if env is None else env
+    encrypt = encrypt or _is_on(env.get(ENCRYPT_VARIABLE, ""))
+    text = env.get(TOKEN_VARIABLE, "").strip().encode()
     if path is not None:
         try:
-            return Token(Path(path).read_bytes().strip())
+            text = Path(path).read_bytes().strip()
         except OSError as error:
             raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
-    text = (os.environ if env is None else env).get(TOKEN_VARIABLE, "").strip()
-    return Token(text) if text else None
+    elif not text and encrypt:
+        raise InputError(f"encryption ({ENCRYPT_VARIABLE}) needs a token; {_REMEDY}")
+    elif not text:
+        return None
+    return Token(text, encrypt=encrypt)
+
+
+def _is_on(text: str) -> bool:
+    choices = {"": False, "0": False, "false": False, "no": False, "off": False, "1": True, "true": True, "yes": True, "on": True}
+    try:
+        return choices[text.strip().lower()]
+    except KeyError:
+        raise InputError(f"{ENCRYPT_VARIABLE}={text!r} is neither 1 nor 0") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

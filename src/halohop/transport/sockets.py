@@ -11,6 +11,7 @@ from halohop.transport.wire import Frames
 
 MESSAGES_PER_TURN = 64  # before answers get their turn
 _HEARTBEATS_MISSED = 10
+_SEAL_BYTES = 64  # more than encryption adds to a frame
 _MESSAGES_TO_SEND = 10_000  # per connection; more than the requests that a client has in flight, so only strangers reach it
 
 
@@ -49,7 +50,7 @@ def configure(sock: "zmq.Socket[bytes]", limits: Limits) -> None:
     heartbeat = max(1, int(1000 * limits.heartbeat_seconds))
     for option, value in (
         (zmq.LINGER, 0),
-        (zmq.MAXMSGSIZE, limits.max_message_bytes),
+        (zmq.MAXMSGSIZE, limits.max_message_bytes + _SEAL_BYTES),
         (zmq.SNDHWM, _MESSAGES_TO_SEND),
         (zmq.RCVHWM, MESSAGES_PER_TURN),
         (zmq.HANDSHAKE_IVL, max(1, int(1000 * limits.attempt_seconds))),

@@ -32,9 +32,17 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The connection is gone, or was never made."""
+    """The connection is gone, or was never made.
+
+    Args:
+        reason: for whoever waits.
+        stranger: whether the other side is surely no peer of ours: waiting does not help.
+        doubtful: whether it may be one, since it hung up when we introduced ourselves.
+    """
 
     reason: str
+    stranger: bool = False
+    doubtful: bool = False
 
 
 class ClientPort(Protocol):

@@ -16,11 +16,13 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from halohop.errors import InputError, TransportError
+from halohop.transport import curve
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
+from halohop.transport.curve import sealed_with
 from halohop.transport.door import Door
 from halohop.transport.messages import Codec
-from halohop.transport.security import TOKEN_VARIABLE, Token
+from halohop.transport.security import ENCRYPT_VARIABLE, TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
 from halohop.transport.sockets import MESSAGES_PER_TURN, Waker, configure, poll, readable, send
 from halohop.transport.wire import Admit, Frames, Lost
@@ -33,6 +35,8 @@ _LOST: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it does not speak halohop's protocol",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it does not speak halohop's protocol",
 }
+
+_ONE_SIDED = f"this side {{}}, the other does otherwise; give both the same token, and both {ENCRYPT_VARIABLE}=1 or neither"
 
 
 def serve(
@@ -50,13 +54,13 @@ def serve(
         handler: called with a request, from `limits.handler_threads` threads; returns the reply. The reply's tensors must stay
             unchanged from then on.
         codec: the message types.
-        token: whoever connects must know it.
+        token: whoever connects must know it. With ``encrypt`` in it, connections are encrypted.
         bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
         waiting: types of requests whose handler asks other servers. They get threads of their own, as many: servers that ask
             each other would come to a stop if what they ask had to queue up behind those who wait for it.
 
     Raises:
-        InputError: not such an address; or one that others can reach, without a token.
+        InputError: not such an address; one that others can reach, without a token; or a ZeroMQ that cannot encrypt.
         TransportError: the port is in use, or the interface is not this host's.
 
     Example:
@@ -79,7 +83,7 @@ def serve(
         raise InputError(
             f"listening on {host}:{port} lets other hosts in, so it needs a token; set {TOKEN_VARIABLE}, or bind 127.0.0.1"
         )
-    port_of_ip = _RouterPort(ip, port, limits)
+    port_of_ip = _RouterPort(ip, port, limits, sealed_with(token))
     return PortListener(port_of_ip, handler, codec=codec, token=token, limits=limits, waiting=waiting)
 
 
@@ -98,7 +102,7 @@ def connect(
         peer: what errors call the other side.
 
     Raises:
-        InputError: not such an address.
+        InputError: not such an address, or a ZeroMQ that cannot encrypt.
     """
     addresses = []
     for each in (address, *others):
@@ -106,16 +110,18 @@ def connect(
         if not port:
             raise InputError(f"address {each!r} names no port to connect to")
         addresses.append(f"{_SCHEME}{host}:{port}")
-    return PortChannel(_DealerPort(addresses, limits), codec=codec, token=token, peer=peer, limits=limits)
+    return PortChannel(_DealerPort(addresses, limits, sealed_with(token)), codec=codec, token=token, peer=peer, limits=limits)
 
 
 class _DealerPort:
     """A client port: one DEALER per connection, and a monitor that tells when it is gone. Addresses take turns."""
 
-    def __init__(self, addresses: list[str], limits: Limits) -> None:
+    def __init__(self, addresses: list[str], limits: Limits, seal: Token | None) -> None:
         self.address = " or ".join(addresses)
         self._turns = itertools.cycle(addresses)
+        self._dialled = addresses[0]
         self._limits = limits
+        self._seal = seal
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._waker = Waker()
         self._dealer: zmq.Socket[bytes] | None = None
@@ -124,10 +130,13 @@ class _DealerPort:
     def open(self) -> None:
         dealer = self._context.socket(zmq.DEALER)
         configure(dealer, self._limits)
+        if self._seal is not None:
+            curve.seal_client(dealer, self._seal)
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         self._monitor = dealer.get_monitor_socket(sum(_LOST))
         self._dealer = dealer
-        dealer.connect(next(self._turns))
+        self._dialled = next(self._turns)
+        dealer.connect(self._dialled)
 
     def send(self, frames: Frames) -> None:
         if self._dealer is not None:
@@ -141,17 +150,32 @@ class _DealerPort:
             return []
         poll([self._dealer, self._monitor, self._waker.fileno()], seconds)
         self._waker.clear()
-        lost = [event for event in iter(self._event, None) if event in _LOST]  # before reading, so that nothing it sent is missed
+        lost = [
+            event for event in iter(self._event, None) if event[0] in _LOST
+        ]  # before reading, so that nothing it sent is missed
         arrived: list[Frames | Lost] = []
         while (lost or len(arrived) < MESSAGES_PER_TURN) and readable(self._dealer):
             arrived.append([frame.buffer for frame in self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)])
-        return [*arrived, Lost(reason=_LOST[lost[-1]])] if lost else arrived
+        return [*arrived, self._told(*lost[0])] if lost else arrived
 
-    def _event(self) -> int | None:
+    def _event(self) -> tuple[int, int] | None:
         assert self._monitor is not None
         if not readable(self._monitor):
             return None
-        return int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
+        event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+        return int(event["event"]), int(event["value"])
+
+    def _told(self, event: int, value: int) -> Lost:
+        """How a connection ended, by its first sign."""
+        cut_off = event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+        one_sided = event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
+        here = self._seal is not None
+        there = curve.encrypts(self._dialled) if cut_off else not here if one_sided else None
+        if there is (not here):
+            return Lost(reason=_ONE_SIDED.format("encrypts" if here else "does not encrypt"), stranger=True)
+        if there and cut_off:
+            return Lost(reason="it hung up on this side's greeting, as one does that knows another token", doubtful=True)
+        return Lost(reason=_LOST[event])
 
     def wake(self) -> None:
         self._waker.set()
@@ -172,10 +196,12 @@ class _DealerPort:
 class _RouterPort:
     """A server port: one ROUTER, bound at birth."""
 
-    def __init__(self, ip: str, port: int, limits: Limits) -> None:
+    def __init__(self, ip: str, port: int, limits: Limits, seal: Token | None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         configure(self._router, limits)
+        if seal is not None:
+            curve.seal_server(self._router, seal)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.BACKLOG, 1024)
         self._max_bytes = limits.max_message_bytes

@@ -1,0 +1,68 @@
+"""Encryption as users turn it on: by the environment, by a token, by the command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import halohop
+from halohop.cluster.remote import graph_codec
+from halohop.errors import AuthenticationError
+from halohop.store.requests import FetchRequest
+from halohop.testing.graphs import ring
+from halohop.testing.worlds import TOKEN, hosts
+from halohop.transport import Limits, Token, connect
+
+SECRET = TOKEN.key.decode()
+SEALED = Token(SECRET, encrypt=True)
+LIMITS = Limits(call_seconds=60, attempt_seconds=5, connect_seconds=30)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encrypted") / "parts"
+    halohop.partition(ring(300), path, num_parts=2, method="random")
+    return path
+
+
+def told(graph) -> list[tuple]:
+    loader = halohop.NeighborLoader(graph, [3, 2], batch_size=20, shuffle=True, seed=2)
+    return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in loader]
+
+
+@pytest.fixture(scope="module")
+def expected(parts) -> list[tuple]:
+    with halohop.open(parts) as graph:
+        return told(graph)
+
+
+def test_hosts_that_share_an_environment(parts, expected, monkeypatch):
+    monkeypatch.setenv("HALOHOP_TOKEN", SECRET)
+    monkeypatch.setenv("HALOHOP_ENCRYPT", "1")
+    with hosts(parts, [(0,), (1,)], token=None, limits=LIMITS) as graphs:
+        listener = graphs[0]._links.listener
+        assert listener is not None
+        assert told(graphs[0]) == expected
+        with (
+            connect(listener.address, codec=graph_codec(), token=TOKEN, limits=LIMITS) as channel,
+            pytest.raises(AuthenticationError, match="HALOHOP_ENCRYPT"),
+        ):
+            channel.call(FetchRequest(queries=()))
+
+
+@pytest.mark.timeout(240)
+def test_the_command_line(parts, expected):
+    command = [sys.executable, "-m", "halohop.launch.cli", "serve", str(parts), "--listen", "127.0.0.1:0", "--encrypt"]
+    with subprocess.Popen(command, env=os.environ | {"HALOHOP_TOKEN": SECRET}, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            address = process.stderr.readline().split()[-1]
+            with halohop.connect([address], token=SEALED, limits=LIMITS) as graph:
+                assert told(graph) == expected
+            with pytest.raises(AuthenticationError, match="HALOHOP_ENCRYPT"):
+                halohop.connect([address], token=TOKEN, limits=LIMITS)
+        finally:
+            process.kill()
+            process.communicate(timeout=20)
