@@ -35,7 +35,10 @@ def main() -> None:
     if unknown := set(names) - set(BENCHMARKS):
         parser.error(f"unknown: {sorted(unknown)}")
     benchmarks = {name: BENCHMARKS[name](chosen.threads) for name in names}
-    folders = {name: prepare(benchmark.graph, chosen.scale, benchmark.parts) for name, benchmark in benchmarks.items()}
+    folders = {
+        name: prepare(benchmark.graph, chosen.scale, benchmark.parts, benchmark.metis) if benchmark.graph else None
+        for name, benchmark in benchmarks.items()
+    }
     if chosen.names == ["prepare"]:
         return
     if not chosen.skip_tests:

@@ -2,6 +2,7 @@
 
     .bench/graphs/products/parts-1/part-0000/edges/node__to__node/{indptr,indices}.npy     what peers load
     .bench/graphs/products/parts-4/                                                        the same graph in four partitions
+    .bench/graphs/products/parts-2-metis/                                                  the same, divided by METIS
     .bench/graphs/products/{seeds,links}.npy                                               the seeds, the same for everybody
 
 Edges are ordered by destination before anything else, so that an edge's id is its position in CSC for every contestant and none
@@ -33,14 +34,15 @@ def folder_of(graph: str, scale: float) -> Path:
     return GRAPHS / (graph if scale == 1 else f"{graph}-{scale:g}")
 
 
-def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Path:
+def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis: tuple[int, ...] = ()) -> Path:
     """Makes whatever is missing of a graph, and returns its folder.
 
     Args:
         graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag; or "events", a quarter of products whose edges
             have weights and times.
         scale: share of its nodes, at the same average degree.
-        parts: the numbers of partitions to have it in.
+        parts: the numbers of partitions to have it in, divided at random.
+        metis: those to have it in divided by METIS, too.
     """
     folder = folder_of(graph, scale)
     if not (folder / "parts-1").exists():
@@ -55,11 +57,13 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,)) -> Pa
         np.save(folder / "seeds.npy", np.random.default_rng(1).permutation(count)[:MAX_SEEDS])
         edges = next(iter(schema.edges.values())).count
         np.save(folder / "links.npy", np.random.default_rng(2).integers(edges, size=min(MAX_SEEDS, edges)))
-    for number in parts:
-        if not (folder / f"parts-{number}").exists():
-            print(f"dividing {folder.name} into {number}, once", flush=True)
+    wanted = [(number, "random", f"parts-{number}") for number in parts]
+    wanted += [(number, "metis", f"parts-{number}-metis") for number in metis]
+    for number, method, name in wanted:
+        if not (folder / name).exists():
+            print(f"dividing {folder.name} into {number}, {method}, once", flush=True)
             # At random: no division cuts more edges, so no hop is spread wider. A good division can only be faster.
-            halohop.partition(_load(folder / "parts-1"), folder / f"parts-{number}", num_parts=number, method="random")
+            halohop.partition(_load(folder / "parts-1"), folder / name, num_parts=number, method=method)
     return folder
 
 

@@ -36,7 +36,7 @@ def check_tests() -> None:
         sys.exit(f"{done.stdout}{done.stderr}\nThe equality tests are red, so there is nothing to measure.")
 
 
-def measure(benchmark: Benchmark, folder: Path, *, rounds: int, unit: int, only: str = "") -> dict[str, Any]:
+def measure(benchmark: Benchmark, folder: Path | None, *, rounds: int, unit: int, only: str = "") -> dict[str, Any]:
     """The record of a run: what the machine is, and every unit that every contestant measured."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     described = machine.describe()
@@ -51,7 +51,7 @@ def measure(benchmark: Benchmark, folder: Path, *, rounds: int, unit: int, only:
             if why_not:
                 absent[entry.name] = why_not
                 continue
-            options = entry.options | ({} if entry.is_limit else {"folder": str(folder)})
+            options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
             contestant = Contestant(entry.name, entry.module, options, python, entry.threads)
             stack.callback(contestant.stop)
             contestants[entry.name] = contestant
@@ -69,7 +69,7 @@ def measure(benchmark: Benchmark, folder: Path, *, rounds: int, unit: int, only:
         "title": benchmark.title,
         "date": started,
         "machine": described,
-        "graph": folder.name,
+        "graph": folder.name if folder else "none",
         "unit": unit,
         "measure": benchmark.measure,
         "remarks": benchmark.remarks,

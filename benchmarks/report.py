@@ -50,7 +50,8 @@ def markdown(record: Record, picture: str | None = None) -> str:
 def _table(record: Record) -> list[str]:
     measure = record["measure"]
     known = record["contestants"]
-    parts = ["data", "model"] if any("data_seconds" in c["units"][0]["counts"] for c in known.values()) else []
+    first = next(iter(known.values()))["units"][0]["counts"]
+    parts = [name.removesuffix("_seconds") for name in first if name.endswith("_seconds")]
     shares = {name: memory_share(record, name) for name in known}
     head = [
         "contestant",

@@ -38,15 +38,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """What one run measures; `measure` is the count whose rate is compared."""
+    """What one run measures; `measure` is the count whose rate is compared. Without a graph contestants get no folder."""
 
     title: str
-    graph: str
+    graph: str | None
     measure: str
     unit: int
     entries: list[Entry]
     comparisons: list[Comparison]
     parts: tuple[int, ...] = (1,)
+    metis: tuple[int, ...] = ()
+    """Numbers of partitions that METIS makes, too."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -270,6 +272,64 @@ def epoch(threads: list[int]) -> Benchmark:
     )
 
 
+def transport(threads: list[int]) -> Benchmark:
+    """Requests between two processes over TCP, one or several in flight."""
+    entries, comparisons = [], []
+    for size, in_flight, repeat in ((10**3, 1, 200), (10**5, 1, 50), (10**6, 1, 16), (64 * 10**6, 1, 1), (10**6, 8, 32)):
+        what = f"{size // 10**6} MB" if size >= 10**6 else f"{size // 1000} KB"
+        what = f"{in_flight} x {what}" if in_flight > 1 else what
+        options = {"size": size, "in_flight": in_flight, "repeat": repeat}
+        for name, module in (("halohop", "halohop_channel"), ("torch rpc", "torch_rpc"), ("sockets", "raw_sockets")):
+            entries.append(Entry(name=f"{name}, {what}", module=module, options=options))
+        bars = {"1 KB": (2.0, None), "8 x 1 MB": (1.5, 0.6), "64 MB": (1.0, None)}.get(what, (None, None))
+        comparisons.append(_versus(f"halohop, {what}", f"torch rpc, {what}", bars[0]))
+        comparisons.append(_versus(f"halohop, {what}", f"sockets, {what}", bars[1]))
+    return Benchmark(
+        title="Transport",
+        graph=None,
+        measure="bytes",
+        unit=4,
+        entries=entries,
+        comparisons=comparisons,
+        remarks=[
+            'A "batch" is a request of a few bytes and its reply of this size, between two processes over the loopback '
+            "interface. ms: of all of a unit, over their number; p50 and p99: from sending a request to having its reply, "
+            "including the wait behind others in flight; cpu: of both processes.",
+            "halohop proves a token and checks types; torch.distributed.rpc uses TensorPipe's `uv` and `basic`, what there is "
+            "between hosts. Sockets: one connection, memory used again, no messages: the ceiling.",
+        ],
+    )
+
+
+def cluster(threads: list[int]) -> Benchmark:
+    """Hosts of one, two and three, joined by cables of one and ten gigabits a second."""
+    entries, comparisons = [], []
+    for mode in ("worker", "servers"):
+        for hosts in (1, 2, 3):
+            for method in ("random", "metis") if hosts > 1 else ("random",):
+                for gigabits in (1, 10) if (mode, hosts) != ("worker", 1) else (10,):
+                    options = {"hosts": hosts, "gigabits": gigabits, "mode": mode, "method": method, "fanout": FANOUT}
+                    name = f"{mode}, {hosts} host{'s' * (hosts > 1)}, {method}, {gigabits} Gbit/s"
+                    entries.append(Entry(name=name, module="halohop_cluster", options=options, threads=2))
+                    if hosts > 1:
+                        comparisons.append(_versus(name, f"{mode}, 1 host, random, 10 Gbit/s"))
+    return Benchmark(
+        title="Several hosts",
+        graph="products",
+        measure="edges",
+        unit=8,
+        entries=entries,
+        comparisons=comparisons,
+        parts=(1, 2, 3),
+        metis=(2, 3),
+        remarks=[
+            f"Finished batches of 1024 seeds, fanout {FANOUT}; hosts are network namespaces on one machine and share its cores, "
+            "so more of them are not faster: what is seen is the price of the network. worker: every host trains, all batches "
+            "are counted. servers: one trainer, on a host of its own. A unit begins with nothing in flight.",
+        ],
+    )
+
+
 BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "sampling": sampling,
     "gather": gather,
@@ -278,6 +338,8 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "options": options,
     "partitioned": partitioned,
     "epoch": epoch,
+    "transport": transport,
+    "cluster": cluster,
 }
 
 
