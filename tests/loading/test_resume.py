@@ -155,7 +155,7 @@ def test_the_users_own_order(data):
         ({"shuffle": False}, "shuffle: True then, False now"),
         ({"input_nodes": torch.arange(24)}, "num_seeds: 23 then, 24 now"),
         ({"world": World(rank=0, size=2)}, "ranks: 1 then, 2 now"),
-        ({"shuffle": False, "sampler": list(range(SEEDS))}, "num_seeds: 23 then, None now"),
+        ({"shuffle": False, "sampler": list(range(SEEDS))}, "shuffle: True then, None now"),
     ],
 )
 def test_a_state_of_another_order_is_refused(data, change, named):
