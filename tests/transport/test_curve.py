@@ -1,5 +1,6 @@
 """Encryption: the contract, what is on the wire, and peers that do not agree about it."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.contracts import TransportContract
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Limits, Token, connect, curve, serve, zeromq
+from halohop.transport.messages import size_of
 
 CODEC = Codec(MESSAGE_TYPES)
 PLAIN = Token("a token that tests share")
@@ -128,6 +130,28 @@ def test_asking_whether_a_server_encrypts(token, sealed):
     assert curve.encrypts(listener.address) is None
 
 
+@pytest.mark.parametrize("gap", [0.2, 60])
+def test_asking_one_that_takes_its_time(gap):
+    """A byte now and then does not prolong the second that there is."""
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def run():
+            with door.accept()[0] as near, contextlib.suppress(OSError):
+                while not stop.wait(gap):
+                    near.sendall(b"x")
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            start = time.monotonic()
+            assert curve.encrypts(f"tcp://127.0.0.1:{door.getsockname()[1]}") is None
+            assert time.monotonic() - start < 4
+        finally:
+            stop.set()
+            thread.join()
+
+
 @pytest.mark.parametrize(("client", "server"), [(PLAIN, SEALED), (SEALED, PLAIN)])
 def test_nothing_is_said_in_the_clear_to_please_the_other_side(client, server):
     """Nor does a proxy change anything, which may swallow the reason why the other side hung up."""
@@ -169,15 +193,19 @@ def test_a_server_that_comes_back_with_another_token():
 
 def test_the_largest_message_fits_with_its_seal():
     """Encryption adds to every frame; what may be sent in the clear may be sent encrypted."""
-    limits = Limits(max_message_bytes=2**16)
-    sizes = range(8000, 8200)
-    fits = [size for size in sizes if sum(len(memoryview(frame).cast("B")) for frame in CODEC.encode(ask(0, size))) <= 2**16]
+    limits = Limits(max_message_bytes=2**16, call_seconds=20, attempt_seconds=2)
+
+    def reply(request):
+        return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.int64))
+
+    sizes = range(8100, 8200)
+    fits = [size for size in sizes if size_of(CODEC.encode(reply(ask(size)))) <= 2**16]
     with (
-        serve(answer, codec=CODEC, token=SEALED, limits=limits) as listener,
+        serve(reply, codec=CODEC, token=SEALED, limits=limits) as listener,
         connect(listener.address, codec=CODEC, token=SEALED, limits=limits) as channel,
     ):
         assert sizes[0] < fits[-1] < sizes[-1]
-        assert len(channel.call(ask(0, fits[-1])).gid) == fits[-1]
+        assert len(channel.call(ask(fits[-1])).gid) == fits[-1]
         assert channel.statistics()["connections"] == 1
 
 

@@ -90,7 +90,7 @@ def test_a_message_without_end_costs_nothing():
 
 
 def test_a_crowd_of_strangers_does_not_fill_the_house():
-    limits = Limits(attempt_seconds=30, max_strangers=8)
+    limits = Limits(attempt_seconds=60, heartbeat_seconds=60, max_strangers=8)  # nothing else ends a connection in time
     with serve(answer, codec=CODEC, token=TOKEN, limits=limits) as listener, ExitStack() as stack:
         known = [stack.enter_context(connect(listener.address, codec=CODEC, token=TOKEN)) for _ in range(12)]
         assert all(works(channel) for channel in known)

@@ -215,17 +215,20 @@ def test_frames_of_strangers():
         assert listener.statistics()["strangers"] > 500
 
 
-def test_bytes_of_strangers():
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_bytes_of_strangers(encrypt):
     """3000 connections that break the rules of ZeroMQ's own protocol, or stop somewhere in them."""
     chance = random.Random(2)
     hello = ClientHandshake(TOKEN, 1000).hello()
-    good = GREETING + READY + b"\x00" + bytes([len(hello)]) + hello
-    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
-        with Bystander(listener) as bystander:
+    greeting = GREETING.replace(b"NULL\0", b"CURVE") if encrypt else GREETING
+    token = Token(TOKEN.key, encrypt=encrypt)
+    good = greeting + READY + b"\x00" + bytes([len(hello)]) + hello
+    with serve(echo, codec=CODEC, token=token, limits=LIMITS) as listener:
+        with Bystander(listener, token) as bystander:
             assert wait_for(lambda: bystander.calls > 10)
             before, memory = footprint(), resident_bytes()
             for number in range(3000):
-                huge = GREETING + READY + chance.choice((b"\x02", b"\x03", b"\x06")) + struct.pack(">Q", chance.randrange(2**64))
+                huge = greeting + READY + chance.choice((b"\x02", b"\x03", b"\x06")) + struct.pack(">Q", chance.randrange(2**64))
                 say = chance.choice((chance.randbytes(200), good[: number % len(good)], mutated(chance, good), huge + bytes(500)))
                 try:
                     with knock(listener, say=say):

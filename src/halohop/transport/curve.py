@@ -8,6 +8,7 @@ encryption. See docs/security.md for what this does not protect from.
 
 import hmac
 import socket
+import time
 
 import zmq
 from zmq.utils import z85
@@ -57,12 +58,13 @@ def encrypts(address: str) -> bool | None:
     begins a greeting and leaves the word about encryption to the other side.
     """
     host, _, port = address.removeprefix("tcp://").rpartition(":")
-    heard = b""
+    heard, until = b"", time.monotonic() + _ASK_SECONDS
     try:
         with socket.create_connection((host, int(port)), timeout=_ASK_SECONDS) as connection:
             connection.sendall(_GREETING)
             while len(heard) < _MECHANISM.stop and (data := connection.recv(_MECHANISM.stop)):
                 heard += data
+                connection.settimeout(max(0.001, until - time.monotonic()))
     except OSError:
         return None
     return {b"CURVE": True, b"NULL": False}.get(heard[_MECHANISM].rstrip(b"\0"))
