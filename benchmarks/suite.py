@@ -317,7 +317,7 @@ def cluster(threads: list[int]) -> Benchmark:
         title="Several hosts",
         graph="products",
         measure="edges",
-        unit=8,
+        unit=16,
         entries=entries,
         comparisons=comparisons,
         parts=(1, 2, 3),
@@ -325,7 +325,7 @@ def cluster(threads: list[int]) -> Benchmark:
         remarks=[
             f"Finished batches of 1024 seeds, fanout {FANOUT}; hosts are network namespaces on one machine and share its cores, "
             "so more of them are not faster: what is seen is the price of the network. worker: every host trains, all batches "
-            "are counted. servers: one trainer, on a host of its own. A unit begins with nothing in flight.",
+            "are counted. servers: one trainer, on a host of its own. Every unit begins an epoch.",
         ],
     )
 

@@ -3,8 +3,8 @@
     worker    every host holds one partition and trains; batches of all hosts are counted
     servers   every host holds one partition and serves; the trainer, on a host of its own, has the batches made by them
 
-The contestant's process starts the trainers, passes its orders on to them, and puts their answers together. A unit begins with
-nothing in flight.
+The contestant's process starts the trainers, passes its orders on to them, and puts their answers together. Every unit begins an
+epoch.
 """
 
 import json
