@@ -190,12 +190,14 @@ def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
 
 
 @pytest.mark.timeout(240)
-def test_a_stopped_server_is_stood_in_for(network, folders, expected):
-    """Both have all partitions. The first stops, with all its connections open."""
+@pytest.mark.parametrize("sampling", ["servers", "client"])
+def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
+    """The first and the third have the same partition. The first, which is asked, stops with all its connections open."""
     cluster = Cluster(network, folders[2], 3)
-    client = cluster.start_client(0, "client")
+    assert cluster.share(0) == cluster.share(2)
+    client = cluster.start_client(0, sampling)
     got = take(client, 10)
-    cluster.servers[2].send_signal(signal.SIGSTOP)  # partition 0; so has the first
+    cluster.servers[0].send_signal(signal.SIGSTOP)
     assert got + take_all(client) == expected
 
 
