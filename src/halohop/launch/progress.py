@@ -51,6 +51,8 @@ class TrainingDisplay:
                 names = ((f"val {self._figure[:3]}" if name == "val" else name, width) for name, width in _COLUMNS)
                 self._console.print(Text("".join(name.rjust(width) for name, width in names), style="dim"))
             self._console.print(Text(epoch_line(event, self._epochs, self._figure)))
+            if event.get("held_up"):
+                self._console.print(Text(f"         {event['held_up']['line']}", style="yellow"))
         elif event["event"] == "step":
             self._bar.update(self._task, description=f"epoch {event['epoch']}", completed=event["step"], total=event.get("steps"))
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -22,6 +23,7 @@ from halohop.recipes.ranks import max_over_ranks, sum_over_ranks
 from halohop.recipes.resume import Keeper, Part, Progress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.task import Score, Setting, Task, moved
+from halohop.recipes.waiting import Watch, worst
 
 _SUMMED = ("seeds", "sampled_edges", "local_rows", "remote_rows")
 _LONGEST = ("wait_seconds",)
@@ -85,7 +87,7 @@ class Run:
 
     def _epoch(self, epoch: int, begun: Part) -> Event:
         self.ddp.train()
-        part, before, start = begun, self.loader.statistics(), time.perf_counter()
+        part, before, watch, start = begun, self.loader.statistics(), Watch(self.loader), time.perf_counter()
         for step, batch in enumerate(self.loader, begun.step + 1):
             loss, count = self._step(moved(batch, self.device))
             part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
@@ -94,6 +96,7 @@ class Run:
                 self.emit({"event": "step", "epoch": epoch, **progress})
             if self.config.save_every and step % self.config.save_every == 0 and step < len(self.loader):
                 self._save(replace(self.progress, part=self._measured(part, begun, before, start)))
+        reason = worst(watch.reason(time.perf_counter() - start, rank=self.world.rank), self.device, self.world)
         part = self._measured(part, begun, before, start)
         spent, seconds = part.spent, part.seconds
         rows = spent["local_rows"] + spent["remote_rows"]
@@ -107,6 +110,7 @@ class Run:
             "edges_per_second": spent["sampled_edges"] / seconds,
             "seeds_per_second": spent["seeds"] / seconds,
             "remote_share": spent["remote_rows"] / rows if rows else 0.0,
+            "held_up": None if reason is None else msgspec.to_builtins(reason) | {"line": reason.line},
         }
 
     def _measured(self, part: Part, begun: Part, before: dict[str, float], start: float) -> Part:

@@ -1,0 +1,95 @@
+"""Trainers that are held up on purpose are told by what."""
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+import halohop
+from halohop.launch.progress import TrainingDisplay
+from halohop.recipes import node_task, ranks
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.train import train
+from halohop.recipes.waiting import Reason, Watch, worst
+from halohop.testing.worlds import TOKEN
+from halohop.world import World
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def slowed(batch: Any) -> Any:
+    pause(1.5)  # more than the steps of a tiny model take, however busy the machine is
+    return batch
+
+
+def test_a_slow_transform_is_told_in_the_log(tiny_parts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share_of = node_task.share_of
+
+    def slow_share(*arguments: Any, **options: Any) -> halohop.NeighborLoader:
+        loader = share_of(*arguments, **options)
+        loader._transform = slowed if options.get("shuffle") else None
+        return loader
+
+    monkeypatch.setattr(node_task, "share_of", slow_share)
+    monkeypatch.setattr(ranks, "cores_per_trainer", lambda world: 1)  # on a busy machine torch's threads wait long for each other
+    events: list[dict[str, Any]] = []
+    config = TrainConfig(parts=tiny_parts, out=str(tmp_path), fanout=(3, 3), epochs=3, batch_size=300, workers=1, device="cpu")
+    train(config, world=World(), on_event=events.append)
+    told = [event["held_up"] for event in events if event["event"] == "epoch" and event["held_up"]][-1]
+    assert (told["rank"], told["stage"], told["peer"]) == (0, "convert", None)
+    assert told["each"] >= 1.5
+    assert told["spent"] >= 3
+    assert told["share"] > 0.5
+    console = Console(record=True, width=300, file=(tmp_path / "shown").open("w"))
+    with TrainingDisplay(console, epochs=3) as display:
+        for event in events:
+            display(event)
+    console.file.close()
+    line = [line for line in (tmp_path / "shown").read_text().splitlines() if "waited" in line][-1]
+    assert "made in convert" in line
+    assert "transform" in line
+
+
+def test_a_slow_peer_is_told_by_name(tiny_parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(halohop.serve(tiny_parts, partitions=[part], token=TOKEN)) for part in (0, 1)]
+        answer = servers[1]._router.answer
+
+        def slow_answer(request: Any) -> Any:
+            pause(0.1)
+            return answer(request)
+
+        monkeypatch.setattr(servers[1]._router, "answer", slow_answer)
+        addresses = [server.address for server in servers]
+        graph = stack.enter_context(halohop.connect(addresses, token=TOKEN, sampling="client"))
+        loader = halohop.NeighborLoader(graph, [3, 3], "train", batch_size=150, num_workers=1)
+        watch = Watch(loader)
+        for _ in loader:
+            pass
+        reason = watch.reason(loader.statistics()["wait_seconds"] + 0.01)
+    assert reason is not None
+    assert (reason.stage, reason.peer) == ("peer", "server 1")
+    assert reason.each >= 0.1
+    assert "asked of server 1" in reason.line
+    assert "whether server 1 is busy" in reason.line
+
+
+def test_who_computes_longer_is_held_up_by_nobody(tiny_parts: str) -> None:
+    with halohop.open(tiny_parts, world=World()) as graph:
+        loader = halohop.NeighborLoader(graph, [3], "train", batch_size=150, run="inline")
+        watch = Watch(loader)
+        list(loader)
+        assert watch.reason(loader.statistics()["wait_seconds"] * 3) is None
+    assert worst(None, torch.device("cpu"), World()) is None
+
+
+def test_the_rank_that_waited_longest_counts() -> None:
+    known = {"seconds": 4.0, "stage": "gather", "peer": None, "spent": 1.0, "share": 0.5, "each": 0.1, "hint": "none"}
+    reason = Reason(rank=0, waited=3.0, **known)
+    assert worst(reason, torch.device("cpu"), World()) == reason
