@@ -65,8 +65,8 @@ def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp
         {"train": 9600, "val": 1200, "test": 1200},
     )
     assert [event["split"] for event in events if event["event"] == "evaluation"] == ["val"] * 5 + ["test"]
-    assert end["test_auc"] > 0.6  # chance: 0.5, and 0.17 for the mean reciprocal rank
-    assert end["test_mrr"] > 0.22
+    assert end["test_auc"] > 0.67  # chance: 0.5, and 0.17 for the mean reciprocal rank
+    assert end["test_mrr"] > 0.3
     assert end["best_val_mrr"] == max(event["val_mrr"] for event in events if event["event"] == "epoch")
     with halohop.open(link_parts, world=World()) as graph:
         model, info = load_checkpoint(tmp_path / "checkpoint", graph.schema)
@@ -76,12 +76,15 @@ def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp
         (batch,) = halohop.LinkNeighborLoader(graph, [-1, -1], index, neg_sampling="triplet", batch_size=5000, num_workers=0)
         assert isinstance(model, LinkPredictor)
         scores = model(batch)[0].detach().numpy()
+        bias = model.decoder.state_dict()["bias"].item()
     ids, vectors = (
         np.load(file) for file in infer(InferConfig(parts=link_parts, checkpoint=str(tmp_path / "checkpoint"), out=str(tmp_path)))
     )
     assert ids.tolist() == list(range(1000))
     src, dst = index  # vectors are made of all edges, so the batch was, too
-    np.testing.assert_allclose((vectors[src] * vectors[dst]).sum(axis=1), scores, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        (vectors[src] * vectors[dst]).sum(axis=1) / vectors.shape[1] ** 0.5 + bias, scores, rtol=1e-3, atol=1e-4
+    )
 
 
 def test_several_trainers_on_several_hosts(

@@ -3,6 +3,8 @@
 All decoders are called alike, so that they can be exchanged. A score is a logit: any number, greater is likelier.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -29,19 +31,27 @@ class LinkDecoder(nn.Module):
 
 
 class DotProduct(LinkDecoder):
-    """The inner product of both vectors (Kipf and Welling, "Variational Graph Auto-Encoders", 2016). It is symmetric.
+    """The inner product of both vectors (Kipf and Welling, "Variational Graph Auto-Encoders", 2016), divided by the square root
+    of their width, and a bias. It is symmetric.
+
+    Without these two, scores of 64 numbers that are mostly positive begin far above zero. All training did on Amazon Photo, at a
+    learning rate of 0.01, was to push vectors to where all scores are alike.
 
     Example:
-        >>> src, dst, one = torch.ones(1, 3), torch.full((1, 3), 2.0), torch.tensor([0])
-        >>> DotProduct()(src, one, dst)
-        tensor([6.])
+        >>> src, dst, one = torch.ones(1, 4), torch.full((1, 4), 3.0), torch.tensor([0])
+        >>> DotProduct()(src, one, dst).tolist()
+        [6.0]
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(()))
+
     def forward(self, src: Tensor, relation: Tensor, dst: Tensor) -> Tensor:
-        return (src * dst).sum(dim=1)
+        return (src * dst).sum(dim=1) / math.sqrt(src.shape[1]) + self.bias
 
     def tails(self, src: Tensor, relation: Tensor, candidates: Tensor) -> Tensor:
-        return src @ candidates.t()
+        return src @ candidates.t() / math.sqrt(src.shape[1]) + self.bias
 
     def heads(self, dst: Tensor, relation: Tensor, candidates: Tensor) -> Tensor:
         return self.tails(dst, relation, candidates)
