@@ -55,6 +55,14 @@ class Run:
 
     def go(self) -> Event:
         """Trains, and tests the best model; returns the last event."""
+        try:
+            return self._go()
+        finally:
+            # DDP must be gone before the process group ends. If it held the last reference to it, the group's end would wait,
+            # with Python's lock, for a thread that may be waiting for this lock.
+            self.ddp = self.model
+
+    def _go(self) -> Event:
         if self.config.resume:
             self._resume()
         else:

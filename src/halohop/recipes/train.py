@@ -38,11 +38,16 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
         shared_graph(config.parts, world=world, device=device, deadline_s=config.deadline_s) as graph,
         EventLog(config.out, world, on_event) as emit,
     ):
-        setting = Setting(config=config, graph=graph, world=world, device=device)
-        task = NodeTask(setting) if config.task == "node" else LinkTask(setting)
-        run = Run(task, setting, emit)
-        with nullcontext() if config.metrics is None else _endpoint(config.metrics, run.loader, world):
-            return run.go()
+        return _trained(Setting(config=config, graph=graph, world=world, device=device), emit)
+
+
+def _trained(setting: Setting, emit: EventLog) -> Event:
+    """In a function of its own, so that nothing of the run outlives it: the process group ends next."""
+    config = setting.config
+    task = NodeTask(setting) if config.task == "node" else LinkTask(setting)
+    run = Run(task, setting, emit)
+    with nullcontext() if config.metrics is None else _endpoint(config.metrics, run.loader, setting.world):
+        return run.go()
 
 
 def _endpoint(listen: str, loader: BatchLoader, world: World) -> Metrics:
