@@ -100,7 +100,10 @@ def kill(process: Process) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("num_servers", "num_clients", "num_parts"), [(2, 2, 2), (1, 3, 2), (3, 1, 2), (2, 2, 8)])
+@pytest.mark.parametrize(
+    ("num_servers", "num_clients", "num_parts"),
+    [(2, 2, 2), (1, 3, 2), pytest.param(3, 1, 2, marks=pytest.mark.soak), pytest.param(2, 2, 8, marks=pytest.mark.soak)],
+)
 def test_any_number_of_servers_and_clients(network, folders, expected, num_servers, num_clients, num_parts):
     cluster = Cluster(network, folders[num_parts], num_servers)
     clients = [cluster.start_client(number, ("servers", "client")[number % 2]) for number in range(num_clients)]
@@ -139,7 +142,15 @@ def play(network: list[Host], folder: Path, expected: list[str], *, rounds: int)
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", [{"delay": 0.2}, {"loss": 0.05}, {"delay": 0.05, "loss": 0.02}], ids=str)
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param({"delay": 0.2}, marks=pytest.mark.soak),
+        pytest.param({"loss": 0.05}, marks=pytest.mark.soak),
+        {"delay": 0.05, "loss": 0.02},
+    ],
+    ids=str,
+)
 def test_slow_and_lossy_networks_give_the_same_batches(network, folders, expected, trouble):
     network[0].shape(**trouble)
     cluster = Cluster(network, folders[2], 2)
