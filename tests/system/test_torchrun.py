@@ -14,7 +14,7 @@ def test_three_hosts_train_together(network, folders, tmp_path):
             *("-m", "halohop.launch.cli", "train", folder, "--epochs", 8, "--batch-size", 32, "--out", tmp_path / f"run-{rank}"),
             env={"HALOHOP_TOKEN": "a secret of these tests only", "GLOO_SOCKET_IFNAME": "eth0"},
         )
-        for rank, (host, folder) in enumerate(zip(network, folders, strict=True))
+        for rank, (host, folder) in enumerate(zip(network[:3], folders, strict=True))
     ]
     for agent in agents:
         _, err = agent.communicate(timeout=150)

@@ -19,7 +19,11 @@ def knock(listener: Listener, *, say: bytes = b"") -> socket.socket:
     """A connection to a listener, and the first words over it; close it."""
     host, port = listener.address.removeprefix("tcp://").split(":")
     sock = socket.create_connection((host, int(port)), timeout=20)
-    sock.sendall(say)
+    try:
+        sock.sendall(say)
+    except OSError:  # it hung up on us
+        sock.close()
+        raise
     return sock
 
 
