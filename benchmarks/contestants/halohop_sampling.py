@@ -43,7 +43,7 @@ def start(
     pool = ThreadPoolExecutor(threads) if threads > 1 else None
     drawn = Rules(expand=expand, **(rules or {}))
     sampler = NeighborSampler(graph, Fanouts.uniform(fanout, graph.schema), rules=drawn)
-    examples = _links(graph, folder, chosen) if links else _nodes(graph, chosen, seed_type, timed=drawn.time is not None)
+    examples = _links(graph, folder, chosen, drawn) if links else _nodes(graph, chosen, seed_type, timed=drawn.time is not None)
     # The same seeds go through the draws of an epoch each time they come round.
     numbers = SeedBatches(folder, links=links)
     numbers.seeds = np.arange(len(chosen))
@@ -82,9 +82,9 @@ def _nodes(graph: halohop.Graph, raw: torch.Tensor, seed_type: str, *, timed: bo
     return SeedDataset(node_type=seed_type, gid=gid, input_id=torch.arange(len(raw)), time=time)
 
 
-def _links(graph: halohop.Graph, folder: str, edges: torch.Tensor) -> Examples:
+def _links(graph: halohop.Graph, folder: str, edges: torch.Tensor, rules: Rules) -> Examples:
     ends = torch.from_numpy(edge_ends(folder, edges.numpy()))
-    return link_dataset(graph, ends, neg_sampling=read_neg_sampling("triplet", None))
+    return link_dataset(graph, ends, neg_sampling=read_neg_sampling("triplet", None), rules=rules)
 
 
 def _width(folder: str, parts: int) -> str:
