@@ -1,7 +1,6 @@
 """Trainers that hold no graph, and servers that come, go, and stand in for each other."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
 from halohop.loading.serve import Server
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN
+from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.transport import Limits, Token
 
 LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
@@ -47,12 +46,6 @@ def served(parts: Path, *shares: tuple[int, ...] | None) -> Iterator[list[Server
 
 def others(addresses: list[str], own: str) -> list[str]:
     return [address for address in addresses if address != own]
-
-
-def free_addresses(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
 
 
 def connected(servers: list[Server], **options) -> Graph:

@@ -12,7 +12,7 @@ import halohop
 from halohop.errors import InputError, TransportError
 from halohop.loading.metrics import address_of, scrape
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN
+from halohop.testing.worlds import TOKEN, free_addresses
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,6 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("metrics") / "parts"
     halohop.partition(ring(400), path, num_parts=2, method="random")
     return path
-
-
-def free_addresses(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
 
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])

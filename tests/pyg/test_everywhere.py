@@ -1,6 +1,5 @@
 """The one contract of all loaders: the same batches, wherever the graph lies and whoever makes them."""
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from halohop import (
     SubGraphLoader,
 )
 from halohop.pyg.convert import tables_from_pyg
-from halohop.testing.worlds import TOKEN, hosts, partitioned
+from halohop.testing.worlds import TOKEN, free_addresses, hosts, partitioned
 
 CITES, WRITES, BACK = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "rev_writes", "author")
 HALO = ("when", "raw_id")
@@ -126,10 +125,7 @@ def on_hosts(folder: Path) -> Iterator[Graph]:
 @contextmanager
 def on_servers(folder: Path, sampling: Any) -> Iterator[Graph]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        addresses = [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
-        for found in sockets:
-            found.close()
+        addresses = free_addresses(2)
         for address, share in zip(addresses, ([0], [1, 2]), strict=True):
             peers = [other for other in addresses if other != address]
             stack.enter_context(halohop.serve(folder, partitions=share, listen=address, peers=peers, token=TOKEN))

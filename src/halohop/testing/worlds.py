@@ -1,5 +1,6 @@
 """Small worlds: a graph in several partitions, or on several hosts, inside one process."""
 
+import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -74,3 +75,10 @@ def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any)
         with ThreadPoolExecutor(len(partitions)) as pool:
             graphs = list(pool.map(join, range(len(partitions)), timeout=60))
         yield graphs
+
+
+def free_addresses(count: int) -> list[str]:
+    """Different addresses of this host, ``127.0.0.1:PORT``, at which nobody listens yet."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
