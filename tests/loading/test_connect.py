@@ -1,6 +1,5 @@
 """Trainers that hold no graph, and servers that come, go, and stand in for each other."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
 from halohop.loading.serve import Server
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN, free_addresses
+from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits, Token
 
 LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
@@ -207,9 +206,9 @@ graph.close()
 
 def test_trainers_without_a_graph_compile_nothing(parts, tmp_path):
     with served(parts, (0,), (1, 2)) as servers:
-        environment = os.environ | {"HALOHOP_TOKEN": TOKEN.key.decode(), "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+        variables = environment() | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
         command = [sys.executable, "-c", CLIENT, *(server.address for server in servers)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]

@@ -1,15 +1,19 @@
-"""Hosts in network namespaces, each with a file system view of its own folder."""
+"""Servers in processes of their own, and hosts in network namespaces, each with a file system view of its own folder."""
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from halohop.testing.graphs import ring
 from halohop.testing.hosts import Host, joined
+from halohop.testing.worlds import environment
 
 
 @pytest.fixture
@@ -39,3 +43,37 @@ def folders(tmp_path: Path) -> list[Path]:
         shutil.copy(whole / "manifest.json", folder)
         shutil.copytree(whole / f"part-{host:04d}", folder / f"part-{host:04d}")
     return [tmp_path / f"host-{host}" for host in range(3)]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small graph in two partitions."""
+    from halohop import partition
+
+    path = tmp_path_factory.mktemp("serve") / "parts"
+    partition(ring(600), path, num_parts=2, method="random")
+    return path
+
+
+@pytest.fixture
+def start(parts) -> Iterator[Any]:
+    """Starts a server and waits until it says where it answers."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(partitions: str, listen: str = "127.0.0.1:0", peers: str = "", *more: str) -> tuple[subprocess.Popen[str], str]:
+        options = ["--partitions", partitions, "--listen", listen, "--peers", peers, *more]
+        command = [sys.executable, "-m", "halohop.launch.cli", "serve", str(parts), *options]
+        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        told = f"serving partitions {', '.join(partitions.split(','))} of {parts} at tcp://127.0.0.1:"
+        if not line.startswith(told):
+            process.kill()
+            pytest.fail(line + process.communicate(timeout=20)[1])
+        return process, line.split()[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate(timeout=20)

@@ -6,47 +6,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import halohop
-from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN
+from halohop.testing.worlds import TOKEN, environment
 from halohop.transport import Limits
 
-ENVIRONMENT = os.environ | {"HALOHOP_TOKEN": TOKEN.key.decode()}
 LIMITS = Limits(call_seconds=90, attempt_seconds=5, connect_seconds=60)
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("serve") / "parts"
-    halohop.partition(ring(600), path, num_parts=2, method="random")
-    return path
-
-
-@pytest.fixture
-def start(parts) -> Iterator[Any]:
-    """Starts a server and waits until it says where it answers."""
-    running: list[subprocess.Popen[str]] = []
-
-    def begin(partitions: str, listen: str = "127.0.0.1:0", peers: str = "") -> tuple[subprocess.Popen[str], str]:
-        options = ["--partitions", partitions, "--listen", listen, "--peers", peers]
-        command = [sys.executable, "-m", "halohop.launch.cli", "serve", str(parts), *options]
-        process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-        running.append(process)
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        assert line.startswith(f"serving partitions {partitions} of {parts} at tcp://127.0.0.1:"), line + process.stderr.read()
-        return process, line.split()[-1]
-
-    yield begin
-    for process in running:
-        process.kill()
-        process.communicate(timeout=20)
 
 
 def batches(graph: halohop.Graph) -> halohop.NeighborLoader:
@@ -146,7 +114,7 @@ def test_servers_stay_as_they_are_while_clients_come_and_go(parts, start):
 
     def kill_one_in_mid_epoch() -> None:
         command = [sys.executable, "-c", GONE_IN_MID_EPOCH, address, other]
-        with subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "\n"
             client.kill()

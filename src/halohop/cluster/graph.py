@@ -159,6 +159,7 @@ class Graph:
                 add=add,
                 sender=self._sender,
                 number=next(self._push_numbers),
+                repeated_seconds=self._links.call_seconds,
             )
         )
 

@@ -57,9 +57,10 @@ class Holding:
         """The same on all hosts that hold parts of one data set, and on no others."""
         return hashlib.blake2b(self.document, digest_size=16).hexdigest()
 
+    def shard(self, pool: Pool, counters: Counters) -> LocalShard:
+        """What answers about these partitions, of which there is at least one."""
+        return LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
+
     def holders(self, pool: Pool, counters: Counters) -> list[Holder]:
         """Whom a router asks about these partitions; nobody if there are none."""
-        if not self.parts:
-            return []
-        shard = LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
-        return [Holder(shard=shard, parts=tuple(self.parts))]
+        return [Holder(shard=self.shard(pool, counters), parts=tuple(self.parts))] if self.parts else []

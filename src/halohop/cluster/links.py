@@ -19,11 +19,13 @@ class Links:
         rendezvous: where the ranks meet again at the end.
         listener: this host's server; None where another process of the host runs it.
         channels: one per host that holds what this one does not.
+        call_seconds: how long the channels repeat what is not answered.
     """
 
     rendezvous: Rendezvous | None = None
     listener: Listener | None = None
     channels: tuple[Channel, ...] = ()
+    call_seconds: float = 0.0
 
     def check(self, *, deadline: float) -> None:
         """Asks every peer for nothing, to see who lives.

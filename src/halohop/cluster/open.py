@@ -84,7 +84,7 @@ def open_graph(
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         channels = tuple(channel for channel, _ in remote)
         holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
-        links = Links(rendezvous=rendezvous, listener=listener, channels=channels)
+        links = Links(rendezvous=rendezvous, listener=listener, channels=channels, call_seconds=limits.call_seconds)
         router = Router(book, holders, pool, counters)
         schema = holding.manifest.schema
         graph = Graph(

@@ -1,19 +1,18 @@
 """Rows that are written to a graph: columns that its owners hold in memory, and a ledger, so that no push counts twice."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.leased import Leased
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.requests import HoldRequest, PushRequest
 from halohop.typing import RAW_ID
 
-_MAX_SENDERS = 4096
 _WINDOW = 65_536
 """Pushes of one sender that are remembered; older ones count as known. None is sent again that long after."""
 
@@ -55,7 +54,7 @@ class Held:
         self._lock = threading.Lock()
         self._pieces: dict[tuple[str, str], dict[int, Tensor]] = {}
         self._specs: dict[tuple[str, str], HoldRequest] = {}
-        self._senders: OrderedDict[str, _Known] = OrderedDict()
+        self._senders: Leased[str, _Known] = Leased()
 
     def hold(self, request: HoldRequest, *, stored: Iterable[str]) -> ops.Pieces | None:
         """Makes a column; None if it is there already, as asked for.
@@ -106,7 +105,7 @@ class Held:
                     f"{sample.dtype} and row shape {tuple(sample.shape[1:])}"
                 )
             places = self._places(request)
-            if not self._known(request.sender).add(request.number):
+            if not self._known(request).add(request.number):
                 return False
             for part, (lid, rows) in places.items():
                 if request.add:
@@ -126,9 +125,18 @@ class Held:
             raise IdError(f"{len(request.gid) - found} of {len(request.gid)} rows of {request.node_type!r} are not held here")
         return places
 
-    def _known(self, sender: str) -> _Known:
-        known = self._senders.pop(sender, None) or _Known()
-        self._senders[sender] = known
-        while len(self._senders) > _MAX_SENDERS:
-            self._senders.popitem(last=False)
+    @property
+    def num_senders(self) -> int:
+        """Of how many the pushes are remembered."""
+        return len(self._senders)
+
+    def sweep(self, lease_seconds: float) -> None:
+        """Forgets senders that have not pushed for a lease, and whose pushes can no longer come again. The columns stay."""
+        self._senders.sweep(lease_seconds)
+
+    def _known(self, request: PushRequest) -> _Known:
+        known = self._senders.get(request.sender, seconds=request.repeated_seconds)
+        if known is None:
+            known = _Known()
+            self._senders.put(request.sender, known, seconds=request.repeated_seconds)
         return known

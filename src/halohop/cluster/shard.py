@@ -114,6 +114,14 @@ class LocalShard:
             future.set_exception(error)
         return cast("Future[Reply]", future)
 
+    def statistics(self) -> dict[str, float]:
+        """What is kept for whoever asks."""
+        return {"kept_senders": self._held.num_senders}
+
+    def sweep(self, lease_seconds: float) -> None:
+        """Forgets what is kept for those who were not heard of for a lease."""
+        self._held.sweep(lease_seconds)
+
     def _answer(self, request: Request[Any]) -> object:
         match request:
             case SampleRequest():

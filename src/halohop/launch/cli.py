@@ -245,6 +245,7 @@ def serve(
     peers: options.Peers = "",
     token_file: options.TokenFile = None,
     encrypt: options.Encrypt = False,
+    lease: options.Lease = 60.0,
     metrics: options.ServerMetricsAt = None,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
@@ -260,6 +261,7 @@ def serve(
         peers=[address for address in peers.split(",") if address],
         token_file=token_file,
         encrypt=encrypt,
+        lease=lease,
         metrics=metrics,
         console=Console(stderr=True, soft_wrap=True),
     )

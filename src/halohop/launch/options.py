@@ -293,6 +293,9 @@ TokenFile = Annotated[
 Encrypt = Annotated[
     bool, typer.Option("--encrypt", help="Encrypt; trainers and peers must, too (HALOHOP_ENCRYPT=1).", show_default=False)
 ]
+Lease = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="How long to keep what was made ready for a trainer that is gone.")
+]
 ServerMetricsAt = Annotated[
     str | None,
     typer.Option(

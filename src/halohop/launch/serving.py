@@ -9,6 +9,7 @@ from rich.console import Console
 
 import halohop
 from halohop.errors import InputError
+from halohop.loading.serve import Keeping
 from halohop.transport import load_token
 
 
@@ -20,6 +21,7 @@ def serve(
     peers: Sequence[str],
     token_file: Path | None,
     encrypt: bool,
+    lease: float,
     metrics: str | None,
     console: Console,
 ) -> None:
@@ -30,7 +32,11 @@ def serve(
     """
     token = load_token(token_file, encrypt=encrypt)
     with ExitStack() as stack:
-        server = stack.enter_context(halohop.serve(parts, partitions=partitions, listen=listen, peers=peers, token=token))
+        server = stack.enter_context(
+            halohop.serve(
+                parts, partitions=partitions, listen=listen, peers=peers, token=token, keeping=Keeping(lease_seconds=lease)
+            )
+        )
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)
         if metrics is not None:
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))

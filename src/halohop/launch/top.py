@@ -13,7 +13,7 @@ from halohop.errors import TransportError
 from halohop.launch.chart import short
 from halohop.loading.metrics import Counted, address_of, scrape
 
-_COLUMNS = ("endpoint", "batches/s", "edges/s", "near/s", "far/s", "bytes/s", "queue", "waiting")
+_COLUMNS = ("endpoint", "batches/s", "edges/s", "near/s", "far/s", "bytes/s", "queue", "kept", "waiting")
 _PEER_COLUMNS = ("endpoint", "peer", "calls/s", "ms a call", "bytes/s", "in flight", "retries")
 
 
@@ -76,13 +76,14 @@ def render(addresses: Sequence[str], before: Sequence[Look], now: Sequence[Look]
 
 
 def endpoint_cells(before: Mapping[str, float], now: Mapping[str, float], seconds: float) -> list[str]:
-    """A row of the table: rates per second; a server's queue is what it has taken in, a trainer's: made / begun batches.
+    """A row of the table: rates per second; a server's queue is what it has taken in, a trainer's: made / begun batches; kept is
+    what a server has for loaders and senders of pushes.
 
     Example:
         >>> endpoint_cells({}, {"batches": 4, "backlog_batches": 4, "wait_seconds": 1}, 2)
-        ['-', '-', '-', '-', '-', '0/4', '-']
-        >>> endpoint_cells({"batches": 0}, {"batches": 4, "sampled_edges": 8000, "wait_seconds": 1}, 2)
-        ['2', '4k', '0', '0', '0', '0', '50%']
+        ['-', '-', '-', '-', '-', '0/4', '-', '-']
+        >>> endpoint_cells({"batches": 0}, {"batches": 4, "sampled_edges": 8000, "kept_samplers": 1, "wait_seconds": 1}, 2)
+        ['2', '4k', '0', '0', '0', '0', '1', '50%']
     """
     rates = [_rate(before, now, seconds, name) for name in ("batches", "sampled_edges", "local_rows", "remote_rows")]
     rates.append(_rate(before, now, seconds, "transport_bytes_sent", "transport_bytes_received"))
@@ -90,10 +91,12 @@ def endpoint_cells(before: Mapping[str, float], now: Mapping[str, float], second
         queue = f"{now.get('backlog_ready', 0):.0f}/{now['backlog_batches']:.0f}"
     else:
         queue = f"{now.get('transport_in_flight', 0):.0f}"
+    kept = [amount for name, amount in now.items() if name.startswith("kept_")]
+    state = [queue, f"{sum(kept):.0f}" if kept else "-"]
     if not before or seconds <= 0:
-        return [*rates, queue, "-"]
+        return [*rates, *state, "-"]
     waited = now.get("wait_seconds", 0) - before.get("wait_seconds", 0)
-    return [*rates, queue, f"{min(max(waited / seconds, 0), 1):.0%}"]
+    return [*rates, *state, f"{min(max(waited / seconds, 0), 1):.0%}"]
 
 
 def peer_cells(before: Mapping[str, float], now: Mapping[str, float], seconds: float) -> list[str]:

@@ -76,7 +76,7 @@ def connect(
             router=Router(book, holders, pool, counters),
             pool=pool,
             counters=counters,
-            links=Links(channels=tuple(channels)),
+            links=Links(channels=tuple(channels), call_seconds=group.limits.call_seconds),
             gateways=gateways,
         )
         graph.keep_until_exit()

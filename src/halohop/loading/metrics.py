@@ -16,6 +16,7 @@ _NOW = frozenset(
     (
         *("backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "pool_idle_bytes"),
         *("transport_in_flight", "transport_waiting", "in_flight", "waiting"),
+        *("kept_samplers", "kept_senders"),
     )
 )
 """What may become less again; all else are sums."""

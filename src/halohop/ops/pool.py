@@ -71,6 +71,13 @@ class Pool:
         """A contiguous CPU tensor with arbitrary contents."""
         return _tensor(self._allocate or self._loan, shape, dtype)
 
+    def trim(self) -> None:
+        """Frees what lies idle."""
+        with self._lock:
+            self._welcome_back()
+            self._idle.clear()
+            self._idle_bytes = 0
+
     def statistics(self) -> dict[str, float]:
         """Buffers made and used again, and the bytes that lie idle."""
         with self._lock:

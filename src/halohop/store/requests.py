@@ -228,6 +228,7 @@ class PushRequest(Request[PushReply]):
         rows: ``[n, ...]`` in the column's dtype.
         add: to what is there, instead of in its place.
         sender, number: whoever numbers its pushes 1, 2, ...
+        repeated_seconds: how long it may be sent again, where nobody has answered.
     """
 
     node_type: NodeType
@@ -237,6 +238,7 @@ class PushRequest(Request[PushReply]):
     add: bool
     sender: str
     number: int
+    repeated_seconds: float = 0.0
 
     def of(self, rows: Tensor) -> "PushRequest":
         """The push of some of its rows, by position."""

@@ -1,5 +1,6 @@
 """Small worlds: a graph in several partitions, or on several hosts, inside one process."""
 
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,11 @@ def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any)
         with ThreadPoolExecutor(len(partitions)) as pool:
             graphs = list(pool.map(join, range(len(partitions)), timeout=60))
         yield graphs
+
+
+def environment() -> dict[str, str]:
+    """Of processes that share the token for tests."""
+    return os.environ | {"HALOHOP_TOKEN": TOKEN.key.decode()}
 
 
 def free_addresses(count: int) -> list[str]:
