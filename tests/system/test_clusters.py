@@ -1,6 +1,10 @@
-"""Servers and trainers on hosts of their own: any number of either, killed, started again, cut off, stopped, interrupted."""
+"""Servers and trainers on hosts of their own: any number of either, killed, started again, cut off, stopped, interrupted.
+
+A trainer prints a line for every batch: a digest, and where its loader stands.
+"""
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -10,12 +14,13 @@ import pytest
 
 from halohop import partition
 from halohop.datasets import synthetic
+from halohop.launch.local import node_folders
 from halohop.testing.hosts import Host
 
 CLIENT = Path(__file__).parent / "client.py"
 WORKER = Path(__file__).parent / "worker.py"
 SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
-EPOCHS = 3
+EPOCHS, MANY_EPOCHS = 3, 21
 PORT = 5510
 PATIENCE = 100.0
 """Seconds that a call may take where its outcome shall be a batch."""
@@ -35,10 +40,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 @pytest.fixture(scope="module")
-def expected(folders) -> list[str]:
-    """The digests of all batches of an undisturbed run, on the opened graph."""
-    command = [sys.executable, str(WORKER), str(folders[2]), str(EPOCHS), "0", "neighbor"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout.splitlines()[:-1]
+def undisturbed(folders) -> list[str]:
+    """The lines of a long run that nothing happens to, on the opened graph."""
+    command = [sys.executable, str(WORKER), str(folders[2]), str(MANY_EPOCHS), "0", "neighbor"]
+    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=True)
+    return alone.stdout.splitlines()[:-1]
+
+
+@pytest.fixture(scope="module")
+def expected(undisturbed) -> list[str]:
+    """The lines of its first epochs."""
+    return undisturbed[: len(undisturbed) // MANY_EPOCHS * EPOCHS]
 
 
 class Cluster:
@@ -64,9 +76,38 @@ class Cluster:
         options = ("--partitions", self.share(number), "--listen", address, "--peers", peers)
         return home.start("-m", "halohop.launch.cli", "serve", self.folder, *options, env=SECRET)
 
-    def start_client(self, number: int, sampling: str = "servers", *, seconds: float = PATIENCE, epochs: int = EPOCHS) -> Process:
+    def start_client(
+        self, number: int, sampling: str = "servers", *, seconds: float = PATIENCE, epochs: int = EPOCHS, state: str = ""
+    ) -> Process:
         home = self.others[number % len(self.others)]
-        return home.start(CLIENT, ",".join(self.addresses), epochs, sampling, seconds, env=SECRET)
+        return home.start(CLIENT, ",".join(self.addresses), epochs, sampling, seconds, state, env=SECRET)
+
+
+class Job:
+    """Trainers that hold the graph: three hosts with some partitions each. Two trainers share the second host."""
+
+    homes = (0, 1, 1, 2)
+
+    def __init__(self, hosts: list[Host], folder: Path, views: Path) -> None:
+        self.hosts = hosts[:3]
+        self.folders = node_folders(folder, views, 3)
+
+    def start(self, epochs: int, state: str = "") -> list[Process]:
+        return [self._start(rank, home, epochs, state) for rank, home in enumerate(self.homes)]
+
+    def _start(self, rank: int, home: int, epochs: int, state: str) -> Process:
+        places = {
+            "RANK": rank,
+            "WORLD_SIZE": len(self.homes),
+            "LOCAL_RANK": rank - self.homes.index(home),
+            "LOCAL_WORLD_SIZE": self.homes.count(home),
+            "GROUP_RANK": home,
+            "GROUP_WORLD_SIZE": len(self.hosts),
+            "MASTER_ADDR": self.hosts[0].address,
+            "MASTER_PORT": PORT,
+        }
+        env = SECRET | {name: str(place) for name, place in places.items()}
+        return self.hosts[home].start(WORKER, self.folders[home], epochs, 2, "neighbor", state, env=env)
 
 
 def wait_until_it_serves(server: Process) -> None:
@@ -76,7 +117,7 @@ def wait_until_it_serves(server: Process) -> None:
 
 
 def take(client: Process, count: int) -> list[str]:
-    """The digests of the client's next batches."""
+    """The lines of the client's next batches."""
     assert client.stdin is not None
     assert client.stdout is not None
     client.stdin.write("\n" * count)
@@ -87,8 +128,20 @@ def take(client: Process, count: int) -> list[str]:
     return lines
 
 
+def let_go(*clients: Process) -> None:
+    """From now on they take what comes."""
+    for client in clients:
+        assert client.stdin is not None
+        client.stdin.write("\n" * 1000)  # more than there are
+        client.stdin.flush()
+
+
+def state_of(line: str) -> str:
+    return line.partition(" ")[2]
+
+
 def take_all(client: Process) -> list[str]:
-    """The digests of all batches that are left; the client ends well."""
+    """The lines of all batches that are left; the client ends well."""
     out, err = client.communicate(timeout=PATIENCE)
     assert client.returncode == 0, err
     return out.splitlines()
@@ -111,34 +164,69 @@ def test_any_number_of_servers_and_clients(network, folders, expected, num_serve
         assert take_all(client) == expected
 
 
-@pytest.mark.timeout(240)
-def test_killed_and_started_again(network, folders, expected):
-    play(network, folders[2], expected, rounds=2)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
-def test_killed_and_started_again_many_times(network, folders, expected):
-    play(network, folders[2], expected, rounds=20)
-
-
-def play(network: list[Host], folder: Path, expected: list[str], *, rounds: int) -> None:
+def play_servers(network: list[Host], folders: dict[int, Path], undisturbed: list[str], rounds: int, _: Path) -> None:
     """Each round two clients go through all epochs, and one of the four, each in its turn, is killed and started again."""
     chance = random.Random(rounds)
-    cluster = Cluster(network, folder, 2)
+    expected = undisturbed[: len(undisturbed) // MANY_EPOCHS * EPOCHS]
+    cluster = Cluster(network, folders[2], 2)
     for number in range(rounds):
         clients = [cluster.start_client(0, "servers"), cluster.start_client(1, "client")]
         step, victim = chance.randrange(1, len(expected) * 2 // 3), number // 2 % 2
         got = [take(client, step) for client in clients]
         if number % 2:
             kill(clients[victim])
-            clients[victim], got[victim] = cluster.start_client(victim, ("servers", "client")[victim]), []
+            clients[victim] = cluster.start_client(victim, ("servers", "client")[victim], state=state_of(got[victim][-1]))
         else:
             kill(cluster.servers[victim])
             cluster.servers[victim] = cluster.start_server(victim)
             wait_until_it_serves(cluster.servers[victim])
         for client, before in zip(clients, got, strict=True):
             assert before + take_all(client) == expected, (number, step, victim)
+
+
+def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: list[str], rounds: int, views: Path) -> None:
+    """Each epoch a trainer is killed that shares its host's port, and then one, each in its turn, that had opened one.
+
+    The others go on after the first, and after the second come to their end, naming its host. Then all are started again where
+    they stood. (Rank 0 keeps the store, besides.)
+    """
+    chance = random.Random(rounds)
+    job = Job(network, folders[8], views)
+    steps = len(undisturbed) // MANY_EPOCHS
+    expected, trainers, place = undisturbed[: steps * (rounds + 1)], job.start(rounds + 1), 0
+    for number in range(rounds):
+        sharer, owner = 2, (1, 0, 3)[number % 3]
+        running = dict(enumerate(trainers))
+        for victim, step in zip((sharer, owner), sorted(chance.sample(range(1, steps), 2)), strict=True):
+            begin, place = place, steps * number + step
+            for trainer in running.values():
+                assert take(trainer, place - begin) == expected[begin:place], (number, victim)
+            kill(running.pop(victim))
+        let_go(*running.values())
+        for trainer in running.values():
+            out, err = trainer.communicate(timeout=PATIENCE)
+            made = out.splitlines()
+            assert made == expected[place : place + len(made)], (number, victim)
+            assert trainer.returncode == 1, err
+            assert re.search(rf"PeerLostError: \w+: peer 'host {job.homes[owner]}' at .* went away", err), err
+            assert_no_shared_memory(trainer)
+        assert not any(host.process_ids() for host in job.hosts)
+        trainers = job.start(rounds + 1, state_of(expected[place - 1]))
+    let_go(*trainers)
+    assert [take_all(trainer) for trainer in trainers] == [[*expected[place:], "remote rows True"]] * len(trainers)
+
+
+@pytest.mark.parametrize(
+    ("play", "rounds"),
+    [
+        pytest.param(play_servers, 2, marks=pytest.mark.timeout(240)),
+        pytest.param(play_workers, 1, marks=pytest.mark.timeout(240)),
+        pytest.param(play_servers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
+        pytest.param(play_workers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
+    ],
+)
+def test_killed_and_started_again(network, folders, undisturbed, play, rounds, tmp_path):
+    play(network, folders, undisturbed, rounds, tmp_path)
 
 
 @pytest.mark.timeout(240)
@@ -166,10 +254,7 @@ def test_a_cut_that_heals_gives_the_same_batches(network, folders, expected, cut
     clients = [cluster.start_client(0, "servers"), cluster.start_client(0, "client")]
     got = [take(client, 20) for client in clients]
     network[cut].cut()
-    for client in clients:  # from now on they take what comes
-        assert client.stdin is not None
-        client.stdin.write("\n" * len(expected))
-        client.stdin.flush()
+    let_go(*clients)
     with pytest.raises(subprocess.TimeoutExpired):
         clients[0].wait(5)
     network[cut].heal()
@@ -233,9 +318,7 @@ def test_ctrl_c_ends_a_trainer(network, folders, alive, sampling):
     take(client, 10)
     if not alive:
         kill(cluster.servers[0])
-        assert client.stdin is not None
-        client.stdin.write("\n" * 40)
-        client.stdin.flush()
+        let_go(client)
         with pytest.raises(subprocess.TimeoutExpired):
             client.wait(3)
     client.send_signal(signal.SIGINT)
@@ -263,9 +346,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(network, folders):
     client = cluster.start_client(0, "servers")
     take(client, 10)
     kill(cluster.servers[0])
-    assert client.stdin is not None
-    client.stdin.write("\n" * 40)
-    client.stdin.flush()
+    let_go(client)
     with pytest.raises(subprocess.TimeoutExpired):
         client.wait(3)
     server = cluster.servers[1]

@@ -1,6 +1,5 @@
-"""Hosts that share nothing but a network."""
+"""Hosts that share nothing but a network. What happens when one of them dies: test_clusters.py."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ WORKER = Path(__file__).parent / "worker.py"
 
 
 def start_all(network, folders, epochs: int, threads: int, method: str = "neighbor") -> list[subprocess.Popen[str]]:
-    return [
+    workers = [
         host.start(
             WORKER,
             folder,
@@ -30,11 +29,17 @@ def start_all(network, folders, epochs: int, threads: int, method: str = "neighb
         )
         for rank, (host, folder) in enumerate(zip(network[:3], folders, strict=True))
     ]
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n" * 1000)  # more than there are batches: nobody waits for them to be asked for
+        worker.stdin.flush()
+    return workers
 
 
 def alone(folder: Path, epochs: int, method: str) -> list[str]:
     result = subprocess.run(
         [sys.executable, str(WORKER), str(folder), str(epochs), "0", method],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=100,
@@ -52,20 +57,6 @@ def test_three_hosts_see_the_batches_of_one(network, folders, method, runs):
         for worker in workers:
             out, err = worker.communicate(timeout=100)
             assert worker.returncode == 0, err
-            *digests, remote = out.splitlines()
-            assert digests == expected
+            *lines, remote = out.splitlines()
+            assert lines == expected
             assert remote == "remote rows True"
-
-
-@pytest.mark.timeout(240)
-def test_a_killed_host_ends_the_others_with_its_name(network, folders):
-    workers = start_all(network, folders, 100_000, 2)
-    for worker in workers:
-        assert worker.stdout is not None
-        assert len(worker.stdout.readline()) == 65  # all are in mid-epoch
-    workers[2].send_signal(signal.SIGKILL)
-    for worker in workers[:2]:
-        _, err = worker.communicate(timeout=60)
-        assert worker.returncode == 1
-        assert "host 2" in err
-    assert workers[2].wait(timeout=10) == -signal.SIGKILL

@@ -1,9 +1,13 @@
-"""One trainer without a model: goes through epochs of a partitioned graph and prints a digest of every batch.
+"""One trainer without a model: goes through epochs of a partitioned graph.
 
-python worker.py FOLDER EPOCHS THREADS METHOD
+Of every batch it prints a digest, and where the loader stands then: a STATE with which another run goes on. Each batch is waited
+for until a line comes, or the end of the standard input.
+
+python worker.py FOLDER EPOCHS THREADS METHOD [STATE]
 """
 
 import hashlib
+import json
 import os
 import sys
 
@@ -28,20 +32,26 @@ def batches(graph: halohop.Graph, threads: int, method: str = "neighbor") -> hal
     )
 
 
-def main(folder: str, epochs: int, threads: int, method: str) -> None:
+def go_through(loader: halohop.NeighborLoader, epochs: int, state: str) -> None:
+    if state:
+        loader.load_state_dict(json.loads(state))
+    while loader.state_dict()["epoch"] < epochs:
+        for batch in loader:
+            sys.stdin.readline()
+            print(digest(batch), json.dumps(loader.state_dict()), flush=True)
+
+
+def main(folder: str, epochs: int, threads: int, method: str, state: str = "") -> None:
     world = halohop.World.from_env()
     store = None
     if world.rank == 0 and world.num_hosts > 1:
         store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=True, wait_for_workers=False)
     limits = Limits(call_seconds=5, attempt_seconds=0.5, connect_seconds=5)
     with halohop.open(folder, limits=limits, deadline=40) as graph:
-        loader = batches(graph, threads, method)
-        for _ in range(epochs):
-            for batch in loader:
-                print(digest(batch), flush=True)
+        go_through(batches(graph, threads, method), epochs, state)
         print("remote rows", graph.statistics()["remote_rows"] > 0, flush=True)
     del store
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -4,10 +4,11 @@ Needs Linux, iproute2 and root.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Host:
 
     def process_ids(self) -> set[int]:
         """Everything that runs on the host."""
-        return {int(line) for line in ip("netns", "pids", self.name).split()}
+        return _process_ids(self.name)
 
     @property
     def _plug(self) -> str:
@@ -71,6 +72,10 @@ def ip(*arguments: str) -> str:
     return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=20).stdout
 
 
+def _process_ids(namespace: str) -> set[int]:
+    return {int(line) for line in ip("netns", "pids", namespace).split()}
+
+
 def _python(namespace: str, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     command = ["ip", "netns", "exec", namespace, sys.executable, *map(str, arguments)]
     pipe = subprocess.PIPE
@@ -79,7 +84,7 @@ def _python(namespace: str, *arguments: object, env: dict[str, str] | None = Non
 
 @contextmanager
 def joined(count: int) -> Iterator[list[Host]]:
-    """Hosts that reach each other, and nothing else. What was started on them ends with them.
+    """Hosts that reach each other, and nothing else. What runs on them ends with them, children of children, too.
 
     Raises:
         subprocess.CalledProcessError: namespaces cannot be made here.
@@ -105,9 +110,13 @@ def joined(count: int) -> Iterator[list[Host]]:
             ip("-n", host.name, "link", "set", "lo", "up")
         yield hosts
     finally:
-        for process in (process for host in hosts for process in (*host.running, *host.wires)):
-            if process.poll() is None:
-                process.kill()
+        started = [process for host in hosts for process in (*host.running, *host.wires)]
+        for process in started:
+            process.kill()
+        for pid in (pid for name in made for pid in _process_ids(name)):
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
+        for process in started:
             process.communicate(timeout=20)
         for name in made:
             ip("netns", "del", name)
