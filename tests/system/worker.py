@@ -3,7 +3,7 @@
 Of every batch it prints a digest, and where the loader stands then: a STATE with which another run goes on. Each batch is waited
 for until a line comes, or the end of the standard input.
 
-python worker.py FOLDER EPOCHS THREADS METHOD [STATE]
+python worker.py FOLDER EPOCHS THREADS METHOD [STATE [CALL_SECONDS]]
 """
 
 import hashlib
@@ -41,12 +41,12 @@ def go_through(loader: halohop.NeighborLoader, epochs: int, state: str) -> None:
             print(digest(batch), json.dumps(loader.state_dict()), flush=True)
 
 
-def main(folder: str, epochs: int, threads: int, method: str, state: str = "") -> None:
+def main(folder: str, epochs: int, threads: int, method: str, state: str = "", call_seconds: str = "5") -> None:
     world = halohop.World.from_env()
     store = None
     if world.rank == 0 and world.num_hosts > 1:
         store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=True, wait_for_workers=False)
-    limits = Limits(call_seconds=5, attempt_seconds=0.5, connect_seconds=5)
+    limits = Limits(call_seconds=float(call_seconds), attempt_seconds=0.5, connect_seconds=5)
     with halohop.open(folder, limits=limits, deadline=40) as graph:
         go_through(batches(graph, threads, method), epochs, state)
         print("remote rows", graph.statistics()["remote_rows"] > 0, flush=True)

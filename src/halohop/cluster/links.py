@@ -9,6 +9,7 @@ from halohop.errors import AuthenticationError, PeerLostError, TransportError
 from halohop.store.requests import FetchRequest
 from halohop.telemetry import added
 from halohop.transport import Channel, Listener
+from halohop.transport.base import Closing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +20,14 @@ class Links:
         rendezvous: where the ranks meet again at the end.
         listener: this host's server; None where another process of the host runs it.
         channels: one per host that holds what this one does not.
+        helpers: what else runs for them; closed before them.
         call_seconds: how long the channels repeat what is not answered.
     """
 
     rendezvous: Rendezvous | None = None
     listener: Listener | None = None
     channels: tuple[Channel, ...] = ()
+    helpers: tuple[Closing, ...] = ()
     call_seconds: float = 0.0
 
     def check(self, *, deadline: float) -> None:
@@ -58,6 +61,8 @@ class Links:
 
     def close(self, *, wait: bool) -> None:
         """Ends the connections; with `wait` only after every rank has said that it asks no more."""
+        for helper in self.helpers:
+            helper.close()
         try:
             if wait and self.rendezvous is not None:
                 self.rendezvous.leave()

@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from halohop import ops
+from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.links import Links
+from halohop.cluster.moving import MovingChannel
 from halohop.cluster.remote import RemoteShard, graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Holder, Router
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.telemetry import Counters
-from halohop.transport import Channel, Limits, Listener, Token, load_token, zeromq
+from halohop.transport import Limits, Listener, Token, load_token, zeromq
 from halohop.world import World
 
 
@@ -82,9 +85,15 @@ def open_graph(
             listener = undo.enter_context(_serve(Router(book, local, pool, Counters()), token, listen, limits))
             rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
-        channels = tuple(channel for channel, _ in remote)
-        holders = [*local, *(Holder(shard=RemoteShard(channel), parts=held, remote=True) for channel, held in remote)]
-        links = Links(rendezvous=rendezvous, listener=listener, channels=channels, call_seconds=limits.call_seconds)
+        holders = [*local, *(Holder(shard=RemoteShard(peer.channel), parts=peer.parts, remote=True) for peer in remote)]
+        search = Every(limits.attempt_seconds, lambda: _search(remote, rendezvous, limits.attempt_seconds), name="search")
+        links = Links(
+            rendezvous=rendezvous,
+            listener=listener,
+            channels=tuple(peer.channel for peer in remote),
+            helpers=(undo.enter_context(search),),
+            call_seconds=limits.call_seconds,
+        )
         router = Router(book, holders, pool, counters)
         schema = holding.manifest.schema
         graph = Graph(
@@ -109,7 +118,7 @@ def _connect(
     token: Token,
     limits: Limits,
     undo: ExitStack,
-) -> list[tuple[Channel, tuple[int, ...]]]:
+) -> "list[_Peer]":
     """A channel to every host that serves a partition which is not here."""
     served = owners([card.parts for card in cards], book.num_parts)
     remote = []
@@ -122,6 +131,25 @@ def _connect(
             )
         if wanted:
             label = f"host {host}"
-            channel = zeromq.connect(card.address, codec=graph_codec(), token=token, peer=label, limits=limits)
-            remote.append((undo.enter_context(channel), wanted))
+            channel = MovingChannel([card.address], codec=graph_codec(), token=token, peer=label, limits=limits)
+            remote.append(_Peer(host=host, dataset=card.dataset, channel=undo.enter_context(channel), parts=wanted))
     return remote
+
+
+def _search(remote: "list[_Peer]", rendezvous: Rendezvous, patience: float) -> None:
+    """Looks on the board whether hosts that keep this one waiting were started again elsewhere."""
+    for peer in remote:
+        if peer.channel.waits_longer_than(patience):
+            card = rendezvous.newest(peer.host)
+            if card is not None and card.dataset == peer.dataset and set(peer.parts) <= set(card.parts):
+                peer.channel.also(card.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Peer:
+    """Another host, and the partitions that it is asked about."""
+
+    host: int
+    dataset: str
+    channel: MovingChannel
+    parts: tuple[int, ...]

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -45,13 +46,14 @@ class Rendezvous:
         self._board = board
         self._world = world
         self._deadline = timedelta(seconds=deadline)
-        # The how-manyth graph this rank opens: all ranks open their graphs in the same order, so the numbers agree.
+        # The how-manyth graph this process opens: all ranks open their graphs in the same order, so the numbers agree. A process
+        # that takes the place of one that was killed counts anew, so it comes to the meetings of that one.
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        meeting = board.add(f"halohop/{restart}/opened/{world.rank}", 1)
+        meeting = board.add(f"halohop/{restart}/opened/{world.rank}/{_this_process()}", 1)
         self._prefix = f"halohop/{restart}/{meeting}"
 
     def announce(self, card: HostCard) -> None:
-        """Tells the others about this host; called once per host."""
+        """Tells the others about this host; called once per host, and again by whoever takes its place."""
         self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
 
     def cards(self) -> list[HostCard]:
@@ -68,6 +70,13 @@ class Rendezvous:
                     "copy the same partitioned folder's manifest to all hosts"
                 )
         return cards
+
+    def newest(self, host: int) -> HostCard | None:
+        """The card of a host that has come, or of what took its place; None where the board does not answer."""
+        try:
+            return msgspec.json.decode(self._board.get(f"{self._prefix}/host/{host}"), type=HostCard)
+        except RuntimeError:  # torch's errors about stores are such
+            return None
 
     def leave(self) -> None:
         """Says that this rank asks no more, and waits until no rank does, so that nobody loses a server it needs.
@@ -110,6 +119,15 @@ def join_board(*, deadline: float) -> Board:
             f"no store answers at {address}:{port} within {deadline:g} s; start with torchrun or `halohop train`, "
             "or call torch.distributed.init_process_group before halohop.open"
         ) from error
+
+
+def _this_process() -> str:
+    """Not the number alone: in containers that is often the same after a restart."""
+    try:
+        started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:  # no Linux
+        started = ""
+    return f"{os.getpid()}-{started}"
 
 
 def own_address() -> str:

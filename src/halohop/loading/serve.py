@@ -12,6 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from halohop import ops
+from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.leased import Leased
@@ -81,9 +82,7 @@ class Server:
             self._answer, codec=server_codec(), token=token, bind=listen, limits=limits, waiting=(BatchRequest,)
         )
         self.address = self._listener.address
-        self._closed = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name=f"halohop-sweeper-{self.address}", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Every(keeping.lease_seconds / _SWEEPS_PER_LEASE, self._sweep, name=f"sweeper-{self.address}")
 
     def _answer(self, request: Any) -> Any:
         self._asked = time.monotonic()
@@ -95,12 +94,12 @@ class Server:
         return self._router.answer(request)
 
     def _sweep(self) -> None:
+        """Forgets what is kept for clients that are gone."""
         lease = self._keeping.lease_seconds
-        while not self._closed.wait(lease / _SWEEPS_PER_LEASE):
-            self._bench.samplers.sweep(lease)
-            self._shard.sweep(lease)
-            if time.monotonic() - self._asked > lease:
-                self._pool.trim()
+        self._bench.samplers.sweep(lease)
+        self._shard.sweep(lease)
+        if time.monotonic() - self._asked > lease:
+            self._pool.trim()
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: seconds that answers took, batches, rows asked here and of peers, and what the transport counts. Of now:
@@ -117,8 +116,7 @@ class Server:
 
     def close(self) -> None:
         """Stops answering. Safe to call twice."""
-        self._closed.set()
-        self._sweeper.join()
+        self._sweeper.close()
         self._listener.close()
         self._bench.close()
 

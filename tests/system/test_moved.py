@@ -1,0 +1,81 @@
+"""Hosts and servers that are killed in mid-epoch, and started again at another address."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from halohop.testing.hosts import Host
+
+WORKER = Path(__file__).parent / "worker.py"
+SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
+EPOCHS = 2
+PATIENCE = 90.0
+"""Seconds that a call may take: a host starts within it."""
+
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def expected(folders, tmp_path) -> list[str]:
+    """The lines of a run that nothing happens to."""
+    command = [sys.executable, str(WORKER), str(tmp_path / "parts"), str(EPOCHS), "0", "neighbor"]
+    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=True)
+    return alone.stdout.splitlines()[:-1]
+
+
+def take(trainer: Process, count: int) -> list[str]:
+    """The lines of the next batches."""
+    assert trainer.stdin is not None
+    assert trainer.stdout is not None
+    trainer.stdin.write("\n" * count)
+    trainer.stdin.flush()
+    return [trainer.stdout.readline().strip() for _ in range(count)]
+
+
+def take_all(trainer: Process) -> list[str]:
+    """The lines of all batches that are left; the trainer ends well."""
+    out, err = trainer.communicate(timeout=150)
+    assert trainer.returncode == 0, err
+    return out.splitlines()
+
+
+def let_go(trainers: list[Process]) -> None:
+    """From now on they take what comes; all of them, since they close their graphs together."""
+    for trainer in trainers:
+        assert trainer.stdin is not None
+        trainer.stdin.write("\n" * 1000)  # more than there are
+        trainer.stdin.flush()
+
+
+def start_host(network: list[Host], home: Host, folders: list[Path], rank: int) -> Process:
+    """A trainer that holds some of the graph; the first host of the network keeps the store."""
+    env = SECRET | {
+        "RANK": str(rank),
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": network[0].address,
+        "MASTER_PORT": "29555",
+    }
+    return home.start(WORKER, folders[rank], EPOCHS, 2, "neighbor", "", PATIENCE, env=env)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_host_that_is_started_again_elsewhere_is_found(network, folders, expected, seed):
+    """On another machine, while the old one is cut off: nobody there refuses connections."""
+    chance = random.Random(seed)
+    victim, step = chance.randrange(1, 3), chance.randrange(2, len(expected) - 10)
+    trainers = [start_host(network, network[rank], folders, rank) for rank in range(3)]
+    for trainer in trainers:
+        assert take(trainer, step) == expected[:step]
+    network[victim].cut()
+    trainers[victim].kill()
+    trainers[victim].communicate(timeout=20)
+    trainers[victim] = start_host(network, network[3], folders, victim)
+    let_go(trainers)
+    for rank, trainer in enumerate(trainers):
+        assert take_all(trainer) == [*expected[0 if rank == victim else step :], "remote rows True"]
