@@ -24,8 +24,8 @@ settings.load_profile("halohop")
 GRACE_SECONDS = 3.0
 """How long a thread that was told to stop may take to do so."""
 
-HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|GarbageCollectorThread|_DummyThread|_TimerThread")
-"""Names or classes of threads that libraries keep for the life of the process; the garbage collector is pyzmq's."""
+HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|_DummyThread|_TimerThread")
+"""Names or classes of threads that libraries keep for the life of the process."""
 
 HARMLESS_CHILDREN = re.compile(r"multiprocessing\.(resource_tracker|forkserver)|torch_shm_manager")
 

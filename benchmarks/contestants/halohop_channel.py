@@ -10,7 +10,7 @@ import torch
 import halohop
 from benchmarks.protocol import Info, serve
 from benchmarks.transfer import SECRET, ServerProcess, Wait, contestant, is_server, say_where
-from halohop.transport import Codec, Limits, Token, zeromq
+from halohop.transport import Codec, Limits, Token, tcp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,13 @@ TOKEN = Token(f"a secret {SECRET}")
 
 def answer(size: int) -> None:
     data = torch.ones(size, dtype=torch.uint8)
-    with zeromq.serve(lambda question: Answer(data=data[: question.size]), codec=CODEC, token=TOKEN, limits=Limits()) as server:
+    with tcp.serve(lambda question: Answer(data=data[: question.size]), codec=CODEC, token=TOKEN, limits=Limits()) as server:
         say_where(server.address)
 
 
 def start(size: int, in_flight: int, repeat: int) -> tuple[Info, Any]:
     server = ServerProcess("halohop_channel", size=size)
-    channel = zeromq.connect(server.address, codec=CODEC, token=TOKEN)
+    channel = tcp.connect(server.address, codec=CODEC, token=TOKEN)
     channel.call(Question(size=size))
 
     def submit() -> Wait:

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.pyg.walks import random_walk
     from halohop.sampling.caps import Padding
-    from halohop.transport.security import Token
+    from halohop.transport.security import Certificate, Token
     from halohop.world import World
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Certificate",
     "ClusterLoader",
     "Graph",
     "GraphSAINTEdgeSampler",
@@ -75,6 +76,7 @@ _HOMES = {
     "Padding": ("halohop.sampling.caps", "Padding"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
+    "Certificate": ("halohop.transport.security", "Certificate"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.loading.connect", "connect"),
     "metrics": ("halohop.loading.metrics", "metrics"),

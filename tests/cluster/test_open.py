@@ -198,11 +198,11 @@ def test_several_hosts_need_a_token(parts, monkeypatch):
 def test_another_token_is_refused(parts):
     from halohop.cluster.remote import RemoteShard, graph_codec
     from halohop.errors import AuthenticationError
-    from halohop.transport import zeromq
+    from halohop.transport import tcp
 
     with hosts(parts, [[0, 1], [2]]) as graphs:
         listener = graphs[0]._links.listener
-        stranger = zeromq.connect(listener.address, codec=graph_codec(), token=Token("not the same secret"), peer="host 0")
+        stranger = tcp.connect(listener.address, codec=graph_codec(), token=Token("not the same secret"), peer="host 0")
         with stranger, pytest.raises(AuthenticationError, match="host 0"):
             RemoteShard(stranger).ask(FetchRequest(queries=())).result(timeout=20)
 

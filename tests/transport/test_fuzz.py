@@ -1,7 +1,9 @@
-"""Ten thousand attacks on a live ZeroMQ server, which goes on serving its clients, and keeps nothing of them."""
+"""Ten thousand attacks on a live server, which goes on serving its clients, and keeps nothing of them."""
 
+import contextlib
 import gc
 import random
+import ssl
 import struct
 import threading
 import time
@@ -10,24 +12,20 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-import zmq
 
 from halohop.store.requests import LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
-from halohop.testing.strangers import GREETING, READY, knock, resident_bytes, wait_for
+from halohop.testing.strangers import GREETING, SEALED_GREETING, Attacker, framed, hung_up, knock, resident_bytes, wait_for
 from halohop.transport import Codec, Limits, Token, connect, security, serve
-from halohop.transport.security import ClientHandshake, Session
+from halohop.transport.security import ClientHandshake
 from halohop.transport.wire import REPLY, REQUEST, Kind
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")
 LIMITS = Limits(call_seconds=30, attempt_seconds=5, max_message_bytes=2**24)
+HELLO = framed(ClientHandshake(TOKEN, 1000).hello())
 ROOM = 64 * 2**20
 """How much memory may grow by: what allocators keep. One message that stays would be as large."""
-
-
-# Left out unless asked for: in about forty runs the process was aborted once, inside a library, and nobody knows why yet.
-pytestmark = pytest.mark.soak
 
 
 def echo(request):
@@ -74,40 +72,6 @@ class Bystander:
         assert self.failure is None
         assert self.slowest < LIMITS.attempt_seconds  # so nothing was ever sent twice
         assert self.channel.statistics()["connections"] == 1
-
-
-class Attacker:
-    """A ZeroMQ peer that knows the token or does not, and says what it likes."""
-
-    def __init__(self, context, address, token=None):
-        self._sock = context.socket(zmq.DEALER)
-        self._sock.setsockopt(zmq.LINGER, 0)
-        self._sock.setsockopt(zmq.RCVTIMEO, 20_000)
-        self._sock.setsockopt(zmq.SNDTIMEO, 20_000)
-        self._sock.connect(address)
-        self.session = self._meet(token) if token else Session(tag=bytes(16), peer_max_message_bytes=1)
-
-    def _meet(self, token):
-        handshake = ClientHandshake(token, 2**20)
-        self.send([handshake.hello()])
-        self.send([handshake.step(self.receive()[0])])
-        return handshake.step(self.receive()[0])
-
-    def send(self, frames):
-        self._sock.send_multipart(frames)
-
-    def receive(self):
-        return self._sock.recv_multipart()
-
-    def replies(self, count):
-        for _ in range(count):
-            frames = self.receive()
-            assert frames[0][0] in (Kind.REPLY, Kind.STRANGER)
-            if frames[0][0] == Kind.REPLY:
-                yield REPLY.unpack(frames[0])[1], CODEC.decode(frames[1:])
-
-    def close(self):
-        self._sock.close(linger=0)
 
 
 def mutated(chance, frame):
@@ -181,58 +145,53 @@ def test_frames_of_strangers():
         served.append(request)
         return request
 
-    with serve(handler, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+    with serve(handler, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
         request = CODEC.encode(LocateRequest(node_type="stranger", raw=torch.arange(100)))
         with Bystander(listener) as bystander:
-            Attacker(context, listener.address).close()  # ZeroMQ's threads of the attackers have started
             assert wait_for(lambda: bystander.calls > 10)  # allocators have warmed up
             before, memory = footprint(), resident_bytes()
-            for round_ in range(100):
-                attacker = Attacker(context, listener.address)
-                for _ in range(50):
-                    handshake = ClientHandshake(TOKEN if round_ % 2 else None, chance.randrange(2**64))
-                    proof = security._step(security.Step.PROOF) + chance.randbytes(40)
-                    message = [REQUEST.pack(Kind.REQUEST, chance.randbytes(16), chance.randrange(2**64), 2**64 - 1), *request]
-                    attacker.send(
-                        chance.choice(
-                            (
-                                [chance.randbytes(chance.choice((0, 1, 7, 39, 47, 33, 300)))],
-                                [mutated(chance, handshake.hello())],
-                                [handshake.hello(), b""],
-                                [proof],
-                                [mutated(chance, proof)],
-                                message,
-                                mutated_message(chance, message),
-                                [b""] * 100,
-                            )
-                        )
-                        or [b""]
-                    )
-                attacker.close()
-            assert wait_for(lambda: not listener._port._door._strangers)
+            for number in range(5000):
+                handshake = ClientHandshake(TOKEN if number % 2 else None, chance.randrange(2**64))
+                proof = security._step(security.Step.PROOF) + chance.randbytes(40)
+                message = [REQUEST.pack(Kind.REQUEST, chance.randrange(2**64), 2**64 - 1), *request]
+                choices = (
+                    [chance.randbytes(chance.choice((0, 1, 7, 39, 47, 33, 300)))],
+                    [mutated(chance, handshake.hello())],
+                    [handshake.hello(), b""],
+                    [proof],
+                    [mutated(chance, proof)],
+                    message,
+                    mutated_message(chance, message),
+                    [b""] * 100,
+                )
+                with Attacker(listener) as attacker, contextlib.suppress(ConnectionError):  # hung up on before it was done: right
+                    if number % 3 == 0:
+                        attacker.send(handshake.hello())
+                    attacker.send(*chance.choice(choices))
+            assert wait_for(lambda: not listener._port._strangers)
             bystander.assert_undisturbed()
             assert resident_bytes() - memory < ROOM
             assert wait_for(lambda: footprint() == before)
         assert all(request.node_type != "stranger" for request in served)
         assert listener.statistics()["sessions"] == 1
         assert listener.statistics()["failures"] == 0  # nothing of theirs was even decoded
-        assert listener.statistics()["strangers"] > 500
+        assert listener.statistics()["strangers"] == 5000
+        assert not listener._handshakes
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
 def test_bytes_of_strangers(encrypt):
-    """3000 connections that break the rules of ZeroMQ's own protocol, or stop somewhere in them."""
+    """3000 connections that break the rules of framing, or of TLS, or stop somewhere in them."""
     chance = random.Random(2)
-    hello = ClientHandshake(TOKEN, 1000).hello()
-    greeting = GREETING.replace(b"NULL\0", b"CURVE") if encrypt else GREETING
     token = Token(TOKEN.key, encrypt=encrypt)
-    good = greeting + READY + b"\x00" + bytes([len(hello)]) + hello
+    greeting = SEALED_GREETING if encrypt else GREETING
+    good = greeting + (client_hello() if encrypt else framed(ClientHandshake(TOKEN, 1000).hello()))
     with serve(echo, codec=CODEC, token=token, limits=LIMITS) as listener:
         with Bystander(listener, token) as bystander:
             assert wait_for(lambda: bystander.calls > 10)
             before, memory = footprint(), resident_bytes()
             for number in range(3000):
-                huge = greeting + READY + chance.choice((b"\x02", b"\x03", b"\x06")) + struct.pack(">Q", chance.randrange(2**64))
+                huge = greeting + struct.pack(">IQ", chance.choice((0, 1, 2, 2**32 - 1)), chance.randrange(2**64))
                 say = chance.choice((chance.randbytes(200), good[: number % len(good)], mutated(chance, good), huge + bytes(500)))
                 try:
                     with knock(listener, say=say):
@@ -240,7 +199,7 @@ def test_bytes_of_strangers(encrypt):
                 except OSError:
                     continue  # it hung up on us before we were done: right
             bystander.assert_undisturbed()
-            assert wait_for(lambda: not listener._port._door._strangers)
+            assert wait_for(lambda: not listener._port._strangers)
             assert resident_bytes() - memory < ROOM
             assert wait_for(lambda: footprint() == before)
         assert listener.statistics()["sessions"] == 1
@@ -249,25 +208,24 @@ def test_bytes_of_strangers(encrypt):
 def test_messages_of_a_peer_that_went_mad():
     """4000 requests with a good tag and a bad rest: each is answered, with a failure or what it happened to ask for."""
     chance = random.Random(3)
-    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
         messages = [CODEC.encode(message) for seed in range(5) for message in random_messages(seed)]
         with Bystander(listener) as bystander:
-            Attacker(context, listener.address).close()
             assert wait_for(lambda: bystander.calls > 10)
             before, memory = footprint(), resident_bytes()
-            attacker = Attacker(context, listener.address, TOKEN)
+            attacker = Attacker(listener, TOKEN)
             bad = list(bombs())
             for start in range(0, 4000, 50):
                 numbers = range(start, start + 50)
                 for number in numbers:
                     body = mutated_message(chance, chance.choice(messages)) if number >= len(bad) else bad[number]
-                    attacker.send([REQUEST.pack(Kind.REQUEST, attacker.session.tag, number, 60_000), *body])
-                answered = {number for number, _ in attacker.replies(50)}
-                assert answered == set(numbers)
-            for _ in range(200):  # and the request's own head
-                head = REQUEST.pack(Kind.REQUEST, attacker.session.tag, 2**64 - 1, 0)
-                attacker.send([mutated(chance, head), *chance.choice(messages)])
+                    attacker.send(REQUEST.pack(Kind.REQUEST, number, 60_000), *(body or [b""]))
+                assert {answered(attacker) for _ in numbers} == set(numbers)
             attacker.close()
+            for _ in range(200):  # and the request's own head
+                with Attacker(listener, TOKEN) as attacker, contextlib.suppress(ConnectionError):
+                    head = REQUEST.pack(Kind.REQUEST, 2**64 - 1, 0)
+                    attacker.send(mutated(chance, head), *chance.choice(messages))
             bystander.assert_undisturbed()
             assert resident_bytes() - memory < ROOM
             assert wait_for(lambda: footprint() == before)
@@ -275,27 +233,48 @@ def test_messages_of_a_peer_that_went_mad():
         assert wait_for(lambda: listener.statistics()["in_flight"] == 0)
 
 
+def answered(attacker) -> int:
+    """The number of the request that the next reply is about; the reply can be read."""
+    frames = attacker.receive()
+    while frames[0][0] == Kind.ALIVE:
+        frames = attacker.receive()
+    kind, number = REPLY.unpack(frames[0])
+    assert kind == Kind.REPLY
+    CODEC.decode(frames[1:])
+    return number
+
+
+def client_hello() -> bytes:
+    """How TLS begins."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_proof_is_good_for_one_nonce(known):
     """What was recorded of a handshake opens no other, on the same connection or on the next."""
-    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, zmq.Context() as context:
+    with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
         handshake = ClientHandshake(TOKEN, 2**20)
-        first = Attacker(context, listener.address)
-        first.send([handshake.hello()])
-        proof = handshake.step(first.receive()[0])
-        first.send([proof])
-        session = handshake.step(first.receive()[0])
-        second = first if known else Attacker(context, listener.address)
-        second.send([handshake.hello()])
-        second.receive()
-        second.send([proof])
-        assert security.step_of(second.receive()[0]) is security.Step.REFUSED
-        if not known:
-            second.send([REQUEST.pack(Kind.REQUEST, session.tag, 1, 1000)])
-            assert second.receive() == [bytes([Kind.STRANGER])]
+        with Attacker(listener) as first, Attacker(listener) as second:
+            first.send(handshake.hello())
+            proof = handshake.step(bytes(first.receive()[0]))
+            first.send(proof)
+            assert security.step_of(bytes(first.receive()[0])) is security.Step.WELCOME
+            if known:
+                first.send(proof)
+                assert hung_up(first.sock)
+            else:
+                second.send(handshake.hello())
+                second.receive()
+                second.send(proof)
+                assert security.step_of(bytes(second.receive()[0])) is security.Step.REFUSED
+                second.send(REQUEST.pack(Kind.REQUEST, 1, 1000), b"x")
+                assert hung_up(second.sock)
         assert listener.statistics()["sessions"] == 1
-        for attacker in {first, second}:
-            attacker.close()
 
 
 def test_a_flood_of_strangers_keeps_no_peer_out():
@@ -309,7 +288,7 @@ def test_a_flood_of_strangers_keeps_no_peer_out():
             kept = []
             while not stop.is_set():
                 try:
-                    kept.append(knock(listener, say=(b"", GREETING + READY, GREETING + READY + b"\x00\x01x" * 5000)[number]))
+                    kept.append(knock(listener, say=(b"", GREETING + HELLO, GREETING + framed(b"x") * 5000)[number]))
                     count[number] += 1
                 except OSError:
                     continue  # it hung up on us

@@ -17,7 +17,7 @@ from halohop.cluster.router import Holder, Router
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.telemetry import Counters
-from halohop.transport import Limits, Listener, Token, load_token, zeromq
+from halohop.transport import Limits, Listener, Token, load_token, tcp
 from halohop.world import World
 
 
@@ -107,7 +107,7 @@ def open_graph(
 
 def _serve(router: Router, token: Token, listen: str | None, limits: Limits) -> Listener:
     bind = listen or f"tcp://{own_address()}:0"
-    return zeromq.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits)
+    return tcp.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits)
 
 
 def _connect(

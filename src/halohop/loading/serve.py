@@ -24,7 +24,7 @@ from halohop.loading.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.telemetry import Counters
-from halohop.transport import Limits, Token, load_token, zeromq
+from halohop.transport import Limits, Token, load_token, tcp
 
 _SWEEPS_PER_LEASE = 10
 
@@ -78,7 +78,7 @@ class Server:
         self._router = Router(holding.book, [mine], self._pool, self._counters)
         self._bench = _Bench(holding, mine, peers, self._pool, self._counters, keeping.max_samplers)
         self._asked = time.monotonic()
-        self._listener = zeromq.serve(
+        self._listener = tcp.serve(
             self._answer, codec=server_codec(), token=token, bind=listen, limits=limits, waiting=(BatchRequest,)
         )
         self.address = self._listener.address

@@ -12,7 +12,7 @@ from halohop.cluster.router import Holder
 from halohop.errors import ClusterError, PeerLostError
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
-from halohop.transport import Channel, Codec, Limits, Token, zeromq
+from halohop.transport import Channel, Codec, Limits, Token, tcp
 
 
 def server_codec() -> Codec:
@@ -40,7 +40,7 @@ class Servers:
         """To the first of some servers; the others stand in for it, in turn."""
         addresses = [self.addresses[server] for server in ranked]
         label = f"server {ranked[0]}"
-        return zeromq.connect(*addresses, codec=server_codec(), token=self.token, peer=label, limits=limits or self.limits)
+        return tcp.connect(*addresses, codec=server_codec(), token=self.token, peer=label, limits=limits or self.limits)
 
     def introductions(self, *, manifest: bytes | None = None, without: tuple[int, ...] = ()) -> dict[int, DescribeReply]:
         """What each server says of itself, by its number; all of them are waited for at the same time.

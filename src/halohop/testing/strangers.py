@@ -1,30 +1,130 @@
-"""What strangers do to a listener across hosts: raw bytes below its protocol, and the means to see that they do no harm."""
+"""What strangers do to a listener across hosts: bytes, frames and handshakes by hand; and how to see that they do no harm."""
 
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from halohop.transport import Listener
+from halohop.ops.pool import Pool
+from halohop.transport import Listener, Token
+from halohop.transport.framing import MAX_FRAMES, Assembler, packed
+from halohop.transport.messages import Buffer
+from halohop.transport.security import ClientHandshake, Session
+from halohop.transport.tls import seal_of
+from halohop.transport.wire import Frames
 
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + b"\x00" + bytes(31)
-_READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
-READY = b"\x04" + bytes([len(_READY)]) + _READY
-"""How a DEALER begins in ZMTP 3, the protocol of ZeroMQ: its greeting, then its handshake."""
+GREETING, SEALED_GREETING = b"halohop\0", b"halohop\1"
+"""How each side of a connection begins, without encryption and with it."""
+
+_SECONDS = 20
 
 
-def knock(listener: Listener, *, say: bytes = b"") -> socket.socket:
+def endpoint(listener: Listener | str) -> tuple[str, int]:
+    """Host and port of a listener, or of its address."""
+    address = listener if isinstance(listener, str) else listener.address
+    host, port = address.removeprefix("tcp://").split(":")
+    return host, int(port)
+
+
+def framed(*frames: Buffer) -> bytes:
+    """A message as it goes over the wire."""
+    return b"".join(packed(frames))
+
+
+def knock(listener: Listener | str, *, say: bytes = b"") -> socket.socket:
     """A connection to a listener, and the first words over it; close it."""
-    host, port = listener.address.removeprefix("tcp://").split(":")
-    sock = socket.create_connection((host, int(port)), timeout=20)
+    sock = socket.create_connection(endpoint(listener), timeout=_SECONDS)
     try:
         sock.sendall(say)
     except OSError:  # it hung up on us
         sock.close()
         raise
     return sock
+
+
+def reset(sock: socket.socket) -> None:
+    """Ends a connection as a process does that dies with unread bytes: the other side sees an error, not an end."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
+    sock.close()
+
+
+def hung_up(sock: socket.socket) -> bool:
+    """Whether the other side ends the connection before the socket's own deadline."""
+    try:
+        while sock.recv(1000):
+            continue
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class Attacker:
+    """Speaks halohop's framing over a blocking socket, knows the token or does not, and says what it likes.
+
+    Args:
+        listener: whom to attack.
+        token: if given, it introduces itself first, and encrypts if the token says so.
+    """
+
+    def __init__(self, listener: Listener | str, token: Token | None = None) -> None:
+        seal = seal_of(token, server=False)
+        self.sock = knock(listener, say=GREETING if seal is None else SEALED_GREETING)
+        self._assembler = Assembler(max_bytes=2**30, max_frames=MAX_FRAMES, pool=Pool(0))
+        self._messages: list[Frames] = []
+        assert self._exactly(len(GREETING)) in (GREETING, SEALED_GREETING)
+        if seal is not None:
+            self.sock = seal.wrap_socket(self.sock)
+        self.session = None if token is None else self.meet(token)
+
+    def meet(self, token: Token) -> Session:
+        """The handshake, to its good end."""
+        handshake = ClientHandshake(token, 2**20)
+        self.send(handshake.hello())
+        proof = handshake.step(bytes(self.receive()[0]))
+        assert isinstance(proof, bytes)
+        self.send(proof)
+        session = handshake.step(bytes(self.receive()[0]))
+        assert isinstance(session, Session)
+        return session
+
+    def send(self, *frames: Buffer) -> None:
+        self.sock.sendall(framed(*frames))
+
+    def receive(self) -> Sequence[Buffer]:
+        """The next message.
+
+        Raises:
+            ConnectionError: there is none to come.
+            TimeoutError: none came for long.
+        """
+        while not self._messages:
+            data = self.sock.recv(2**16)
+            if not data:
+                raise ConnectionAbortedError("hung up")
+            self._assembler.feed(memoryview(data))
+            self._messages = self._assembler.take()
+        return self._messages.pop(0)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count and (more := self.sock.recv(count - len(data))):
+            data += more
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def resident_bytes() -> int:
@@ -34,7 +134,7 @@ def resident_bytes() -> int:
 
 def wait_for(condition: Callable[[], object]) -> bool:
     """Whether something becomes true within twenty seconds."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + _SECONDS
     while not condition() and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     return bool(condition())

@@ -3,12 +3,13 @@
 from halohop.transport.base import Channel, Handler, Limits, Listener, Network
 from halohop.transport.inprocess import InProcessNetwork
 from halohop.transport.messages import Codec
-from halohop.transport.security import PROTOCOL_VERSION, TOKEN_VARIABLE, Token, load_token
-from halohop.transport.zeromq import connect, serve
+from halohop.transport.security import PROTOCOL_VERSION, TOKEN_VARIABLE, Certificate, Token, load_token
+from halohop.transport.tcp import connect, serve
 
 __all__ = [
     "PROTOCOL_VERSION",
     "TOKEN_VARIABLE",
+    "Certificate",
     "Channel",
     "Codec",
     "Handler",

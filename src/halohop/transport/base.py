@@ -24,18 +24,18 @@ class Limits:
 
     Args:
         call_seconds: until a call must be answered, repetitions and reconnections included.
-        attempt_seconds: until an unanswered request is sent again (twice as long each time, up to eight times this), and for
-            each step of a handshake.
+        attempt_seconds: for connecting, and for each step of a handshake; then the next attempt is made. A listener gives as
+            much to the whole of a handshake.
         connect_seconds: how long calls wait for a peer that was never there; one that was there has until the call's deadline.
-        heartbeat_seconds: between signs of life on an idle connection; it counts as lost after ten of them without one. (Ten,
-            because a heartbeat has to wait for the large message before it.)
+        heartbeat_seconds: between a listener's signs of life; a connection counts as lost after ten of them without a byte, and
+            what was asked over it is asked again over the next.
         max_message_bytes: header and tensors of one message.
         max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
-            others wait. One request larger than all the bytes is let through alone.
+            others wait, those of a listener on the wire, but for what had arrived together with the last. One request larger
+            than all the bytes is let through alone.
         handler_threads: how many requests a listener answers at a time.
-        max_strangers: connections to a listener that have not shown the token. One more, and the oldest of them is closed, as is
-            any that takes longer than attempt_seconds or sends more than 64 KiB (seen on Linux only). Peers that have shown the
-            token are not counted, and a peer that was closed in the crush tries again.
+        max_strangers: connections to a listener that have not shown the token. One more, and the oldest of them is closed.
+            Peers that have shown the token are not counted, and a peer that was closed in the crush tries again.
 
     Raises:
         InputError: a number that is not positive, or max_message_bytes below 64 KiB.
@@ -126,7 +126,7 @@ class Listener(Closing, Protocol):
 
 
 class Network(Protocol):
-    """A way for peers to reach each other: an `InProcessNetwork`, or the module `halohop.transport.zeromq`."""
+    """A way for peers to reach each other: an `InProcessNetwork`, or the module `halohop.transport.tcp`."""
 
     def serve(
         self,

@@ -1,6 +1,5 @@
 """The client's side of a peer, over any port: handshake, deadlines, repetition and matching of replies."""
 
-import heapq
 import itertools
 import math
 import random
@@ -17,16 +16,15 @@ from halohop.transport.base import Limits
 from halohop.transport.messages import Buffer, Codec, Failure, size_of
 from halohop.transport.peer_errors import PeerErrors
 from halohop.transport.security import ClientHandshake, Session, Token
-from halohop.transport.wire import REPLY, REQUEST, ClientPort, Frames, Kind, Lost
+from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, ClientPort, Frames, Kind, Lost
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts to connect
-_LONGEST_ATTEMPT = 8  # times attempt_seconds
 
 
 class _Call:
     """One request until its future is done."""
 
-    __slots__ = ("attempts", "frames", "future", "in_flight", "number", "operation", "pause", "retry_at", "size", "submitted")
+    __slots__ = ("attempts", "frames", "future", "in_flight", "number", "operation", "size", "submitted")
 
     def __init__(self, number: int, operation: str) -> None:
         self.number = number
@@ -38,12 +36,12 @@ class _Call:
         self.future.set_running_or_notify_cancel()  # it can no longer be cancelled, so whoever ends it need not ask
         self.attempts = 0
         self.in_flight = False
-        self.pause = 0.0  # seconds until the next attempt over the same connection
-        self.retry_at = math.inf
 
 
 class PortChannel:
-    """A `Channel` over a port. One thread owns the port and all bookkeeping; callers only put calls into its inbox."""
+    """A `Channel` over a port. Calls are sent by the thread that makes them, if they can be sent at once. All else, connecting,
+    receiving and what happens at some moment, is done by a thread of the channel's own.
+    """
 
     def __init__(self, port: ClientPort, *, codec: Codec, token: Token | None, peer: str, limits: Limits) -> None:
         self.peer = peer
@@ -54,23 +52,24 @@ class PortChannel:
         self._errors = PeerErrors(peer=peer, address=port.address, limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()  # over the next two
-        self._inbox: list[_Call] = []
-        self._closed = False
+        self._random = random.Random()
+        self._settled: deque[tuple[_Call, Any, Exception | None]] = deque()  # whose futures are to be told, outside of the lock
 
-        self._calls: dict[int, _Call] = {}
-        self._timers: list[tuple[float, int]] = []  # heap: when to look at which call again
+        self._lock = threading.Lock()  # over all that follows
+        self._closed = False
+        self._calls: dict[int, _Call] = {}  # the oldest first
         self._waiting: deque[_Call] = deque()
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._handshake: ClientHandshake | None = None
         self._handshake_until = math.inf
         self._session: Session | None = None
+        self._ever_dialled = False
         self._ever_connected = False
         self._problem = Lost(reason="no connection yet")
         self._failed_dials = 0
         self._dial_at: float = -math.inf
-        self._random = random.Random()
+        self._sleeps_until: float = -math.inf  # when the channel's thread looks around by itself
         self._thread = threading.Thread(target=self._run, name=f"halohop-channel-{peer}", daemon=True)
         self._thread.start()
 
@@ -84,11 +83,15 @@ class PortChannel:
             with self._lock:
                 if self._closed:
                     raise self._errors.closed(call.operation)
-                self._inbox.append(call)
-                self._port.wake()
+                self._calls[call.number] = call
+                self._waiting.append(call)
+                self._pump()
+                if self._look_around_at() < self._sleeps_until:
+                    self._port.wake()
         except HalohopError as error:
             self._counters.add("failures")
             call.future.set_exception(error)
+        self._settle()
         return call.future
 
     def call(self, request: Any, *, operation: str | None = None) -> Any:
@@ -113,52 +116,79 @@ class PortChannel:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # ---- everything below runs on the channel's own thread
+    # ---- the channel's own thread
 
     def _run(self) -> None:
         try:
-            self._dial()
-            while not self._closed:
-                now = time.monotonic()
-                self._take_inbox()
-                self._check_timers(now)
-                if not self._handshake and self._calls and now >= self._dial_at:
+            while True:
+                with self._lock:
+                    now = time.monotonic()
+                    self._check_clock(now)
+                    self._pump()
+                    dial = not self._handshake and bool(self._calls or not self._ever_dialled) and now >= self._dial_at
+                    self._sleeps_until = min(self._look_around_at(), now + self._limits.heartbeat_seconds)
+                    if self._closed:
+                        return
+                self._settle()
+                if dial:
                     self._dial()
-                self._pump()
-                for event in self._port.wait(self._seconds_to_wait()):
-                    self._on_event(event)
+                    continue
+                events = self._port.wait(max(0.0, self._sleeps_until - now))
+                with self._lock:
+                    for event in events:
+                        self._on_event(event)
+                self._settle()
         finally:  # also when this very code fails: nobody may wait for a thread that is no more
             with self._lock:
                 self._closed = True
-            self._take_inbox()
-            for call in list(self._calls.values()):
-                self._fail(call, self._errors.closed(call.operation))
+                for call in list(self._calls.values()):
+                    self._fail(call, self._errors.closed(call.operation))
+            self._settle()
             self._port.close()
 
-    def _take_inbox(self) -> None:
-        with self._lock:
-            calls, self._inbox = self._inbox, []
-        for call in calls:
-            self._calls[call.number] = call
-            self._waiting.append(call)
-            self._set_timer(call)
+    def _settle(self) -> None:
+        """Tells futures; their callbacks may call this channel again."""
+        while self._settled:
+            try:
+                call, reply, error = self._settled.popleft()
+            except IndexError:  # another thread took it
+                return
+            if error is None:
+                call.future.set_result(reply)
+            else:
+                call.future.set_exception(error)
 
-    def _seconds_to_wait(self) -> float | None:
+    # ---- everything below runs under the lock, but for dialling
+
+    def _look_around_at(self) -> float:
+        """When there is something to do besides reading."""
         moments = [self._handshake_until]
-        if self._timers:
-            moments.append(self._timers[0][0])
-        if not self._handshake and self._calls:
-            moments.append(self._dial_at)
-        moment = min(moments)
-        return None if moment == math.inf else max(0.0, moment - time.monotonic())
+        if self._calls:
+            moments.append(self._gives_up_at(next(iter(self._calls.values()))))
+            if not self._handshake:
+                moments.append(self._dial_at)
+        return min(moments)
+
+    def _check_clock(self, now: float) -> None:
+        if now >= self._handshake_until:
+            self._drop(Lost(reason="it did not answer the handshake"))
+        silence = SILENCE_BEATS * self._limits.heartbeat_seconds
+        if self._calls and self._session is not None and now >= self._port.heard + silence:
+            self._drop(Lost(reason=f"it was silent for {silence:g} s"))
+        while self._calls and now >= self._gives_up_at(call := next(iter(self._calls.values()))):
+            self._fail(call, self._late(call))
 
     # ---- connection
 
     def _dial(self) -> None:
-        self._handshake = ClientHandshake(self._token, self._limits.max_message_bytes)
-        self._handshake_until = time.monotonic() + self._limits.attempt_seconds
+        """Opens a connection. Looking up a host's name may take long, so others may submit calls meanwhile."""
+        handshake = ClientHandshake(self._token, self._limits.max_message_bytes)
         self._port.open()
-        self._port.send([self._handshake.hello()])
+        self._port.send([handshake.hello()])
+        with self._lock:
+            self._ever_dialled = True
+            self._handshake = handshake
+            self._handshake_until = time.monotonic() + self._limits.attempt_seconds
 
     def _refuse(self, error: AuthenticationError | ProtocolError) -> None:
         """The other side is not the peer that was expected: nobody waits for it any longer."""
@@ -209,9 +239,7 @@ class PortChannel:
 
     def _on_message(self, frames: Frames) -> None:
         kind = frames[0][0] if len(frames[0]) else 0
-        if kind == Kind.STRANGER:
-            self._drop(Lost(reason="it forgot this side and asks for a new handshake"))
-        elif kind == Kind.REPLY and len(frames[0]) == REPLY.size and len(frames) > 1:
+        if kind == Kind.REPLY and len(frames[0]) == REPLY.size and len(frames) > 1:
             call = self._calls.get(REPLY.unpack(frames[0])[1])
             if call is not None:  # else a second answer to a repeated request, or one that came too late
                 self._on_reply(call, frames[1:])
@@ -234,7 +262,7 @@ class PortChannel:
             else:
                 self._counters.add_all({"calls": 1, "call_seconds": time.monotonic() - call.submitted})
                 self._end(call)
-                call.future.set_result(reply)
+                self._settled.append((call, reply, None))
 
     # ---- calls
 
@@ -255,44 +283,21 @@ class PortChannel:
                 call.in_flight = True
                 self._in_flight += 1
                 self._in_flight_bytes += call.size
-                self._send(call, self._session)
+                self._send(call)
 
-    def _send(self, call: _Call, session: Session) -> None:
-        now = time.monotonic()
-        left = max(0, math.ceil(1000 * (call.submitted + self._limits.call_seconds - now)))
-        self._port.send([REQUEST.pack(Kind.REQUEST, session.tag, call.number, left), *call.frames])
+    def _send(self, call: _Call) -> None:
+        left = max(0, math.ceil(1000 * (call.submitted + self._limits.call_seconds - time.monotonic())))
+        self._port.send([REQUEST.pack(Kind.REQUEST, call.number, left), *call.frames])
         self._counters.add_all({"bytes_sent": call.size, "retries": int(call.attempts > 0)})
-        call.pause = min(2 * call.pause, _LONGEST_ATTEMPT * self._limits.attempt_seconds) or self._limits.attempt_seconds
-        call.retry_at = now + call.pause
         call.attempts += 1
-        self._set_timer(call)
 
     def _gives_up_at(self, call: _Call) -> float:
         seconds = self._limits.call_seconds
         return call.submitted + (seconds if self._ever_connected else min(seconds, self._limits.connect_seconds))
 
-    def _set_timer(self, call: _Call) -> None:
-        heapq.heappush(self._timers, (min(self._gives_up_at(call), call.retry_at), call.number))
-
-    def _check_timers(self, now: float) -> None:
-        if now >= self._handshake_until:
-            self._drop(Lost(reason="it did not answer the handshake"))
-        while self._timers and self._timers[0][0] <= now:
-            call = self._calls.get(heapq.heappop(self._timers)[1])
-            if call is None:
-                continue
-            if now >= self._gives_up_at(call):
-                self._fail(call, self._late(call))
-            elif self._session is not None and now >= call.retry_at:
-                self._send(call, self._session)
-            else:
-                self._set_timer(call)
-
     def _land(self, call: _Call) -> None:
         if call.in_flight:
             call.in_flight = False
-            call.pause = 0.0
-            call.retry_at = math.inf
             self._in_flight -= 1
             self._in_flight_bytes -= call.size
 
@@ -303,13 +308,11 @@ class PortChannel:
     def _fail(self, call: _Call, error: Exception) -> None:
         self._counters.add("failures")
         self._end(call)
-        call.future.set_exception(error)
+        self._settled.append((call, None, error))
 
     def _late(self, call: _Call) -> TransportError:
         if self._session is not None:
             return self._errors.unanswered(call.operation, call.attempts)
-        if self._problem.doubtful:
-            return self._errors.handshake(call.operation, AuthenticationError(self._problem.reason))
         if self._ever_connected:
             return self._errors.lost(call.operation, self._problem.reason)
         return self._errors.never_there(call.operation, self._problem.reason, time.monotonic() - call.submitted)

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Collection, Sequence
 
 from halohop.errors import TransportError
@@ -10,7 +11,7 @@ from halohop.transport.client import PortChannel
 from halohop.transport.messages import Codec
 from halohop.transport.security import Token
 from halohop.transport.server import PortListener
-from halohop.transport.wire import Admit, Frames, Lost, Mailbox
+from halohop.transport.wire import Frames, Lost, Mailbox, Peer
 
 _SCHEME = "inprocess://"
 
@@ -61,18 +62,19 @@ class InProcessNetwork:
         """A channel to whoever serves, or will serve, at `address`."""
         return PortChannel(_ClientPort(self, address), codec=codec, token=token, peer=peer, limits=limits)
 
-    def _join(self, client: "_ClientPort", link: int) -> tuple["_ServerPort", bytes] | None:
+    def _join(self, client: "_ClientPort", link: int) -> tuple["_ServerPort", Peer] | None:
         with self._lock:
             server = self._servers.get(client.address)
             if server is None:
                 return None
-            name = b"\0" + next(self._numbers).to_bytes(8, "big")
-            server.clients[name] = client, link
-            return server, name
+            peer = next(self._numbers)
+            server.clients[peer] = client, link
+            return server, peer
 
-    def _leave(self, server: "_ServerPort", name: bytes) -> None:
+    def _leave(self, server: "_ServerPort", peer: Peer) -> None:
         with self._lock:
-            server.clients.pop(name, None)
+            server.clients.pop(peer, None)
+        server.inbox.put((peer, Lost(reason="the client left")))
 
     def _end(self, server: "_ServerPort") -> None:
         with self._lock:
@@ -88,7 +90,11 @@ class _ClientPort:
         self.inbox: Mailbox[tuple[int, Frames | Lost]] = Mailbox()
         self._network = network
         self._link = 0  # counts connections: what arrives for a former one is not for us
-        self._server: tuple[_ServerPort, bytes] | None = None
+        self._server: tuple[_ServerPort, Peer] | None = None
+
+    @property
+    def heard(self) -> float:
+        return time.monotonic()  # a peer within this process is as alive as its client
 
     def open(self) -> None:
         self._link += 1
@@ -98,8 +104,8 @@ class _ClientPort:
 
     def send(self, frames: Frames) -> None:
         if self._server is not None:
-            server, name = self._server
-            server.inbox.put((name, _copied(frames)))
+            server, peer = self._server
+            server.inbox.put((peer, _copied(frames)))
 
     def wait(self, seconds: float | None) -> list[Frames | Lost]:
         return [item for link, item in self.inbox.take_all(seconds) if link == self._link]
@@ -120,23 +126,25 @@ class _ClientPort:
 class _ServerPort:
     def __init__(self, network: InProcessNetwork, address: str) -> None:
         self.address = address
-        self.inbox: Mailbox[tuple[bytes, Frames]] = Mailbox()
-        self.clients: dict[bytes, tuple[_ClientPort, int]] = {}
+        self.inbox: Mailbox[tuple[Peer, Frames | Lost]] = Mailbox()
+        self.clients: dict[Peer, tuple[_ClientPort, int]] = {}
         self._network = network
 
-    def send(self, peer: bytes, frames: Frames) -> bool:
+    def send(self, peer: Peer, frames: Frames) -> None:
         client, link = self.clients.get(peer, (None, 0))
-        if client is None:
-            return False
-        client.inbox.put((link, _copied(frames)))
-        return True
+        if client is not None:
+            client.inbox.put((link, _copied(frames)))
 
-    def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
-        arrived = self.inbox.take_all(seconds, receive=admit is not None)
-        return [(peer, frames if admit and admit(peer, frames[0]) else frames[:1]) for peer, frames in arrived]
+    def wait(self, seconds: float | None, receive: bool) -> list[tuple[Peer, Frames | Lost]]:
+        return self.inbox.take_all(seconds, receive=receive)
 
-    def welcome(self, peer: bytes) -> None:
+    def welcome(self, peer: Peer) -> None:
         """No strangers come here."""
+
+    def hang_up(self, peer: Peer) -> None:
+        client, link = self.clients.pop(peer, (None, 0))
+        if client is not None:
+            client.inbox.put((link, Lost(reason="the server hung up")))
 
     def wake(self) -> None:
         self.inbox.wake()

@@ -10,9 +10,8 @@ nothing.
     PROOF      largest message, mac   ->
                                       <-     WELCOME    largest message, mac   (or REFUSED: another token)
 
-All of these are of fixed size, and until WELCOME nothing else is looked at. Both sides then derive the session's tag, which
-every later request carries: whoever takes over a connection's name without having taken part is still a stranger.
-This authenticates peers; what they say then is encrypted only if their token asks for it (`curve`), and below that handshake.
+All of these are of fixed size, and until WELCOME nothing else is looked at. This authenticates peers; what they say then is
+encrypted only if their token asks for it (`tls`), and below that handshake.
 """
 
 import hmac
@@ -20,7 +19,7 @@ import os
 import secrets
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from halohop.errors import AuthenticationError, InputError, ProtocolError
 PROTOCOL_VERSION = 1
 TOKEN_VARIABLE = "HALOHOP_TOKEN"
 ENCRYPT_VARIABLE = "HALOHOP_ENCRYPT"
-TAG_BYTES = 16
+CERTIFICATE_VARIABLES = ("HALOHOP_CERTIFICATE", "HALOHOP_KEY", "HALOHOP_AUTHORITY")
 _NONCE_BYTES = 32
 _MIN_TOKEN_BYTES = 16
 _REMEDY = f"make one with `python -c 'import secrets; print(secrets.token_hex(32))'` and give it to all hosts as {TOKEN_VARIABLE}"
@@ -57,31 +56,54 @@ _NONCE = struct.Struct(f">{_NONCE_BYTES}s")
 _PROOF = struct.Struct(">Q32s")
 _REFUSED = struct.Struct(">B")
 _MAGIC = b"HHOP"
-_MAX_STEP_BYTES = 128
+MAX_STEP_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """A key pair of this host's own, for encryption, instead of the one that follows from the token. Files in PEM format.
+
+    Args:
+        chain: this host's certificate, and those between it and the authority, if any.
+        key: its private key, without a password.
+        authority: whose certificates are accepted: those of all peers are from it.
+
+    Example:
+        >>> folder = Path("/etc/halohop")
+        >>> mine = Certificate(chain=folder / "host7.pem", key=folder / "host7.key", authority=folder / "authority.pem")
+        >>> Token("", certificate=mine)  # read when it is used
+        Token(...)
+    """
+
+    chain: Path
+    key: Path
+    authority: Path
 
 
 class Token:
-    """A shared secret of at least 16 bytes (text counts as UTF-8). Its repr does not show it.
+    """What peers show each other: a shared secret of at least 16 bytes (text counts as UTF-8). Its repr does not show it.
 
     Args:
         secret: the same for all peers.
         encrypt: whether what peers send each other is encrypted (between hosts, not within a process). All say the same: one
             that does not encrypt is an error for one that does, never a reason not to.
+        certificate: a key pair per host, besides the secret or, if that is empty, instead of it. It implies `encrypt`.
 
     Raises:
-        InputError: too short.
+        InputError: the secret is too short.
 
     Example:
         >>> Token("correct horse battery staple")
         Token(...)
     """
 
-    __slots__ = ("encrypt", "key")
+    __slots__ = ("certificate", "encrypt", "key")
 
-    def __init__(self, secret: str | bytes, *, encrypt: bool = False) -> None:
+    def __init__(self, secret: str | bytes, *, encrypt: bool = False, certificate: Certificate | None = None) -> None:
         self.key = secret.encode() if isinstance(secret, str) else secret
-        self.encrypt = encrypt
-        if len(self.key) < _MIN_TOKEN_BYTES:
+        self.encrypt = encrypt or certificate is not None
+        self.certificate = certificate
+        if len(self.key) < _MIN_TOKEN_BYTES and not (certificate is not None and not self.key):
             raise InputError(f"a token of {len(self.key)} bytes can be guessed, it needs {_MIN_TOKEN_BYTES}; {_REMEDY}")
 
     def __repr__(self) -> str:
@@ -91,25 +113,40 @@ class Token:
 def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = None, *, encrypt: bool = False) -> Token | None:
     """The token in the file `path`, else in the environment variable HALOHOP_TOKEN, else None. White space around it is dropped.
 
+    Key pairs are used where HALOHOP_CERTIFICATE, HALOHOP_KEY and HALOHOP_AUTHORITY name their files; then no token is needed.
+
     Args:
         encrypt: whether peers shall encrypt; they also do where HALOHOP_ENCRYPT is 1.
 
     Raises:
-        InputError: the file cannot be read, the token is too short, or there is none to encrypt with.
+        InputError: the file cannot be read, the token is too short, there is none to encrypt with, or only some of the three
+            files are named.
     """
     env = os.environ if env is None else env
     encrypt = encrypt or _is_on(env.get(ENCRYPT_VARIABLE, ""))
+    certificate = _certificate(env)
     text = env.get(TOKEN_VARIABLE, "").strip().encode()
     if path is not None:
         try:
             text = Path(path).read_bytes().strip()
         except OSError as error:
             raise InputError(f"cannot read the token file {path}: {error.strerror}") from error
-    elif not text and encrypt:
-        raise InputError(f"encryption ({ENCRYPT_VARIABLE}) needs a token; {_REMEDY}")
-    elif not text:
+    elif not text and certificate is None:
+        if encrypt:
+            raise InputError(f"encryption ({ENCRYPT_VARIABLE}) needs a token; {_REMEDY}")
         return None
-    return Token(text, encrypt=encrypt)
+    return Token(text, encrypt=encrypt, certificate=certificate)
+
+
+def _certificate(env: Mapping[str, str]) -> Certificate | None:
+    files = [env.get(name, "").strip() for name in CERTIFICATE_VARIABLES]
+    if not any(files):
+        return None
+    if not all(files):
+        missing = next(name for name, file in zip(CERTIFICATE_VARIABLES, files, strict=True) if not file)
+        raise InputError(f"{missing} is not set; a key pair needs all of {', '.join(CERTIFICATE_VARIABLES)}, or none")
+    chain, key, authority = map(Path, files)
+    return Certificate(chain=chain, key=key, authority=authority)
 
 
 def _is_on(text: str) -> bool:
@@ -125,11 +162,9 @@ class Session:
     """What an authenticated pair agreed on.
 
     Args:
-        tag: which requests of this session carry.
         peer_max_message_bytes: the largest message that the other side takes.
     """
 
-    tag: bytes = field(repr=False)
     peer_max_message_bytes: int
 
 
@@ -168,7 +203,7 @@ class ClientHandshake:
             limit = _verify(self._key, "server", self._nonce, self._server_nonce, body)
             if limit is None:
                 raise AuthenticationError("it could not prove that it knows the token; " + _REMEDY)
-            return Session(tag=_tag(self._key, self._nonce, self._server_nonce), peer_max_message_bytes=limit)
+            return Session(peer_max_message_bytes=limit)
         raise ProtocolError("its handshake is out of turn")
 
 
@@ -202,12 +237,12 @@ class ServerHandshake:
         if limit is None:
             return None
         welcome = _step(Step.WELCOME) + _prove(self._key, "server", self._client_nonce, self._nonce, self._limit)
-        return welcome, Session(tag=_tag(self._key, self._client_nonce, self._nonce), peer_max_message_bytes=limit)
+        return welcome, Session(peer_max_message_bytes=limit)
 
 
 def step_of(frame: bytes) -> Step | None:
     """Which step of a handshake a frame is, in any version; None if it is none."""
-    if not _PREFIX.size <= len(frame) <= _MAX_STEP_BYTES:
+    if not _PREFIX.size <= len(frame) <= MAX_STEP_BYTES:
         return None
     magic, _, step = _PREFIX.unpack_from(frame)
     return Step(step) if magic == _MAGIC and Step.HELLO <= step <= Step.REFUSED else None
@@ -247,7 +282,3 @@ def _prove(key: bytes, role: str, client_nonce: bytes, server_nonce: bytes, limi
 def _verify(key: bytes, role: str, client_nonce: bytes, server_nonce: bytes, body: bytes) -> int | None:
     limit, mac = _PROOF.unpack(body)
     return limit if hmac.compare_digest(mac, _mac(key, role, client_nonce, server_nonce, limit)) else None
-
-
-def _tag(key: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
-    return _mac(key, "session", client_nonce, server_nonce, 0)[:TAG_BYTES]

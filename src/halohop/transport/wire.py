@@ -1,33 +1,37 @@
-"""Below channels and listeners: the ports that move frames, and the envelope around an authenticated message.
+"""Below channels and listeners: the ports that move frames, and the envelope around a message.
 
-A port is the only thing that differs between transports. One thread owns it; only `wake` may be called from others.
+A port is the only thing that differs between transports. One thread owns it; from others only `send` and `wake` may be called.
 """
 
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from halohop.transport.messages import Buffer
-from halohop.transport.security import TAG_BYTES
 
 Frames = Sequence[Buffer]
+Peer: TypeAlias = int
+"""A connection to a server, by a number that its port gave it and gives to no other."""
+
 Item = TypeVar("Item")
 
-REQUEST = struct.Struct(f">B{TAG_BYTES}sQQ")  # kind, session tag, request id, milliseconds until nobody waits for the reply
+REQUEST = struct.Struct(">BQQ")  # kind, request id, milliseconds until nobody waits for the reply
 REPLY = struct.Struct(">BQ")  # kind, request id
+
+SILENCE_BEATS = 10
+"""Heartbeats after which a connection without a sign of life counts as lost."""
 
 
 class Kind(IntEnum):
-    """First byte of an authenticated message, or of a note to a client; none of them begins a handshake frame."""
+    """First byte of a message between peers that know each other; none of them begins a handshake frame."""
 
     REQUEST = 128
     REPLY = 129
-    STRANGER = 130  # "I do not know you (any more)": shake hands again
-    PING = 131  # "are you there?": needs no answer, sending it is the question
+    ALIVE = 130  # of a server, now and then: "I am still here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +41,10 @@ class Lost:
     Args:
         reason: for whoever waits.
         stranger: whether the other side is surely no peer of ours: waiting does not help.
-        doubtful: whether it may be one, since it hung up when we introduced ourselves.
     """
 
     reason: str
     stranger: bool = False
-    doubtful: bool = False
 
 
 class ClientPort(Protocol):
@@ -50,6 +52,11 @@ class ClientPort(Protocol):
 
     @property
     def address(self) -> str: ...
+    @property
+    def heard(self) -> float:
+        """When the last byte of the connection arrived, on the monotonic clock."""
+        ...
+
     def open(self) -> None: ...
     def send(self, frames: Frames) -> None:
         """Queues a message; lost with the connection."""
@@ -67,25 +74,25 @@ class ClientPort(Protocol):
     def close(self) -> None: ...
 
 
-Admit = Callable[[bytes, Buffer], bool]
-"""(peer, its message's first frame) -> whether to read the rest of the message."""
-
-
 class ServerPort(Protocol):
-    """Many peers, each known by a name that the port gave it."""
+    """Many peers. Whoever connects is a stranger until the server says that it is welcome."""
 
     @property
     def address(self) -> str: ...
-    def send(self, peer: bytes, frames: Frames) -> bool:
-        """Queues a message, which a peer that does not read may miss; False where the peer is gone."""
+    def send(self, peer: Peer, frames: Frames) -> None:
+        """Queues a message; lost with the connection."""
         ...
 
-    def wait(self, seconds: float | None, admit: Admit | None) -> list[tuple[bytes, Frames]]:
-        """What has arrived, cut to the first frame where `admit` declined; with None none of it is read. It may return early."""
+    def wait(self, seconds: float | None, receive: bool) -> Iterable[tuple[Peer, Frames | Lost]]:
+        """What has arrived, from strangers only if not to `receive`; to be read to its end. It may return early."""
         ...
 
-    def welcome(self, peer: bytes) -> None:
+    def welcome(self, peer: Peer) -> None:
         """The peer has shown the token: limits on strangers do not apply to it."""
+        ...
+
+    def hang_up(self, peer: Peer) -> None:
+        """Ends a connection and forgets the peer; no `Lost` follows."""
         ...
 
     def wake(self) -> None: ...

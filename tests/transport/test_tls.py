@@ -1,22 +1,29 @@
 """Encryption: the contract, what is on the wire, and peers that do not agree about it."""
 
-import contextlib
+import datetime
 import socket
+import ssl
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-import zmq
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from halohop.errors import AuthenticationError, InputError
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.contracts import TransportContract
 from halohop.testing.messages import MESSAGE_TYPES
-from halohop.transport import Codec, Limits, Token, connect, curve, serve, zeromq
+from halohop.testing.strangers import SEALED_GREETING, framed, knock, wait_for
+from halohop.transport import Codec, Limits, Token, connect, serve, tcp
 from halohop.transport.messages import size_of
+from halohop.transport.security import Certificate, ClientHandshake
+from halohop.transport.tls import seal_of
 
 CODEC = Codec(MESSAGE_TYPES)
 PLAIN = Token("a token that tests share")
@@ -30,7 +37,7 @@ class TestEncrypted(TransportContract):
 
     @pytest.fixture
     def network(self):
-        return zeromq
+        return tcp
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:
@@ -102,9 +109,7 @@ def test_what_is_on_the_wire(token):
         seen += [word in note for word in (b"Locate",)]
     seen.append(b"plain words" in notes["there"])
     assert all(seen) if token is PLAIN else not any(seen)
-    secrets = (token.key, curve._server_key(token), zmq.curve_public(curve._server_key(token)))
-    for secret in (*secrets, *(zmq.utils.z85.decode(key) for key in secrets[1:])):
-        assert secret not in notes["there"] + notes["back"]
+    assert token.key not in notes["there"] + notes["back"]
 
 
 @pytest.mark.parametrize(("client", "server"), [(PLAIN, SEALED), (SEALED, PLAIN), (None, SEALED), (SEALED, None)])
@@ -121,35 +126,6 @@ def test_one_that_encrypts_and_one_that_does_not(client, server):
                 channel.submit(ask(1)).result(timeout=10)
             assert time.monotonic() - start < LIMITS.connect_seconds
     assert served == []
-
-
-@pytest.mark.parametrize(("token", "sealed"), [(PLAIN, False), (SEALED, True), (None, False)])
-def test_asking_whether_a_server_encrypts(token, sealed):
-    with serve(answer, codec=CODEC, token=token) as listener:
-        assert curve.encrypts(listener.address) is sealed
-    assert curve.encrypts(listener.address) is None
-
-
-@pytest.mark.parametrize("gap", [0.2, 60])
-def test_asking_one_that_takes_its_time(gap):
-    """A byte now and then does not prolong the second that there is."""
-    stop = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as door:
-
-        def run():
-            with door.accept()[0] as near, contextlib.suppress(OSError):
-                while not stop.wait(gap):
-                    near.sendall(b"x")
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            start = time.monotonic()
-            assert curve.encrypts(f"tcp://127.0.0.1:{door.getsockname()[1]}") is None
-            assert time.monotonic() - start < 4
-        finally:
-            stop.set()
-            thread.join()
 
 
 @pytest.mark.parametrize(("client", "server"), [(PLAIN, SEALED), (SEALED, PLAIN)])
@@ -172,9 +148,9 @@ def test_another_token():
         connect(listener.address, codec=CODEC, token=OTHER, peer="host 7", limits=LIMITS) as channel,
     ):
         for _ in range(2):
-            with pytest.raises(AuthenticationError, match=r"LocateRequest: peer 'host 7'.*another token"):
+            with pytest.raises(AuthenticationError, match=r"LocateRequest: peer 'host 7'.*knows the token"):
                 channel.submit(ask(1)).result(timeout=10)
-        assert listener.statistics()["sessions"] == listener.statistics()["strangers"] == 0  # they never got to say a word
+        assert listener.statistics()["sessions"] == 0
 
 
 def test_a_server_that_comes_back_with_another_token():
@@ -186,7 +162,7 @@ def test_a_server_that_comes_back_with_another_token():
     with (
         channel,
         serve(answer, codec=CODEC, token=OTHER, bind=address),
-        pytest.raises(AuthenticationError, match="another token"),
+        pytest.raises(AuthenticationError, match="knows the token"),
     ):
         channel.submit(ask(2)).result(timeout=10)
 
@@ -210,13 +186,124 @@ def test_the_largest_message_fits_with_its_seal():
 
 
 def test_without_the_library(monkeypatch):
-    monkeypatch.setattr(zmq, "has", lambda feature: False)
-    with serve(answer, codec=CODEC, token=PLAIN) as listener, pytest.raises(InputError, match="built without encryption"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with serve(answer, codec=CODEC, token=PLAIN) as listener, pytest.raises(InputError, match=r"halohop\[encrypt\]"):
         connect(listener.address, codec=CODEC, token=SEALED)
-    with pytest.raises(InputError, match="built without encryption"):
+    with pytest.raises(InputError, match=r"halohop\[encrypt\]"):
         serve(answer, codec=CODEC, token=SEALED)
 
 
-def test_keys_depend_on_the_token_alone():
-    assert curve._server_key(SEALED) == curve._server_key(PLAIN) != curve._server_key(OTHER)
-    assert len(curve._server_key(SEALED)) == 40
+def heard_through(context, listener) -> bytes:
+    """What a listener answers to a greeting, over a connection that is encrypted in some way."""
+    with knock(listener, say=SEALED_GREETING) as sock:
+        assert sock.recv(8) == SEALED_GREETING
+        try:
+            with context.wrap_socket(sock) as sealed:  # the listener's part is over before it has seen the other's
+                sealed.sendall(framed(ClientHandshake(SEALED, 1000).hello()))
+                return sealed.recv(1000)
+        except OSError:
+            return b""
+
+
+def test_strangers_get_no_word_in():
+    """Neither without encryption, nor with a certificate from elsewhere, nor with none."""
+    served = []
+    with serve(served.append, codec=CODEC, token=SEALED, limits=LIMITS) as listener:
+        assert heard_through(seal_of(SEALED, server=False), listener)
+        for context in (seal_of(OTHER, server=False), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            assert not heard_through(context, listener)
+        assert wait_for(lambda: listener.statistics()["strangers"] == 3)
+        assert listener.statistics()["sessions"] == 0
+    assert served == []
+
+
+def test_only_the_best_version_is_spoken():
+    with serve(answer, codec=CODEC, token=SEALED, limits=LIMITS) as listener, knock(listener, say=SEALED_GREETING) as sock:
+        assert sock.recv(8) == SEALED_GREETING
+        context = seal_of(SEALED, server=False)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(ssl.SSLError):
+            context.wrap_socket(sock)
+
+
+# ---- key pairs
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("keys"))
+
+
+def test_key_pairs(authority):
+    """Each host with its own; a shared secret is not needed, and one that is given counts as well."""
+    both = [Token("", certificate=authority.issue(name)) for name in ("host 1", "host 2")]
+    with (
+        serve(answer, codec=CODEC, token=both[0], limits=LIMITS) as listener,
+        connect(listener.address, codec=CODEC, token=both[1], limits=LIMITS) as channel,
+    ):
+        assert channel.call(ask(1)).gid.tolist() == [2]
+    secret = Token(PLAIN.key, certificate=authority.issue("host 1"))
+    with (
+        serve(answer, codec=CODEC, token=secret, limits=LIMITS) as listener,
+        connect(listener.address, codec=CODEC, token=both[1], limits=LIMITS) as channel,
+        pytest.raises(AuthenticationError, match="HALOHOP_TOKEN"),
+    ):
+        channel.call(ask(1))
+
+
+@pytest.mark.parametrize("at_fault", ["client", "server"])
+def test_a_key_pair_of_another_authority(authority, at_fault, tmp_path):
+    ours = Token("", certificate=authority.issue("host 1"))
+    foreign = Authority(tmp_path).issue("host 2")
+    certificate = Certificate(chain=foreign.chain, key=foreign.key, authority=authority.file)
+    theirs = Token("", certificate=certificate)
+    server, client = (ours, theirs) if at_fault == "client" else (theirs, ours)
+    served = []
+    with (
+        serve(served.append, codec=CODEC, token=server, limits=LIMITS) as listener,
+        connect(listener.address, codec=CODEC, token=client, peer="host 7", limits=LIMITS) as channel,
+        pytest.raises(AuthenticationError, match=r"peer 'host 7'.*same authority"),
+    ):
+        channel.submit(ask(1)).result(timeout=10)
+    assert served == []
+
+
+@pytest.mark.parametrize("part", ["chain", "key", "authority"])
+@pytest.mark.parametrize("fault", ["absent", "nonsense"])
+def test_files_that_cannot_be_used(authority, tmp_path, part, fault):
+    certificate = replace(authority.issue("host 1"), **{part: tmp_path / "x.pem"})
+    if fault == "nonsense":
+        (tmp_path / "x.pem").write_text("nonsense")
+    with pytest.raises(InputError, match=r"x\.pem.*PEM"):
+        serve(answer, codec=CODEC, token=Token("", certificate=certificate))
+
+
+class Authority:
+    """Issues certificates, as a user's own authority would."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._key = Ed25519PrivateKey.generate()
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+        self.file = folder / "authority.pem"
+        self.file.write_bytes(self._signed(self._name, self._key.public_key(), ca=True))
+
+    def issue(self, host: str) -> Certificate:
+        key = Ed25519PrivateKey.generate()
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+        chain, file = self._folder / f"{host}.pem", self._folder / f"{host}.key"
+        chain.write_bytes(self._signed(name, key.public_key(), ca=False))
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return Certificate(chain=chain, key=file, authority=self.file)
+
+    def _signed(self, name, public, *, ca: bool) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder(self._name, name, public, x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .sign(self._key, None)
+            .public_bytes(Encoding.PEM)
+        )

@@ -1,0 +1,111 @@
+"""Peers across hosts: plain TCP, encrypted by TLS if the token asks for it.
+
+The module is a `Network`: `serve` and `connect`.
+"""
+
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Collection
+
+from halohop.errors import InputError, TransportError
+from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
+from halohop.transport.client import PortChannel
+from halohop.transport.messages import Codec
+from halohop.transport.ports import TcpClientPort, TcpServerPort
+from halohop.transport.security import TOKEN_VARIABLE, Token
+from halohop.transport.server import PortListener
+from halohop.transport.tls import seal_of
+
+_SCHEME = "tcp://"
+_BACKLOG = 1024
+
+
+def serve(
+    handler: Handler,
+    *,
+    codec: Codec,
+    token: Token | None = None,
+    bind: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    waiting: Collection[type] = (),
+) -> Listener:
+    """Answers requests that arrive at a port of this host.
+
+    Args:
+        handler: called with a request, from `limits.handler_threads` threads; returns the reply. The reply's tensors must stay
+            unchanged from then on.
+        codec: the message types.
+        token: whoever connects must know it. With ``encrypt`` in it, connections are encrypted.
+        bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
+        waiting: types of requests whose handler asks other servers. They get threads of their own, as many: servers that ask
+            each other would come to a stop if what they ask had to queue up behind those who wait for it.
+
+    Raises:
+        InputError: not such an address; one that others can reach, without a token; or no means to encrypt.
+        TransportError: the port is in use, or the interface is not this host's.
+
+    Example:
+        >>> import torch
+        >>> from halohop.store.requests import LocateReply, LocateRequest
+        >>> codec = Codec([LocateRequest, LocateReply])
+        >>> with serve(lambda request: LocateReply(gid=request.raw * 2), codec=codec) as server:
+        ...     with connect(server.address, codec=codec) as channel:
+        ...         channel.call(LocateRequest(node_type="node", raw=torch.tensor([1, 2])))
+        LocateReply(gid=tensor([2, 4]))
+    """
+    host, port = _parsed("127.0.0.1:0" if bind is None else bind)
+    try:
+        ip = socket.gethostbyname(host) if host != "*" else "0.0.0.0"
+    except OSError as error:
+        raise TransportError(
+            f"cannot listen on {host}:{port}: the host name is unknown ({error}); give a name or address of this host"
+        ) from error
+    if token is None and not ipaddress.ip_address(ip).is_loopback:
+        raise InputError(
+            f"listening on {host}:{port} lets other hosts in, so it needs a token; set {TOKEN_VARIABLE}, or bind 127.0.0.1"
+        )
+    seal = seal_of(token, server=True)
+    try:
+        listening = socket.create_server((ip, port), backlog=_BACKLOG)
+    except OSError as error:
+        remedy = "end the process that holds it, choose another port, or 0 for a free one"
+        if error.errno != errno.EADDRINUSE:
+            remedy = "give an address of this host, and a port that this user may open"
+        raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+    return PortListener(TcpServerPort(listening, limits, seal), handler, codec=codec, token=token, limits=limits, waiting=waiting)
+
+
+def connect(
+    address: str,
+    *others: str,
+    codec: Codec,
+    token: Token | None = None,
+    peer: str = "server",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Channel:
+    """A channel to whoever serves, or will serve, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
+
+    Args:
+        others: who answers in its place: each time a connection is lost, or cannot be made, the next in turn is tried.
+        peer: what errors call the other side.
+
+    Raises:
+        InputError: not such an address, or no means to encrypt.
+    """
+    addresses = [_parsed(each) for each in (address, *others)]
+    for each, (_, port) in zip((address, *others), addresses, strict=True):
+        if not port:
+            raise InputError(f"address {each!r} names no port to connect to")
+    port_of = TcpClientPort(addresses, limits, seal_of(token, server=False))
+    return PortChannel(port_of, codec=codec, token=token, peer=peer, limits=limits)
+
+
+def _parsed(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix(_SCHEME).rpartition(":")
+    if not host or "/" in host or ":" in host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InputError(
+            f"{address!r} is not an address; write host:port, such as 10.0.0.7:5510 (host: a name or an IPv4 address)"
+        )
+    return host, int(port)

@@ -1,0 +1,207 @@
+"""Strangers at the port of a listener: how few stay, for how long, and what they may send. Peers are not concerned."""
+
+import errno
+import os
+import resource
+import socket
+import threading
+from contextlib import ExitStack, closing
+
+import pytest
+import torch
+
+from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.testing.strangers import GREETING, Attacker, framed, hung_up, knock, reset, resident_bytes, wait_for
+from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.ports import TcpServerPort
+from halohop.transport.security import ClientHandshake
+from halohop.transport.wire import REQUEST, Kind
+
+CODEC = Codec(MESSAGE_TYPES)
+TOKEN = Token("a token that tests share")
+SEALED = Token("a token that tests share", encrypt=True)
+HELLO = framed(ClientHandshake(TOKEN, 1000).hello())
+
+
+def answer(request):
+    return LocateReply(gid=request.raw + 1)
+
+
+def works(channel, value: int = 1, size: int = 1) -> bool:
+    gid = channel.call(LocateRequest(node_type="node", raw=torch.full((size,), value))).gid
+    return gid.tolist() == [value + 1] * size
+
+
+@pytest.mark.parametrize("say", [b"", GREETING[:3], GREETING, GREETING + HELLO[:5], GREETING + HELLO[:20], GREETING + HELLO])
+@pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
+def test_who_does_not_get_to_the_point_is_hung_up_on(say, token):
+    """Silent at any step, for a time; or, where the listener encrypts, something else than was asked for."""
+    limits = Limits(attempt_seconds=0.3)
+    with (
+        serve(answer, codec=CODEC, token=token, limits=limits) as listener,
+        connect(listener.address, codec=CODEC, token=token) as channel,
+        knock(listener, say=say) as sock,
+    ):
+        assert works(channel)
+        assert hung_up(sock)
+        assert works(channel)
+        assert channel.statistics()["connections"] == 1
+        assert wait_for(lambda: listener.statistics()["strangers"] == 1)
+
+
+def test_who_says_a_byte_now_and_then_is_hung_up_on():
+    with serve(answer, codec=CODEC, token=TOKEN, limits=Limits(attempt_seconds=0.5)) as listener, knock(listener) as sock:
+
+        def say():
+            for byte in GREETING + HELLO:
+                sock.sendall(bytes([byte]))
+                threading.Event().wait(0.05)
+
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            say()
+
+
+def test_much_of_what_strangers_say_costs_nothing():
+    """No room is made for it, and it is not read on."""
+    with (
+        serve(answer, codec=CODEC, token=TOKEN) as listener,
+        connect(listener.address, codec=CODEC, token=TOKEN) as channel,
+    ):
+        assert works(channel)
+        say = GREETING + b"\0\0\0\1" + (2**24).to_bytes(8) + bytes(2**24)
+        before = resident_bytes()
+        for _ in range(5):
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                knock(listener, say=say)
+            assert works(channel)
+        assert resident_bytes() - before < 16 * 2**20
+        assert channel.statistics()["connections"] == 1
+
+
+def test_a_crowd_of_strangers_does_not_fill_the_house():
+    limits = Limits(attempt_seconds=60, heartbeat_seconds=60, max_strangers=8)  # nothing else ends a connection in time
+    with serve(answer, codec=CODEC, token=TOKEN, limits=limits) as listener, ExitStack() as stack:
+        known = [stack.enter_context(connect(listener.address, codec=CODEC, token=TOKEN)) for _ in range(12)]
+        assert all(works(channel) for channel in known)
+        crowd = [stack.enter_context(knock(listener, say=GREETING + HELLO)) for _ in range(100)]
+        assert all(hung_up(sock) for sock in crowd[:-8])  # the oldest have to go
+        assert wait_for(lambda: len(listener._port._strangers) <= 8)
+        assert wait_for(lambda: len(listener._handshakes) <= 8)
+        late = stack.enter_context(connect(listener.address, codec=CODEC, token=TOKEN))
+        assert works(late)
+        assert all(works(channel) for channel in known)
+        assert [channel.statistics()["connections"] for channel in known] == [1] * 12
+
+
+def test_peers_are_not_watched():
+    """One that is silent for long, or says more than any stranger may, keeps its connection."""
+    limits = Limits(attempt_seconds=0.2)
+    with (
+        serve(answer, codec=CODEC, token=TOKEN, limits=limits) as listener,
+        connect(listener.address, codec=CODEC, token=TOKEN) as channel,
+    ):
+        for _ in range(3):
+            assert works(channel, size=100_000)
+            threading.Event().wait(0.4)
+        assert channel.statistics()["connections"] == 1
+        assert listener._port._strangers == {}
+
+
+@pytest.mark.parametrize("leave", [lambda sock: sock.close(), reset])
+def test_who_left_by_themselves_are_forgotten(leave):
+    with serve(answer, codec=CODEC, token=TOKEN) as listener:
+        for _ in range(20):
+            leave(knock(listener, say=GREETING + HELLO))
+        assert wait_for(lambda: listener.statistics()["strangers"] == 20)
+        assert (listener._port._strangers, listener._port._streams, listener._handshakes) == ({}, {}, {})
+
+
+def test_a_peer_that_does_not_read_holds_up_nobody_and_gets_no_more_room():
+    """Replies to it wait, and its requests are left on the wire."""
+    served = []
+
+    def handler(request):
+        served.append(len(request.raw))
+        return LocateReply(gid=torch.zeros(100_000, dtype=torch.int64))
+
+    with (
+        serve(handler, codec=CODEC, token=TOKEN) as listener,
+        connect(listener.address, codec=CODEC, token=TOKEN) as channel,
+        Attacker(listener, TOKEN) as attacker,
+    ):
+        frames = CODEC.encode(LocateRequest(node_type="node", raw=torch.zeros(10_000, dtype=torch.int64)))
+        attacker.sock.settimeout(0.5)
+
+        def ask_without_reading():
+            for number in range(10_000):
+                attacker.send(REQUEST.pack(Kind.REQUEST, number, 60_000), *frames)
+
+        with pytest.raises(TimeoutError):
+            ask_without_reading()
+        assert 0 < served.count(10_000) < 1000
+        for _ in range(3):
+            assert len(channel.call(LocateRequest(node_type="node", raw=torch.zeros(1, dtype=torch.int64))).gid) == 100_000
+        assert channel.statistics()["connections"] == 1
+
+
+@pytest.mark.parametrize("strangers", [0, 5])
+def test_a_process_without_descriptors_to_spare_goes_on(strangers):
+    """It serves its peers, hangs up on strangers for others, does not spin, and accepts again when it can."""
+    limits = Limits(attempt_seconds=60)
+    with (
+        serve(answer, codec=CODEC, token=TOKEN, limits=limits) as listener,
+        connect(listener.address, codec=CODEC, token=TOKEN) as channel,
+        ExitStack() as stack,
+    ):
+        assert works(channel)
+        crowd = [stack.enter_context(knock(listener, say=GREETING)) for _ in range(strangers)]
+        assert wait_for(lambda: len(listener._port._strangers) == strangers)
+        late = stack.enter_context(closing(socket.socket()))  # has a descriptor already
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        spare = os.dup(0)
+        os.close(spare)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                os.dup(0)
+            assert caught.value.errno == errno.EMFILE
+            late.connect(("127.0.0.1", int(listener.address.rpartition(":")[2])))
+            late.settimeout(20)
+            late.sendall(GREETING + HELLO)
+            if strangers:
+                assert hung_up(crowd[0])
+                assert late.recv(1000).startswith(GREETING)
+            else:
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+                threading.Event().wait(1)
+                assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 0.5
+            assert works(channel)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert late.recv(1000)
+        assert works(channel)
+        assert channel.statistics()["connections"] == 1
+
+
+def test_what_is_left_over_is_sent_when_there_is_room():
+    """A reply larger than all buffers of the system, to a peer that reads late; meanwhile nobody spins."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = TcpServerPort(listening, Limits(), None)
+        with closing(port), closing(socket.create_connection(listening.getsockname())) as client:
+            client.sendall(GREETING + framed(b"x"))
+            arrived = [event for _ in range(3) for event in port.wait(0.2, True)]
+            ((peer, _),) = arrived
+            data = os.urandom(2**26)
+            port.send(peer, [data])
+            assert not list(port.wait(0.2, True))
+            got = bytearray()
+            reader = threading.Thread(target=lambda: [got.extend(part) for part in iter(lambda: client.recv(2**20), b"")])
+            reader.start()
+            for _ in range(100_000):
+                if not port._streams[peer].backlog:
+                    break
+                assert not list(port.wait(5, True))
+            port.close()
+            reader.join(20)
+            assert got == GREETING + framed(data)
