@@ -60,6 +60,7 @@ def test_defaults_are_the_librarys() -> None:
         (("inspect", "nowhere"), "nowhere"),
         (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "batch_size=0"),
         (("infer", "nowhere", "--checkpoint", "nothing", "--nodes", "2"), "nowhere"),
+        (("infer", "h:1,h:2", "--checkpoint", "nothing"), "servers (h:1,h:2) do not compute layer by layer"),
         (("partition", "nowhere.npz", "out"), "'nowhere.npz' is neither a file nor a known source"),
     ],
 )
@@ -140,6 +141,14 @@ def test_a_wrong_file_is_a_usage_error(started: list[dict[str, Any]], tmp_path: 
     assert result.exit_code == 2
     assert complaint in result.output
     assert started == []
+
+
+def test_servers_take_the_place_of_a_folder(started: list[dict[str, Any]], tmp_path: Path) -> None:
+    result = invoke("train", "tcp://h:1,h:2", "--sampling", "client", "--token-file", tmp_path / "secret", "--encrypt")
+    assert result.exit_code == 0, result.output
+    config = started[0]["config"]
+    assert (config.parts, config.sampling) == ("tcp://h:1,h:2", "client")
+    assert (config.token_file, config.encrypt) == (str(tmp_path / "secret"), True)
 
 
 def test_partition_then_inspect(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 import halohop
 from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
-from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
+from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, TransportError
 from halohop.loading.serve import Server
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
@@ -220,7 +220,7 @@ def test_a_server_that_cannot_sample_says_why(parts):
             stack.enter_context(halohop.serve(parts, partitions=share, token=TOKEN, limits=LIMITS)) for share in ((0,), (1, 2))
         ]
         graph = stack.enter_context(connected(servers))
-        with pytest.raises(RemoteError, match=r"knows nobody who holds \[1, 2\].*sampling='client'"):
-            next(iter(loader(graph)))
+        with pytest.raises(InputError, match=r"server 0 at .* holds partitions \[0\] of 3 .*--peers.*--sampling client"):
+            loader(graph)
         with connected(servers, sampling="client") as other:
             next(iter(loader(other)))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.links import Links
+from halohop.cluster.remote import Gateways
 from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import IdError, InputError, SchemaError
@@ -32,7 +33,6 @@ from halohop.store.requests import (
     SampleReply,
     SampleRequest,
     SelectRequest,
-    Shard,
 )
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
@@ -63,7 +63,7 @@ class Graph:
         pool: ops.Pool,
         counters: Counters,
         links: Links | None = None,
-        gateways: Shard | None = None,
+        gateways: Gateways | None = None,
         one_owner: bool = True,
     ) -> None:
         self.schema = schema

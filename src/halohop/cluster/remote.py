@@ -1,10 +1,12 @@
 """A host across the network as a shard: same requests, same replies."""
 
+import itertools
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from halohop.errors import ClusterError
+from halohop.errors import ClusterError, InputError
 from halohop.store.requests import (
     EdgesReply,
     EdgesRequest,
@@ -34,11 +36,13 @@ class DescribeReply:
         manifest: the bytes of its data set's `manifest.json`.
         parts: the partitions that it serves.
         num_parts: how many the data set has.
+        has_peers: whether it knows servers to ask for what it does not hold; without, it may be unable to make batches.
     """
 
     manifest: bytes
     parts: tuple[int, ...]
     num_parts: int
+    has_peers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +93,28 @@ class RemoteShard:
                 "whose workers are threads, or PyG's loaders with num_workers=0"
             )
         return self.channel.submit(request)
+
+
+class Gateways:
+    """Servers each of which can answer everything, also make whole batches, asked one after the other.
+
+    Args:
+        shards: the servers.
+        unable: why one of them cannot make batches; None where all can.
+    """
+
+    def __init__(self, shards: Sequence[RemoteShard], unable: str | None = None) -> None:
+        self._turns = itertools.cycle(shards)
+        self._unable = unable
+
+    def check(self) -> None:
+        """
+        Raises:
+            InputError: a server cannot make batches; says which and why.
+        """
+        if self._unable is not None:
+            raise InputError(self._unable)
+
+    def ask(self, request: Request[Reply]) -> "Future[Reply]":
+        """Asks the next one."""
+        return next(self._turns).ask(request)

@@ -5,39 +5,23 @@ import signal
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-import typer.core
 from rich.console import Console
-from rich.text import Text
 
-from halohop.errors import HalohopError
 from halohop.launch import options
+from halohop.launch.group import Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
-_EXIT_FAILED = 1
 _EXIT_TERMINATED = 128 + signal.SIGTERM
 _TRAIN = options.defaults(TrainConfig)
 _INFER = options.defaults(InferConfig)
 
 
-class _Commands(typer.core.TyperGroup):
-    """Says the library's errors in one line, where a traceback would tell its user nothing."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except HalohopError as error:
-            if ctx.params.get("debug"):
-                raise
-            _say(Text.assemble(("error: ", "bold red"), str(error)))
-            raise typer.Exit(_EXIT_FAILED) from error
-
-
 app = typer.Typer(
     name="halohop",
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -53,10 +37,6 @@ def main() -> None:
 
 def _terminate(number: int, frame: object) -> NoReturn:
     sys.exit(_EXIT_TERMINATED)
-
-
-def _say(what: Any) -> None:
-    Console(stderr=True, soft_wrap=True).print(what)
 
 
 @app.callback()
@@ -165,6 +145,9 @@ def train(
     workers: options.Workers = _TRAIN["workers"],
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
+    sampling: options.SamplingPlace = options.Sampling.servers,
+    token_file: options.TokenFile = None,
+    encrypt: options.Encrypt = False,
     save_every: options.SaveEvery = _TRAIN["save_every"],
     metrics: options.MetricsAt = _TRAIN["metrics"],
     resume: options.Resume = None,
@@ -183,6 +166,8 @@ def train(
 
     [dim]$[/] halohop train parts --config sage.toml --lr 0.003
 
+    [dim]$[/] halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret --trainers 2
+
     [dim]$[/] halohop train --resume runs/first
 
     [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop.launch.cli train parts --out runs/first
@@ -200,7 +185,7 @@ def train(
 
 @app.command()
 def infer(
-    parts: options.PartsFolder,
+    parts: options.PartsOrServers,
     checkpoint: options.Checkpoint,
     out: options.ResultFolder = Path("predictions"),
     form: options.ResultForm = options.Form.npy,
@@ -216,6 +201,9 @@ def infer(
     workers: options.Workers = _INFER["workers"],
     device: options.Device = _INFER["device"],
     deadline: options.Deadline = _INFER["deadline_s"],
+    sampling: options.SamplingPlace = options.Sampling.servers,
+    token_file: options.TokenFile = None,
+    encrypt: options.Encrypt = False,
     config: options.Config = None,
 ) -> None:
     """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
@@ -248,7 +236,7 @@ def serve(
     lease: options.Lease = 60.0,
     metrics: options.ServerMetricsAt = None,
 ) -> None:
-    """Serve partitions to trainers that hold no graph, until Ctrl-C. Trainers call halohop.connect.
+    """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
 
     [dim]$[/] halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
     """

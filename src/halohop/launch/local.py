@@ -27,6 +27,7 @@ from halohop.errors import ClusterError, InputError
 from halohop.launch.lifeline import PARENT_FD
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
+from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
 LOOPBACK = "127.0.0.1"
@@ -70,6 +71,7 @@ def run(
     logs: Path,
     on_event: Callable[[Event], None] = lambda event: None,
     linger: float = 60.0,
+    own_token: bool = True,
 ) -> None:
     """Runs a module in ``len(arguments) * trainers`` processes, torchrun's environment in each, and waits for all of them.
 
@@ -80,6 +82,7 @@ def run(
         logs: folder for what the ranks print, ``rank-K.log``.
         on_event: gets every JSON object that rank 0 prints to its standard output, one per line.
         linger: seconds the others may run on after the first process ended well.
+        own_token: gives the ranks a new secret to talk to each other; without it they have the user's, if any.
 
     Raises:
         ClusterError: names the process that failed, with the end of its log, and says what became of the others.
@@ -92,7 +95,9 @@ def run(
         stale.unlink()
     news: _News = queue.SimpleQueue()
     with ExitStack() as stack:
-        env = stack.enter_context(_meeting_place(len(arguments) * trainers))
+        env = stack.enter_context(
+            _meeting_place(len(arguments) * trainers, {TOKEN_VARIABLE: secrets.token_hex(32)} if own_token else {})
+        )
         children: list[_Child] = []
         stack.callback(_end, children)
         for rank in range(len(arguments) * trainers):
@@ -136,7 +141,7 @@ def world_of(rank: int, nodes: int, trainers: int) -> World:
 
 
 @contextmanager
-def _meeting_place(size: int) -> Iterator[dict[str, str]]:
+def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[dict[str, str]]:
     """The environment that all ranks share; the store and the lifeline that it names live as long as the context."""
     # Listens on the loopback interface only: the store lets everybody in.
     listener = socket.create_server((LOOPBACK, 0))
@@ -148,7 +153,7 @@ def _meeting_place(size: int) -> Iterator[dict[str, str]]:
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_RESTART_COUNT": "0",
-        "HALOHOP_TOKEN": secrets.token_hex(32),
+        **secret,
         "PYTHONUNBUFFERED": "1",
         PARENT_FD: str(read_end),
     }
@@ -287,7 +292,7 @@ def _manner(code: int) -> str:
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+    lines = log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
 
 

@@ -46,6 +46,13 @@ class Strategy(StrEnum):
     last = "last"
 
 
+class Sampling(StrEnum):
+    """Who makes the batches of a graph on servers."""
+
+    servers = "servers"
+    client = "client"
+
+
 class Model(StrEnum):
     """The models of `halohop train`."""
 
@@ -146,7 +153,14 @@ Config = Annotated[
 ]
 PartsFolder = Annotated[Path, typer.Argument(metavar="PARTS", help="Folder of a partitioned graph.")]
 PartsOrSource = Annotated[
-    str, typer.Argument(metavar="PARTS_OR_SOURCE", help="Folder of a partitioned graph; or a source, which is partitioned first.")
+    str,
+    typer.Argument(
+        metavar="PARTS_OR_SOURCE",
+        help="Folder of a partitioned graph; or its servers, HOST:PORT,...; or a source, which is partitioned first.",
+    ),
+]
+PartsOrServers = Annotated[
+    str, typer.Argument(metavar="PARTS", help="Folder of a partitioned graph; with --fanout also its servers, HOST:PORT,...")
 ]
 Source = Annotated[
     str,
@@ -237,7 +251,10 @@ Nodes = Annotated[
 Trainers = Annotated[int, _group(PLACE, "Processes per node.", min=1)]
 Workers = Annotated[int | None, _group(PLACE, "Threads per trainer that make batches.", show_default="its share of the cores")]
 Device = Annotated[str, _group(PLACE, "auto (a GPU if there is one), cpu, cuda or cuda:N.")]
-Deadline = Annotated[float, _group(PLACE, "Seconds to wait for other trainers before giving up.", metavar="SECONDS")]
+Deadline = Annotated[
+    float, _group(PLACE, "Seconds to wait for other trainers, and for servers, before giving up.", metavar="SECONDS")
+]
+SamplingPlace = Annotated[Sampling, _group(PLACE, "Who makes the batches of a graph on servers.")]
 RunFolder = Annotated[Path | None, _group(PLACE, "Folder of the run.", metavar="FOLDER", show_default="runs/DATE-TIME")]
 
 MetricsAt = Annotated[
@@ -291,7 +308,7 @@ TokenFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Holds the shared secret.", show_default="the environment's HALOHOP_TOKEN")
 ]
 Encrypt = Annotated[
-    bool, typer.Option("--encrypt", help="Encrypt; trainers and peers must, too (HALOHOP_ENCRYPT=1).", show_default=False)
+    bool, typer.Option("--encrypt", help="Encrypt; all others must, too (HALOHOP_ENCRYPT=1).", show_default=False)
 ]
 Lease = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="How long to keep what was made ready for a trainer that is gone.")

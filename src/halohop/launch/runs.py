@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -20,7 +21,7 @@ from halohop.launch.progress import TrainingDisplay, stages
 from halohop.loading.metrics import address_of
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
-from halohop.recipes.config import InferConfig, TrainConfig, to_dict
+from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.inference import infer as predict
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
@@ -108,7 +109,7 @@ def partition_source(
 
 
 def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console) -> Outcome | None:
-    """Trains on a partitioned graph or a source, here or as one of torchrun's ranks, and leaves a picture in the run folder.
+    """Trains on a partitioned graph, servers of one, or a source, here or as one of torchrun's ranks, and draws a picture.
 
     Args:
         config: its `parts` may be a source as well, which is then partitioned into the run folder.
@@ -125,7 +126,8 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
         InputError: a source under torchrun, or options that speak of another world than torchrun.
     """
     joining = "RANK" in os.environ
-    if not is_partitioned(config.parts):
+    served = bool(servers_of(config.parts))
+    if not served and not is_partitioned(config.parts):
         if joining:
             raise InputError(
                 f"{config.parts} is no partitioned graph, and torchrun's ranks cannot make one together; "
@@ -146,7 +148,9 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
         config = replace(config, parts=str(parts))
     if not joining or World.from_env().rank == 0:
         known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method}
-        spec.keep_options(Path(config.out), to_dict(config) | {"parts": str(Path(config.parts).resolve())} | known)
+        files = {"parts": None if served else config.parts, "token_file": config.token_file}
+        known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
+        spec.keep_options(Path(config.out), to_dict(config) | known)
     start = train_as_one if joining else train_here
     return start(config, nodes=nodes, trainers=trainers, console=console)
 
@@ -225,11 +229,12 @@ def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
         f"{start.get('nodes', 0):,} nodes and {start.get('edges', 0):,} edges in {start.get('partitions', '?')} partitions; "
         f"fanout {', '.join(map(str, config.fanout))}, batches of {config.batch_size}; {place}"
     )
+    parts = [] if servers_of(config.parts) else summarize(config.parts)["parts"]  # servers tell nothing of the cut
     html = page(
         title=f"{start.get('model', config.model)}: {outcome.out.name}",
         subtitle=subtitle,
         figures=outcome.figures(),
-        charts=training_charts(outcome.epochs, summarize(config.parts)["parts"], figure=start.get("figure", "accuracy")),
+        charts=training_charts(outcome.epochs, parts, figure=start.get("figure", "accuracy")),
     )
     (outcome.out / PICTURE).write_text(html, encoding="utf-8")
 
@@ -247,22 +252,25 @@ def show(outcome: Outcome, console: Console) -> None:
 def _start_here(
     module: str, config: TrainConfig | InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent
 ) -> None:
-    """Runs a recipe in ``nodes * trainers`` processes, with a folder of partitions for each node."""
+    """Runs a recipe in ``nodes * trainers`` processes, with a folder of partitions for each node, or the same servers for all."""
     gpus = torch.cuda.device_count()
     if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot meet through NCCL
         console.print(f"{nodes * trainers} trainers share {_counted(gpus, 'GPU')}: computing on the CPU", style="yellow")
         config = replace(config, device="cpu")
     out = Path(config.out)
-    configs = []
-    for node, folder in enumerate(local.node_folders(Path(config.parts), out / "nodes", nodes)):
+    configs, served = [], bool(servers_of(config.parts))
+    folders = [] if served else local.node_folders(Path(config.parts), out / "nodes", nodes)
+    places = [str(folder.resolve()) for folder in folders] or [config.parts] * nodes
+    for node, place in enumerate(places):
         path = out / "nodes" / f"node-{node}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        own = replace(config, parts=str(folder.resolve()))
+        own = replace(config, parts=place)
         if isinstance(own, TrainConfig) and own.metrics is not None:  # nodes that share a machine share its ports
             own = replace(own, metrics="{}:{}".format(*address_of(own.metrics, ahead=node * trainers)))
         path.write_bytes(msgspec.json.encode(to_dict(own)))
         configs.append([str(path)])
-    local.run(module, configs, trainers=trainers, logs=out / "logs", on_event=on_event, linger=config.deadline_s)
+    options: dict[str, Any] = {"logs": out / "logs", "on_event": on_event, "linger": config.deadline_s}
+    local.run(module, configs, trainers=trainers, own_token=not served, **options)
 
 
 def _torchruns_world(nodes: int, trainers: int) -> World:

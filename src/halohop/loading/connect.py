@@ -1,21 +1,18 @@
 """`halohop.connect`: a graph that lies on servers, for a trainer that holds none of it."""
 
-import itertools
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Literal, get_args
 
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.cluster.links import Links
-from halohop.cluster.remote import RemoteShard
+from halohop.cluster.remote import Gateways, RemoteShard
 from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.loading.servers import Servers
 from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
-from halohop.store.requests import Reply, Request
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token
 
@@ -63,12 +60,12 @@ def connect(
     with ExitStack() as undo:
         holders = group.holders(known, book, undo)
         channels = [holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard)]
-        gateways: _InTurn | None = None
+        gateways: Gateways | None = None
         if sampling == "servers":
             there = list(known)
             turned = [[*there[first:], *there[:first]] for first in range(len(there))]
             others = [undo.enter_context(group.channel(ranked)) for ranked in turned]
-            gateways = _InTurn([RemoteShard(channel) for channel in others])
+            gateways = Gateways([RemoteShard(channel) for channel in others], group.unable(known))
             channels += others
         graph = Graph(
             schema=manifest.schema,
@@ -82,13 +79,3 @@ def connect(
         graph.keep_until_exit()
         undo.pop_all()
         return graph
-
-
-class _InTurn:
-    """Servers each of which can answer everything, asked one after the other."""
-
-    def __init__(self, shards: Sequence[RemoteShard]) -> None:
-        self._turns = itertools.cycle(shards)
-
-    def ask(self, request: Request[Reply]) -> "Future[Reply]":
-        return next(self._turns).ask(request)

@@ -72,7 +72,9 @@ class Server:
         self.parts = tuple(holding.parts)
         self._keeping = keeping
         self._counters, self._pool = Counters(), ops.Pool()
-        self._about = DescribeReply(manifest=holding.document, parts=self.parts, num_parts=holding.book.num_parts)
+        self._about = DescribeReply(
+            manifest=holding.document, parts=self.parts, num_parts=holding.book.num_parts, has_peers=peers is not None
+        )
         self._shard = holding.shard(self._pool, self._counters)
         mine = Holder(shard=self._shard, parts=self.parts)
         self._router = Router(holding.book, [mine], self._pool, self._counters)

@@ -92,6 +92,17 @@ class Servers:
                     f"{self.addresses[server]} serves another data set than the others; copy the same manifest to all servers"
                 )
 
+    def unable(self, known: dict[int, DescribeReply]) -> str | None:
+        """Which of the servers cannot make batches, why, and what to do; None if all can."""
+        for server, about in known.items():
+            if len(about.parts) < about.num_parts and not about.has_peers:
+                return (
+                    f"server {server} at {self.addresses[server]} holds partitions {list(about.parts)} of {about.num_parts} and "
+                    "knows nobody who has the others, so it cannot make batches; start it with its peers' addresses (--peers), "
+                    "or let the trainer sample (sampling='client', --sampling client)"
+                )
+        return None
+
     def holders(
         self, known: dict[int, DescribeReply], book: Book, undo: ExitStack, *, without: tuple[int, ...] = ()
     ) -> list[Holder]:

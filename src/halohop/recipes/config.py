@@ -1,5 +1,6 @@
 """What a run does: every choice by name, checked before anything starts, and the same as JSON."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -12,7 +13,11 @@ TaskName = Literal["node", "link"]
 ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
 DecoderName = Literal["dot", "mlp", "distmult"]
 TemporalStrategy = Literal["uniform", "last"]
+Sampling = Literal["servers", "client"]
+ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
+
+_ADDRESS = re.compile(r"(tcp://)?[^\s/:]+:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +25,8 @@ class TrainConfig:
     """A training run: nodes are classified, or edges predicted.
 
     Args:
-        parts: folder of the partitioned graph; on a host of several, of its own partitions.
+        parts: folder of the partitioned graph; on a host of several, of its own partitions. Or the addresses of servers that
+            hold it (`halohop.serve`), ``HOST:PORT,HOST:PORT``: then nothing of the graph need be here, and batches are the same.
         out: folder of the run: ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
         task: "node" or "link".
         model: "sage", "gcn", "gat" (one node type, one relation), "rgcn", "hgt" (several of them), or "auto": sage or rgcn.
@@ -39,7 +45,10 @@ class TrainConfig:
         seed: of weights, dropout, shuffle and draws.
         workers: threads that make batches; None takes the trainer's share of the cores, at most four.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
-        deadline_s: seconds that a trainer waits for the others before it gives up.
+        deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
+        sampling: who makes the batches of a graph on servers: these ("servers"), or the trainer, hop by hop ("client").
+        token_file: holds the secret that hosts and servers share; None takes the environment's HALOHOP_TOKEN.
+        encrypt: between hosts, and to servers; they do too where HALOHOP_ENCRYPT is 1.
         log_every: steps from one "step" event to the next; 0 gives none.
         save_every: steps from one resumable state to the next; the end of every epoch saves one, too. 0: only there.
         resume: go on with the run in `out` from the last state that it saved, as if it had never been interrupted. The number of
@@ -86,6 +95,9 @@ class TrainConfig:
     workers: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0
+    sampling: Sampling = "servers"
+    token_file: str | None = None
+    encrypt: bool = False
     log_every: int = 10
     save_every: int = 0
     resume: bool = False
@@ -102,6 +114,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _check_paths(parts=self.parts, out=self.out)
         _check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
+        _check_choices(self, sampling=Sampling)
         _check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
             _check_fanout("eval_fanout", self.eval_fanout)
@@ -162,7 +175,7 @@ class InferConfig:
     """Predictions of a trained model; of one that predicts links, vectors of nodes.
 
     Args:
-        parts: folder of the partitioned graph, as in `TrainConfig`.
+        parts: folder of the partitioned graph, as in `TrainConfig`; servers of it only with a `fanout`.
         checkpoint: folder that training wrote, ``<run>/checkpoint``; None where `infer` is given a model.
         out: folder for the results, which rank 0 writes; every host keeps its share of an unfinished run there. With a
             `fanout` all ranks must see the same one.
@@ -175,7 +188,7 @@ class InferConfig:
         batch_size: nodes per trainer and step.
         batch_edges: in-edges per trainer and step, where no `fanout` is given.
         seed: of the draws, where not all neighbours are taken.
-        workers, device, deadline_s: as in `TrainConfig`.
+        workers, device, deadline_s, sampling, token_file, encrypt: as in `TrainConfig`.
 
     Raises:
         InputError: a value that cannot work.
@@ -186,7 +199,7 @@ class InferConfig:
     out: str
     split: str | None = None
     target: str | None = None
-    form: Literal["npy", "parquet"] = "npy"
+    form: ResultForm = "npy"
     embeddings: bool = False
     fanout: tuple[int, ...] | None = None
     batch_size: int = 1024
@@ -195,16 +208,34 @@ class InferConfig:
     workers: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0
+    sampling: Sampling = "servers"
+    token_file: str | None = None
+    encrypt: bool = False
 
     def __post_init__(self) -> None:
         _check_paths(parts=self.parts, out=self.out, **{} if self.checkpoint is None else {"checkpoint": self.checkpoint})
-        if self.form not in ("npy", "parquet"):
-            raise InputError(f"form={self.form!r} is none of npy, parquet")
+        _check_choices(self, form=ResultForm, sampling=Sampling)
+        if self.fanout is None and servers_of(self.parts):
+            raise InputError(
+                f"servers ({self.parts}) do not compute layer by layer: that is done by the hosts that have the partitions; give "
+                "a fanout, such as -1 for each of the model's layers for all neighbours, or run where a folder of them lies"
+            )
         if self.fanout is not None:
             _check_fanout("fanout", self.fanout)
         _check_at_least(1, batch_size=self.batch_size, batch_edges=self.batch_edges)
         _check_at_least(0, seed=self.seed, workers=self.workers or 0)
         _check_positive(deadline_s=self.deadline_s)
+
+
+def servers_of(parts: str) -> tuple[str, ...]:
+    """The addresses of servers that `parts` names; none where it is a folder (``./a:1`` always is one) or a source.
+
+    Example:
+        >>> servers_of("10.0.0.7:5510,10.0.0.8:5510"), servers_of("runs/parts"), servers_of("synthetic:small")
+        (('10.0.0.7:5510', '10.0.0.8:5510'), (), ())
+    """
+    named = tuple(part.strip() for part in parts.split(","))
+    return named if any(map(_ADDRESS.fullmatch, named)) else ()
 
 
 def to_dict(config: TrainConfig | InferConfig) -> dict[str, Any]:
@@ -255,7 +286,7 @@ def _check_paths(**paths: str) -> None:
             raise InputError(f"{name} is empty; give a folder")
 
 
-def _check_choices(config: TrainConfig, **choices: Any) -> None:
+def _check_choices(config: TrainConfig | InferConfig, **choices: Any) -> None:
     for name, known in choices.items():
         if getattr(config, name) not in get_args(known):
             raise InputError(f"{name}={getattr(config, name)!r} is none of {', '.join(get_args(known))}")

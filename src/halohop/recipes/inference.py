@@ -75,7 +75,7 @@ def infer(
     device = choose_device(config.device, world)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    with shared_graph(config.parts, world=world, device=device, deadline_s=config.deadline_s) as graph:
+    with shared_graph(config, world=world, device=device) as graph:
         options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
         if config.fanout is None:
             files = _infer_layers(_in_stages(model, graph, config), graph, config, **options)

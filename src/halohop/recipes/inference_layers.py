@@ -14,19 +14,18 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-import halohop
 from halohop.cluster.graph import Graph
 from halohop.cluster.rendezvous import owners
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_edges import Reader
 from halohop.recipes.inference_models import LayeredModel, Neighbours
 from halohop.recipes.inference_stages import HIDDEN, Chunk, Stage, begin, end
+from halohop.recipes.opening import opened
 from halohop.recipes.ranks import Progress, in_rounds, max_over_ranks, sum_over_ranks
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import ColumnSpec
-from halohop.transport import Limits
 from halohop.typing import NodeType
 from halohop.world import World
 
@@ -159,9 +158,7 @@ class LayerRun:
         in_rounds(name, work, total, world=self._world, device=self._device, on_progress=self._on_progress)
 
     def _opened(self, stage: Stage) -> AbstractContextManager[Graph]:
-        deadline = self._config.deadline_s
-        limits = Limits(call_seconds=min(deadline, Limits().call_seconds))
-        return halohop.open(stage.folder, world=self._world, deadline=deadline, limits=limits)
+        return opened(stage.folder, self._config, self._world)
 
     def _meet(self) -> None:
         max_over_ranks(0, self._device, self._world)

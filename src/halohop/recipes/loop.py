@@ -117,7 +117,7 @@ class Run:
             **{name: round(spent[name]) for name in _SUMMED},
             "edges_per_second": spent["sampled_edges"] / seconds,
             "seeds_per_second": spent["seeds"] / seconds,
-            "remote_share": spent["remote_rows"] / rows if rows else 0.0,
+            "remote_share": spent["remote_rows"] / rows if rows else None,
             "held_up": None if reason is None else msgspec.to_builtins(reason) | {"line": reason.line},
         }
 

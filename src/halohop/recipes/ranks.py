@@ -14,7 +14,8 @@ from torch import Tensor
 import halohop
 from halohop.cluster.graph import Graph
 from halohop.errors import ClusterError, InputError
-from halohop.transport import Limits
+from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.recipes.opening import opened
 from halohop.typing import NodeType
 from halohop.world import World
 
@@ -54,24 +55,22 @@ def choose_device(name: str, world: World) -> torch.device:
 
 
 @contextmanager
-def shared_graph(parts: str, *, world: World, device: torch.device, deadline_s: float) -> Iterator[Graph]:
-    """A graph and a process group for as long as the context lasts; both end with it, also after an error.
+def shared_graph(config: TrainConfig | InferConfig, *, world: World, device: torch.device) -> Iterator[Graph]:
+    """The graph of a run and a process group for as long as the context lasts; both end with it, also after an error.
 
     Args:
-        parts: folder of the partitioned graph.
+        config: where the graph is, and how long to wait for the other trainers and for those who hold it.
         world: who takes part.
         device: where this trainer computes.
-        deadline_s: seconds to wait for the other trainers, and at most for an answer of another host.
 
     Raises:
         PeerLostError: a host that serves partitions does not answer; names it.
         ClusterError: all hosts answer, so a trainer has ended or stalled.
     """
     torch.set_num_threads(cores_per_trainer(world))
-    limits = Limits(call_seconds=min(deadline_s, Limits().call_seconds))
     with (
-        process_group(world, device, deadline_s),
-        halohop.open(parts, world=world, deadline=deadline_s, limits=limits) as graph,
+        process_group(world, device, config.deadline_s),
+        opened(config.parts, config, world) as graph,
         lost_peers_named(graph, world),
     ):
         yield graph

@@ -24,7 +24,10 @@ FORMAT = 1
 STATE = "resume.pt"
 
 MAY_CHANGE = frozenset(
-    ("parts", "out", "resume", "workers", "device", "deadline_s", "log_every", "save_every", "epochs", "patience", "metrics")
+    (
+        *("parts", "sampling", "token_file", "encrypt", "workers", "device", "deadline_s"),
+        *("out", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
+    )
 )
 """What another run may choose for itself: none of it changes a batch, or what is learned from it."""
 

@@ -35,7 +35,7 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
     world = world or World.from_env()
     device = choose_device(config.device, world)
     with (
-        shared_graph(config.parts, world=world, device=device, deadline_s=config.deadline_s) as graph,
+        shared_graph(config, world=world, device=device) as graph,
         EventLog(config.out, world, on_event) as emit,
     ):
         return _trained(Setting(config=config, graph=graph, world=world, device=device), emit)

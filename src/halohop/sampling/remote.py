@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from halohop.cluster.graph import Graph
+from halohop.cluster.remote import Gateways
 from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock, NodeBlock, NodeSet, Seeds
 from halohop.sampling.collect import collect
@@ -12,7 +13,7 @@ from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler, Rules, check_columns
 from halohop.sampling.subgraph import Partners, partners_of
-from halohop.store.requests import Request, Shard
+from halohop.store.requests import Request
 from halohop.typing import NodeType, Relation
 
 
@@ -78,10 +79,14 @@ class RemoteSampler:
         gateways: who makes batches.
         fanouts, seed, rules: as of `NeighborSampler`.
         rows: whether batches come with their rows; without, they are collected here, once somebody has changed the sample.
+
+    Raises:
+        InputError: a server cannot make batches.
     """
 
-    def __init__(self, graph: Graph, gateways: Shard, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
+    def __init__(self, graph: Graph, gateways: Gateways, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
         check_columns(graph, rules)
+        gateways.check()
         self.graph = graph
         self._gateways = gateways
         self.fanouts = fanouts
