@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import math
 import selectors
 import socket
 import ssl
@@ -41,6 +42,7 @@ class TcpClientPort:
         self._selector.register(self._waker, _READ)
         self._stream: Stream | None = None
         self._connecting = False
+        self._interest = 0
         self._failed: Lost | None = None
 
     @property
@@ -56,6 +58,7 @@ class TcpClientPort:
             failure = errno.EHOSTUNREACH
         self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
         self._connecting = True
+        self._interest = _WRITE
         self._selector.register(stream, _WRITE)
         self._stream = stream
 
@@ -65,18 +68,29 @@ class TcpClientPort:
             self._waker.set()  # to be sent as room comes up
 
     def wait(self, seconds: float | None) -> list[Frames | Lost]:
-        stream = self._stream
-        if stream is not None:
-            self._selector.modify(stream, _WRITE if self._connecting else _READ | (_WRITE if stream.backlog else 0))
-        events = self._selector.select(0 if self._failed else seconds)
-        self._waker.clear()
         if self._failed is not None:
             lost, self._failed = self._failed, None
             return [lost]
-        for key, mask in events:
-            if key.fileobj is stream:
-                return self._on_event(stream, mask)
-        return []
+        stream = self._stream
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while True:  # a large message arrives in many pieces
+            self._look_at(stream)
+            left = until - time.monotonic()
+            events = self._selector.select(None if left == math.inf else left)
+            woken = self._waker.clear()
+            arrived: list[Frames | Lost] = []
+            for key, mask in events:
+                if stream is not None and key.fileobj is stream:
+                    arrived += self._on_event(stream, mask)
+            if arrived or woken or left <= 0:
+                return arrived
+
+    def _look_at(self, stream: Stream | None) -> None:
+        """Has the selector look for what is wanted now."""
+        interest = 0 if stream is None else _WRITE if self._connecting else _READ | (_WRITE if stream.backlog else 0)
+        if stream is not None and interest != self._interest:
+            self._interest = interest
+            self._selector.modify(stream, interest)
 
     def _on_event(self, stream: Stream, mask: int) -> list[Frames | Lost]:
         if self._connecting:
@@ -183,6 +197,8 @@ class TcpServerPort:
         reads = (self._receiving or peer in self._strangers) and stream.backlog < _MAX_BACKLOG
         interest = (_READ if reads else 0) | (_WRITE if stream.backlog else 0)
         before, self._interests[peer] = self._interests.get(peer, 0), interest
+        if interest == before:
+            return
         if interest and before:
             self._selector.modify(stream, interest, peer)
         elif interest:

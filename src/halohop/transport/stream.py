@@ -21,7 +21,7 @@ from halohop.transport.framing import MAX_FRAMES, Assembler, packed
 from halohop.transport.security import ENCRYPT_VARIABLE, MAX_STEP_BYTES
 from halohop.transport.wire import REQUEST, SILENCE_BEATS, Frames, Lost
 
-STAGING_BYTES = 2**18
+STAGING_BYTES = 2**16
 _GREETING = struct.Struct(">7s?")
 _MAGIC = b"halohop"
 _BUFFERS_AT_ONCE = 64  # of one system call; the system's own limit is 1024

@@ -23,11 +23,13 @@ class Waker:
                 self._set = True
                 self._writer.send(b"\0")
 
-    def clear(self) -> None:
+    def clear(self) -> bool:
+        """Whether it was set."""
         with self._lock:
-            if self._set:
-                self._set = False
+            was, self._set = self._set, False
+            if was:
                 self._reader.recv(1)
+            return was
 
     def close(self) -> None:
         with self._lock:
