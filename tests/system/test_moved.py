@@ -10,8 +10,10 @@ import pytest
 from halohop.testing.hosts import Host
 
 WORKER = Path(__file__).parent / "worker.py"
+CLIENT = WORKER.parent / "client.py"
 SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
 EPOCHS = 2
+PORT = 5510
 PATIENCE = 90.0
 """Seconds that a call may take: a host starts within it."""
 
@@ -79,3 +81,38 @@ def test_a_host_that_is_started_again_elsewhere_is_found(network, folders, expec
     let_go(trainers)
     for rank, trainer in enumerate(trainers):
         assert take_all(trainer) == [*expected[0 if rank == victim else step :], "remote rows True"]
+
+
+def start_server(home: Host, folder: Path, partitions: str, peers: str) -> Process:
+    options = ("--partitions", partitions, "--listen", f"{home.address}:{PORT}", "--peers", peers)
+    server = home.start("-m", "halohop.launch.cli", "serve", folder, *options, env=SECRET)
+    assert server.stderr is not None
+    line = server.stderr.readline()
+    assert line.startswith("serving partitions"), line
+    return server
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_server_that_is_started_again_elsewhere_is_found(network, tmp_path, folders, expected, seed):
+    """By those that ask it, whether trainers or servers, and by who comes later and has heard of the old address only."""
+    chance = random.Random(seed)
+    victim, step = chance.randrange(2), chance.randrange(2, len(expected) - 10)
+    homes, shares = network[:2], ("0", "1,2")
+    addresses = [f"{home.address}:{PORT}" for home in homes]
+
+    def start_client(sampling: str) -> Process:
+        return network[2].start(CLIENT, ",".join(addresses), EPOCHS, sampling, PATIENCE, env=SECRET)
+
+    servers = [start_server(homes[number], tmp_path / "parts", shares[number], addresses[1 - number]) for number in range(2)]
+    clients = [start_client(sampling) for sampling in ("servers", "client")]
+    for client in clients:
+        assert take(client, step) == expected[:step]
+    homes[victim].cut()
+    servers[victim].kill()
+    servers[victim].communicate(timeout=20)
+    start_server(network[3], tmp_path / "parts", shares[victim], addresses[1 - victim])
+    for client in clients:
+        assert take_all(client) == expected[step:]
+    late = start_client("servers")
+    assert take_all(late) == expected

@@ -16,6 +16,11 @@ from halohop.store.part import Part
 from halohop.telemetry import Counters
 
 
+def fingerprint(document: bytes) -> str:
+    """Of a data set, by the bytes of its `manifest.json`."""
+    return hashlib.blake2b(document, digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """Some partitions of a data set.
@@ -55,7 +60,7 @@ class Holding:
     @property
     def fingerprint(self) -> str:
         """The same on all hosts that hold parts of one data set, and on no others."""
-        return hashlib.blake2b(self.document, digest_size=16).hexdigest()
+        return fingerprint(self.document)
 
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""

@@ -51,6 +51,12 @@ class Leased(Generic[Key, Kept]):
         with self._lock:
             return list(self._kept)
 
+    def used_within(self, seconds: float) -> dict[Key, Kept]:
+        """What somebody has used within some seconds; that which was used last is at the end."""
+        with self._lock:
+            since = time.monotonic() - seconds
+            return {key: kept for key, (kept, until) in self._kept.items() if until >= since}
+
     def sweep(self, lease_seconds: float) -> None:
         """Forgets what nobody has used for a lease."""
         with self._lock:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
+from halohop.cluster.remote import RemoteShard
+from halohop.cluster.router import Holder
 from halohop.telemetry import added
 from halohop.transport import Channel, Codec, Limits, Token, connect
 
@@ -116,3 +118,16 @@ class MovingChannel:
             future.set_result(done.result())
         else:
             future.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another host or server, and the partitions that it is asked about; `copies` as of `Holder`."""
+
+    channel: MovingChannel
+    parts: tuple[int, ...]
+    copies: int = 1
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(shard=RemoteShard(self.channel), parts=self.parts, remote=True, copies=self.copies)

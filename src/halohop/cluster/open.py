@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from halohop import ops
@@ -10,10 +9,10 @@ from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.links import Links
-from halohop.cluster.moving import MovingChannel
-from halohop.cluster.remote import RemoteShard, graph_codec
+from halohop.cluster.moving import MovingChannel, Peer
+from halohop.cluster.remote import graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
-from halohop.cluster.router import Holder, Router
+from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.telemetry import Counters
@@ -85,12 +84,16 @@ def open_graph(
             listener = undo.enter_context(_serve(Router(book, local, pool, Counters()), token, listen, limits))
             rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
-        holders = [*local, *(Holder(shard=RemoteShard(peer.channel), parts=peer.parts, remote=True) for peer in remote)]
-        search = Every(limits.attempt_seconds, lambda: _search(remote, rendezvous, limits.attempt_seconds), name="search")
+        holders = [*local, *(peer.holder for peer in remote.values())]
+        search = Every(
+            limits.attempt_seconds,
+            lambda: _search(remote, rendezvous, holding.fingerprint, limits.attempt_seconds),
+            name="search",
+        )
         links = Links(
             rendezvous=rendezvous,
             listener=listener,
-            channels=tuple(peer.channel for peer in remote),
+            channels=tuple(peer.channel for peer in remote.values()),
             helpers=(undo.enter_context(search),),
             call_seconds=limits.call_seconds,
         )
@@ -118,10 +121,10 @@ def _connect(
     token: Token,
     limits: Limits,
     undo: ExitStack,
-) -> "list[_Peer]":
-    """A channel to every host that serves a partition which is not here."""
+) -> dict[int, Peer]:
+    """Every host that serves a partition which is not here."""
     served = owners([card.parts for card in cards], book.num_parts)
-    remote = []
+    remote = {}
     for host, card in enumerate(cards):
         wanted = tuple(part for part in served[host] if part not in mine)
         if wanted and host == world.host:
@@ -132,24 +135,14 @@ def _connect(
         if wanted:
             label = f"host {host}"
             channel = MovingChannel([card.address], codec=graph_codec(), token=token, peer=label, limits=limits)
-            remote.append(_Peer(host=host, dataset=card.dataset, channel=undo.enter_context(channel), parts=wanted))
+            remote[host] = Peer(channel=undo.enter_context(channel), parts=wanted)
     return remote
 
 
-def _search(remote: "list[_Peer]", rendezvous: Rendezvous, patience: float) -> None:
+def _search(remote: dict[int, Peer], rendezvous: Rendezvous, dataset: str, patience: float) -> None:
     """Looks on the board whether hosts that keep this one waiting were started again elsewhere."""
-    for peer in remote:
+    for host, peer in remote.items():
         if peer.channel.waits_longer_than(patience):
-            card = rendezvous.newest(peer.host)
-            if card is not None and card.dataset == peer.dataset and set(peer.parts) <= set(card.parts):
+            card = rendezvous.newest(host)
+            if card is not None and card.dataset == dataset and set(peer.parts) <= set(card.parts):
                 peer.channel.also(card.address)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Peer:
-    """Another host, and the partitions that it is asked about."""
-
-    host: int
-    dataset: str
-    channel: MovingChannel
-    parts: tuple[int, ...]

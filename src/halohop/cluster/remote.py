@@ -33,12 +33,14 @@ class DescribeReply:
     """What a server says of itself.
 
     Args:
+        server: a name that no other process has.
         manifest: the bytes of its data set's `manifest.json`.
         parts: the partitions that it serves.
         num_parts: how many the data set has.
         has_peers: whether it knows servers to ask for what it does not hold; without, it may be unable to make batches.
     """
 
+    server: str
     manifest: bytes
     parts: tuple[int, ...]
     num_parts: int
@@ -48,6 +50,30 @@ class DescribeReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeRequest(Request[DescribeReply]):
     """Asks a server what it serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeetReply:
+    """What a server tells of itself and of others.
+
+    Args:
+        server: a name that no other process has.
+        dataset: the fingerprint of its data set.
+        parts: the partitions that it serves.
+        addresses: of other servers of this data set that it has heard of lately.
+    """
+
+    server: str
+    dataset: str
+    parts: tuple[int, ...]
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeetRequest(Request[MeetReply]):
+    """Asks a server whether it is there, and whom it knows; tells it where the asker serves, if it does."""
+
+    address: str = ""
 
 
 GRAPH_MESSAGES: tuple[type, ...] = (

@@ -138,10 +138,7 @@ def own_address() -> str:
     """
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     try:
-        target = socket.getaddrinfo(master, 9, family=socket.AF_INET, type=socket.SOCK_DGRAM)[0][4]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
-            probe.connect(target)
-            address = str(probe.getsockname()[0])
+        address = address_towards(master)
     except OSError as error:
         raise ClusterError(
             f"no IPv4 interface leads to MASTER_ADDR={master!r} ({error}); give `listen`, the address for the other hosts"
@@ -152,6 +149,18 @@ def own_address() -> str:
             "give `listen`, the address for the other hosts"
         )
     return address
+
+
+def address_towards(host: str) -> str:
+    """The IPv4 address of the interface that leads to a host.
+
+    Raises:
+        OSError: the host has none, or no interface leads there.
+    """
+    target = socket.getaddrinfo(host, 9, family=socket.AF_INET, type=socket.SOCK_DGRAM)[0][4]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
+        probe.connect(target)
+        return str(probe.getsockname()[0])
 
 
 def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]]:

@@ -5,11 +5,15 @@ from contextlib import ExitStack
 from typing import Literal, get_args
 
 from halohop import ops
+from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph
+from halohop.cluster.holding import fingerprint
 from halohop.cluster.links import Links
+from halohop.cluster.moving import Peer
 from halohop.cluster.remote import Gateways, RemoteShard
 from halohop.cluster.router import Router
 from halohop.errors import InputError
+from halohop.loading.acquaintances import SEARCHES, Acquaintances, search
 from halohop.loading.servers import Servers
 from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
@@ -53,27 +57,36 @@ def connect(
     if sampling not in get_args(Place):
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
     group = Servers(addresses=tuple(servers), token=token or load_token(), limits=limits or Limits(), deadline=deadline)
-    known = group.introductions()
+    group, known = group.introductions()
     manifest = decode(next(iter(known.values())).manifest, "the manifest that the servers sent")
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
     pool, counters = ops.Pool(), Counters()
     with ExitStack() as undo:
-        holders = group.holders(known, book, undo)
-        channels = [holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard)]
+        peers = group.peers(known, book, undo)
+        holders = [peer.holder for peer in peers]
         gateways: Gateways | None = None
         if sampling == "servers":
             there = list(known)
             turned = [[*there[first:], *there[:first]] for first in range(len(there))]
-            others = [undo.enter_context(group.channel(ranked)) for ranked in turned]
-            gateways = Gateways([RemoteShard(channel) for channel in others], group.unable(known))
-            channels += others
+            others = [Peer(channel=undo.enter_context(group.channel(ranked)), parts=()) for ranked in turned]
+            gateways = Gateways([RemoteShard(peer.channel) for peer in others], group.unable(known))
+            peers += others
+        patience = group.limits.attempt_seconds
+        dataset = fingerprint(next(iter(known.values())).manifest)
+        acquaintances = undo.enter_context(Acquaintances(group, dataset=dataset, lease_seconds=patience))
+        looking = Every(patience / SEARCHES, lambda: search(peers, acquaintances, patience), name="search")
+        undo.enter_context(looking)
         graph = Graph(
             schema=manifest.schema,
             book=book,
             router=Router(book, holders, pool, counters),
             pool=pool,
             counters=counters,
-            links=Links(channels=tuple(channels), call_seconds=group.limits.call_seconds),
+            links=Links(
+                channels=tuple(peer.channel for peer in peers),
+                helpers=(looking, acquaintances),
+                call_seconds=group.limits.call_seconds,
+            ),
             gateways=gateways,
         )
         graph.keep_until_exit()

@@ -1,10 +1,11 @@
 """`halohop serve`: a host that answers about its partitions, and makes batches, for trainers that hold no graph."""
 
+import secrets
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,10 +18,12 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.leased import Leased
 from halohop.cluster.links import Links
-from halohop.cluster.remote import DescribeReply, DescribeRequest, RemoteShard
+from halohop.cluster.moving import Peer
+from halohop.cluster.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest
 from halohop.cluster.router import Holder, Router
 from halohop.errors import InputError
-from halohop.loading.servers import Servers, server_codec
+from halohop.loading.acquaintances import SEARCHES, Acquaintances, search
+from halohop.loading.servers import Servers, plain, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.telemetry import Counters
@@ -63,36 +66,55 @@ class Server:
         self,
         holding: Holding,
         *,
-        token: Token | None,
         listen: str | None,
-        peers: Servers | None,
-        limits: Limits,
+        peers: Servers,
         keeping: Keeping,
     ) -> None:
         self.parts = tuple(holding.parts)
         self._keeping = keeping
         self._counters, self._pool = Counters(), ops.Pool()
+        name, num_parts = secrets.token_hex(8), holding.book.num_parts
         self._about = DescribeReply(
-            manifest=holding.document, parts=self.parts, num_parts=holding.book.num_parts, has_peers=peers is not None
+            server=name, manifest=holding.document, parts=self.parts, num_parts=num_parts, has_peers=bool(peers.addresses)
         )
         self._shard = holding.shard(self._pool, self._counters)
         mine = Holder(shard=self._shard, parts=self.parts)
         self._router = Router(holding.book, [mine], self._pool, self._counters)
-        self._bench = _Bench(holding, mine, peers, self._pool, self._counters, keeping.max_samplers)
+        me = MeetReply(server=name, dataset=holding.fingerprint, parts=self.parts)
+        self._acquaintances = Acquaintances(peers, dataset=me.dataset, lease_seconds=keeping.lease_seconds, me=me)
+        self._bench = _Bench(holding, mine, peers, self._acquaintances, self._pool, self._counters, keeping)
         self._asked = time.monotonic()
-        self._listener = tcp.serve(
-            self._answer, codec=server_codec(), token=token, bind=listen, limits=limits, waiting=(BatchRequest,)
-        )
-        self.address = self._listener.address
-        self._sweeper = Every(keeping.lease_seconds / _SWEEPS_PER_LEASE, self._sweep, name=f"sweeper-{self.address}")
+        with ExitStack() as undo:
+            undo.callback(self._bench.close)
+            undo.enter_context(self._acquaintances)
+            self._listener = undo.enter_context(
+                tcp.serve(
+                    self._answer,
+                    codec=server_codec(),
+                    token=peers.token,
+                    bind=listen,
+                    limits=peers.limits,
+                    waiting=(BatchRequest,),
+                )
+            )
+            self.address = self._listener.address
+            self._acquaintances.settle(self.address)
+            self._acquaintances.greet()
+            sweeps, greetings = keeping.lease_seconds / _SWEEPS_PER_LEASE, peers.limits.attempt_seconds
+            undo.enter_context(Every(sweeps, self._sweep, name=f"sweeper-{self.address}"))
+            undo.enter_context(Every(greetings, self._acquaintances.greet, name=f"greeter-{self.address}"))
+            self._undo = undo.pop_all()
 
     def _answer(self, request: Any) -> Any:
+        if isinstance(request, MeetRequest):
+            return self._acquaintances.meet(request)
         self._asked = time.monotonic()
         match request:
             case BatchRequest():
                 return self._bench.make(request)
             case DescribeRequest():
-                return self._about
+                knows_others = bool(self._acquaintances.lately(self._keeping.lease_seconds))
+                return replace(self._about, has_peers=self._about.has_peers or knows_others)
         return self._router.answer(request)
 
     def _sweep(self) -> None:
@@ -118,9 +140,7 @@ class Server:
 
     def close(self) -> None:
         """Stops answering. Safe to call twice."""
-        self._sweeper.close()
-        self._listener.close()
-        self._bench.close()
+        self._undo.close()
 
     def __enter__(self) -> Self:
         return self
@@ -136,9 +156,18 @@ class _Bench:
     """
 
     def __init__(
-        self, holding: Holding, mine: Holder, peers: Servers | None, pool: ops.Pool, counters: Counters, max_samplers: int
+        self,
+        holding: Holding,
+        mine: Holder,
+        peers: Servers,
+        acquaintances: Acquaintances,
+        pool: ops.Pool,
+        counters: Counters,
+        keeping: Keeping,
     ) -> None:
-        self.samplers: Leased[bytes, NeighborSampler] = Leased(most=max_samplers)
+        self.samplers: Leased[bytes, NeighborSampler] = Leased(most=keeping.max_samplers)
+        self._keeping = keeping
+        self._acquaintances = acquaintances
         self._holding = holding
         self._mine = mine
         self._peers = peers
@@ -169,27 +198,34 @@ class _Bench:
 
     def _whole(self) -> Graph:
         if self._graph is None:
-            held, holders = self._holding, [self._mine]
-            missing = [part for part in range(held.book.num_parts) if part not in held.parts]
-            if missing and self._peers is None:
-                raise InputError(
-                    f"this server holds partitions {list(held.parts)} and knows nobody who holds {missing}, so it cannot sample; "
-                    "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
-                )
-            if missing and self._peers is not None:
-                known = self._peers.introductions(manifest=held.document, without=tuple(held.parts))
-                holders += self._peers.holders(known, held.book, self._undo, without=tuple(held.parts))
-            router = Router(held.book, holders, self._pool, self._counters)
-            asked = tuple(holder.shard.channel for holder in holders if isinstance(holder.shard, RemoteShard))
+            held = self._holding
+            peers = [] if len(held.parts) == held.book.num_parts else self._find_peers(tuple(held.parts))
+            router = Router(held.book, [self._mine, *(peer.holder for peer in peers)], self._pool, self._counters)
             self._graph = Graph(
                 schema=held.manifest.schema,
                 book=held.book,
                 router=router,
                 pool=self._pool,
                 counters=self._counters,
-                links=Links(channels=asked),
+                links=Links(channels=tuple(peer.channel for peer in peers)),
             )
         return self._graph
+
+    def _find_peers(self, mine: tuple[int, ...]) -> list[Peer]:
+        """Whom to ask about what is not here; if they are lost, they are looked for."""
+        book, patience = self._holding.book, self._peers.limits.attempt_seconds
+        known = self._acquaintances.lately(self._keeping.lease_seconds)
+        addresses = tuple(dict.fromkeys(map(plain, (*self._peers.addresses, *known))))
+        if not addresses:
+            missing = [part for part in range(book.num_parts) if part not in mine]
+            raise InputError(
+                f"this server holds partitions {list(mine)} and knows nobody who holds {missing}, so it cannot sample; "
+                "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
+            )
+        group, about = replace(self._peers, addresses=addresses).introductions(manifest=self._holding.document, without=mine)
+        peers = group.peers(about, book, self._undo, without=mine)
+        self._undo.enter_context(Every(patience / SEARCHES, lambda: search(peers, self._acquaintances, patience), name="search"))
+        return peers
 
 
 def serve(
@@ -235,6 +271,5 @@ def serve(
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
-    token, limits = token or load_token(), limits or Limits()
-    others = Servers(addresses=tuple(peers), token=token, limits=limits) if peers else None
-    return Server(holding, token=token, listen=listen, peers=others, limits=limits, keeping=keeping or Keeping())
+    others = Servers(addresses=tuple(peers), token=token or load_token(), limits=limits or Limits())
+    return Server(holding, listen=listen, peers=others, keeping=keeping or Keeping())

@@ -1,0 +1,236 @@
+"""Servers that know each other, and turn up elsewhere."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import halohop
+from halohop.cluster.moving import MovingChannel, Peer
+from halohop.cluster.remote import MeetReply, MeetRequest
+from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
+from halohop.loading.acquaintances import Acquaintances, search
+from halohop.loading.serve import Server
+from halohop.loading.servers import Servers, plain, server_codec
+from halohop.testing.graphs import ring
+from halohop.testing.worlds import TOKEN, free_addresses
+from halohop.transport import Limits, connect, serve
+
+LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("acquaintances") / "parts"
+    halohop.partition(ring(400), path, num_parts=3, method="random")
+    return path
+
+
+@pytest.fixture
+def start(parts) -> Iterator[Callable[..., Server]]:
+    """Starts a server of some partitions, with some others as peers."""
+    with ExitStack() as stack:
+
+        def begin(partitions: list[int], *peers: Server | str, path: Path = parts, **options: Any) -> Server:
+            addresses = [peer if isinstance(peer, str) else peer.address for peer in peers]
+            options = {"token": TOKEN, "limits": LIMITS, **options}
+            return stack.enter_context(halohop.serve(path, partitions=partitions, peers=addresses, **options))
+
+        yield begin
+
+
+def known_to(server: Server) -> set[str]:
+    with connect(server.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as channel:
+        return {f"tcp://{address}" for address in channel.call(MeetRequest()).addresses}
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    until, pause = time.monotonic() + PATIENCE, threading.Event()
+    while not holds():
+        assert time.monotonic() < until, "it did not come to hold"
+        pause.wait(0.05)
+
+
+def loader(graph: halohop.Graph) -> halohop.NeighborLoader:
+    return halohop.NeighborLoader(graph, [3, 2], batch_size=50, shuffle=True, seed=5, num_workers=2)
+
+
+def told(batches) -> list[tuple]:
+    return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(parts) -> list[tuple]:
+    with halohop.open(parts) as graph:
+        return told(loader(graph))
+
+
+def test_servers_tell_each_other_on_while_they_live(start):
+    first = start([0])  # knows nobody
+    second, third = start([1], first), start([2], first)
+    eventually(lambda: known_to(first) == {second.address, third.address})
+    eventually(lambda: known_to(second) == {first.address, third.address})
+    eventually(lambda: known_to(third) == {first.address, second.address})
+
+
+def test_one_that_is_gone_is_forgotten_after_the_lease(start):
+    first = start([0], keeping=halohop.loading.serve.Keeping(lease_seconds=1.0))
+    second = start([1], first)
+    eventually(lambda: known_to(first) == {second.address})
+    second.close()
+    eventually(lambda: known_to(first) == set())
+
+
+def test_what_nobody_answers_for_is_not_told_on(start, parts, tmp_path):
+    """Addresses that are none, or where nobody is, or the server itself, or another data set."""
+    halohop.partition(ring(400), tmp_path / "other", num_parts=3, method="random", seed=1)
+    first = start([0])
+    start([1], first, path=tmp_path / "other")
+    with connect(first.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as channel:
+        for address in (
+            *free_addresses(1),
+            first.address.removeprefix("tcp://"),
+            f"localhost:{first.address.rpartition(':')[2]}",
+        ):
+            channel.call(MeetRequest(address=address))
+        with pytest.raises(RemoteError, match="is not an address"):
+            channel.call(MeetRequest(address="nowhere"))
+    second = start([1], first)
+    eventually(lambda: known_to(first) == {second.address})
+    eventually(lambda: known_to(second) == {first.address})
+
+
+def test_where_a_server_that_listens_everywhere_is_found(start):
+    first = start([0])
+    second = start([1], first, listen="0.0.0.0:0")
+    port = second.address.rpartition(":")[2]
+    eventually(lambda: known_to(first) == {f"tcp://127.0.0.1:{port}"})
+
+
+@pytest.mark.parametrize("sampling", ["servers", "client"])
+def test_trainers_find_servers_that_they_were_not_told_of(start, undisturbed, sampling):
+    """And servers find others to sample with, though these were started later and are no peers of theirs."""
+    first = start([0])
+    second = start([1, 2], first)
+    eventually(lambda: known_to(first) == {second.address})
+    with halohop.connect([first.address], token=TOKEN, limits=LIMITS, sampling=sampling) as graph:
+        assert told(loader(graph)) == undisturbed
+
+
+@pytest.mark.parametrize("sampling", ["servers", "client"])
+def test_a_server_that_comes_back_elsewhere_is_found(start, undisturbed, sampling):
+    one, other = free_addresses(2)
+    first, second = start([0], other, listen=one), start([1, 2], one, listen=other)
+    with halohop.connect([one, other], token=TOKEN, limits=LIMITS, sampling=sampling) as graph:
+        got = []
+        for number, batch in enumerate(loader(graph)):
+            got.append(batch)
+            if number == 2:
+                second.close()
+                start([1, 2], one)
+        assert told(got) == undisturbed
+    eventually(lambda: len(known_to(first)) >= 1)
+    with halohop.connect([one, other], token=TOKEN, limits=LIMITS, sampling=sampling) as graph:  # it knows the old address alone
+        assert told(loader(graph)) == undisturbed
+
+
+def test_what_was_pushed_is_lost_with_its_server(start):
+    one, other = free_addresses(2)
+    start([0], other, listen=one)
+    second = start([1, 2], one, listen=other)
+    with halohop.connect([one, other], token=TOKEN, limits=LIMITS) as graph:
+        graph.hold("state")
+        graph.push("state", torch.arange(400), torch.ones(400))
+        second.close()
+        start([1, 2], one)
+        with pytest.raises(RemoteError, match="no column 'state'"):
+            graph.push("state", torch.arange(400), torch.ones(400))
+        graph.hold("state")
+        graph.push("state", torch.arange(400), torch.ones(400))
+        assert graph.rows("state", torch.arange(400)).tolist() == [1] * 400
+
+
+def test_a_server_under_two_names_is_one(start):
+    """Else columns could not be held, which copies of partitions would not share."""
+    one, other = free_addresses(2)
+    first = start([0], other, listen=one)
+    start([1, 2], one, listen=other)
+    eventually(lambda: len(known_to(first)) == 1)
+    names = [address.replace("127.0.0.1", "localhost") for address in (one,)]
+    with halohop.connect(names, token=TOKEN, limits=LIMITS) as graph:
+        graph.hold("state")
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of somebody who lets connections in and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_who_answers_is_not_left_however_slow(start):
+    """A greeting is answered though a request is not: nobody else is asked. What was held would be missing there."""
+    slow = MeetReply(server="slow", dataset="d", parts=(0,))
+    other = MeetReply(server="other", dataset="d", parts=(0,))
+    ended = threading.Event()
+
+    def answer(about: MeetReply, others: tuple[str, ...]) -> Callable[[Any], Any]:
+        def reply(request: Any) -> Any:
+            if isinstance(request, MeetRequest):
+                return MeetReply(server=about.server, dataset="d", parts=about.parts, addresses=others)
+            ended.wait(PATIENCE)
+            return about
+
+        return reply
+
+    with ExitStack() as stack:
+
+        def listen(about: MeetReply, *others: str) -> str:
+            handler = answer(about, others)
+            return stack.enter_context(serve(handler, codec=server_codec(), token=TOKEN, limits=LIMITS)).address
+
+        stand_in = listen(other)
+        slow_one, gone = listen(slow, stand_in), stack.enter_context(silent())
+        stack.callback(ended.set)
+        group = Servers(addresses=(slow_one, gone), token=TOKEN, limits=LIMITS)
+        acquaintances = stack.enter_context(Acquaintances(group, dataset="d", lease_seconds=60))
+        peers = [Peer(channel=stack.enter_context(group.channel([number])), parts=(0,)) for number in range(2)]
+        for peer in peers:
+            peer.channel.submit(halohop.cluster.remote.DescribeRequest())
+
+        def moved(channel: MovingChannel) -> bool:
+            search(peers, acquaintances, LIMITS.attempt_seconds)
+            return len(channel.addresses) > 1
+
+        eventually(lambda: moved(peers[1].channel))
+        assert peers[1].channel.addresses[0] in (plain(slow_one), plain(stand_in))
+        assert not moved(peers[0].channel)
+
+
+def test_only_who_has_the_partitions_stands_in(start):
+    one, other = free_addresses(2)
+    start([0], other, listen=one)
+    second = start([1, 2], one, listen=other)
+    limits = Limits(call_seconds=3, attempt_seconds=0.3)
+    with halohop.connect([one, other], token=TOKEN, limits=limits, sampling="client") as graph:
+        second.close()
+        start([1], one)
+        with pytest.raises(PeerLostError, match="server 1"):
+            told(loader(graph))
+
+
+def test_peers_that_are_no_addresses_are_refused(start):
+    with pytest.raises(InputError, match="'nowhere' is not an address"):
+        start([0], "nowhere")
+
+
+def test_a_partition_that_nobody_knows_of_is_named(start):
+    with pytest.raises(ClusterError, match=r"partitions \[2\] of 3"):
+        halohop.connect([start([0, 1]).address], token=TOKEN, limits=LIMITS)
