@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from halohop import partition
-from halohop.errors import SchemaError
+from halohop import connect, partition, serve
+from halohop.errors import IdError, SchemaError
 from halohop.testing import graphs
 from halohop.testing.worlds import hosts, partitioned
 
@@ -36,6 +36,43 @@ def test_degrees_over_hosts(tmp_path):
     with hosts(tmp_path / "parts", [[3, 0], [1, 2]]) as opened:
         for graph in opened:
             check_degrees(graph)
+
+
+def check_edges(graph):
+    """All in the order of the input, and some by their ids: any order, again and again, and none."""
+    for relation, table in TABLES.edges.items():
+        src_raw, dst_raw = (TABLES.nodes[name].raw_id for name in (relation[0], relation[2]))
+        src_gid, dst_gid = (
+            graph.locate(raw[ends], name)
+            for raw, ends, name in ((src_raw, table.src, relation[0]), (dst_raw, table.dst, relation[2]))
+        )
+        for edge_id in (None, torch.randperm(len(table.src))[:50].repeat(2), torch.tensor([], dtype=torch.int32)):
+            order = torch.arange(len(table.src)) if edge_id is None else edge_id.long()
+            found = graph.edges(relation, edge_id)
+            assert found.edge_id.tolist() == order.tolist()
+            assert found.src_gid.tolist() == src_gid[order].tolist()
+            assert found.dst_gid.tolist() == dst_gid[order].tolist()
+        with pytest.raises(IdError, match=rf"2 of [23] edge ids .* {len(table.src)} edges .* the first is -1"):
+            graph.edges(relation, torch.tensor([len(table.src), -1, -1, max(len(table.src) - 1, -1)]))
+
+
+@pytest.mark.parametrize("shard_each", [False, True])
+@pytest.mark.parametrize("num_parts", [1, 3, 8])
+def test_edges(num_parts, shard_each):
+    check_edges(partitioned(TABLES, num_parts, shard_each=shard_each))
+
+
+def test_edges_over_hosts_and_from_servers(tmp_path):
+    partition(TABLES, tmp_path / "parts", num_parts=4, method="random")
+    with hosts(tmp_path / "parts", [[3, 0], [1, 2]]) as opened:
+        for graph in opened:
+            check_edges(graph)
+    with (
+        serve(tmp_path / "parts", partitions=[0, 2]) as one,
+        serve(tmp_path / "parts", partitions=[1, 3]) as other,
+        connect([one.address, other.address]) as graph,
+    ):
+        check_edges(graph)
 
 
 def test_degrees_of_no_relation():

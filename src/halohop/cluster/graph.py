@@ -208,14 +208,30 @@ class Graph:
         reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
 
-    def edges(self, relation: Relation) -> EdgesReply:
-        """All edges of a relation in the order of the user's input; 24 bytes each, wherever they lie.
+    def edges(self, relation: Relation, edge_id: Tensor | None = None) -> EdgesReply:
+        """Edges of a relation, wherever they lie: all in the order of the user's input, 24 bytes each, or those of some ids.
+
+        Args:
+            edge_id: places in the user's input, integers ``[n]``. Each owner reads all its edge ids for them, so ask for many at
+                a time.
 
         Raises:
             SchemaError: no such relation.
+            IdError: an edge id that the graph does not have.
         """
         parts = tuple(range(self.book.num_parts))
-        return self._router.answer(EdgesRequest(relation=self.schema.relation(relation), parts=parts))
+        relation = self.schema.relation(relation)
+        if edge_id is None:
+            return self._router.answer(EdgesRequest(relation=relation, parts=parts))
+        wanted, places = edge_id.long().unique(return_inverse=True)
+        found = self._router.answer(EdgesRequest(relation=relation, parts=parts, edge_id=wanted))
+        if len(found.edge_id) < len(wanted):
+            unknown = wanted[~torch.isin(wanted, found.edge_id)]
+            raise IdError(
+                f"{len(unknown)} of {len(wanted)} edge ids are not among the {self.schema.edges[relation].count} edges of "
+                f"{relation!r}, the first is {int(unknown[0])}"
+            )
+        return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
 
     def _require_one_owner(self) -> None:
         if not self._one_owner:

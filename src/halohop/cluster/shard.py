@@ -37,6 +37,8 @@ from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
 Value = TypeVar("Value")
 
+_BLOCK = 1 << 20  # ids compared at a time
+
 
 class LocalShard:
     """Some partitions of the graph, in memory or memory-mapped, as if they were one.
@@ -201,16 +203,28 @@ class LocalShard:
         return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
 
     def _edges(self, request: EdgesRequest) -> EdgesReply:
-        pieces = [self._edges_to(request.relation, part) for part in request.parts]
+        pieces = [self._edges_to(request.relation, part, request.edge_id) for part in request.parts]
         src_gid, dst_gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
         order = torch.argsort(edge_id)
         return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
 
-    def _edges_to(self, relation: Relation, part: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _edges_to(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         edges = _lookup(_lookup(self._parts, part, "partition").edges, relation, "relation")
-        dst_gid = torch.repeat_interleave(edges.indptr.diff()) + self._book.offset(relation[2], part)
-        edge_id = torch.arange(edges.num_edges) + self._book.offset(relation, part) if edges.edge_id is None else edges.edge_id
-        return edges.indices.long(), dst_gid, edge_id.long()
+        first_dst, first_edge = self._book.offset(relation[2], part), self._book.offset(relation, part)
+        if wanted is None:
+            dst_lid = torch.repeat_interleave(edges.indptr.diff())
+            edge_id = torch.arange(edges.num_edges) + first_edge if edges.edge_id is None else edges.edge_id
+            return edges.indices.long(), dst_lid + first_dst, edge_id.long()
+        if edges.edge_id is None:
+            at = wanted[(wanted >= first_edge) & (wanted < first_edge + edges.num_edges)] - first_edge
+        else:
+            at = _found(edges.edge_id, wanted)
+        dst_lid = torch.searchsorted(edges.indptr, at, right=True) - 1
+        return (
+            edges.indices[at].long(),
+            dst_lid + first_dst,
+            at + first_edge if edges.edge_id is None else edges.edge_id[at].long(),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +233,18 @@ class _Table:
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
+
+
+def _found(ids: Tensor, wanted: Tensor) -> Tensor:
+    """Where `ids` holds what is wanted (ascending), read once from end to end: there is no index."""
+    if not len(wanted):
+        return wanted
+    positions = []
+    for begin in range(0, len(ids), _BLOCK):
+        block = ids[begin : begin + _BLOCK].long()
+        nearest = wanted[torch.searchsorted(wanted, block).clamp_(max=len(wanted) - 1)]
+        positions.append((nearest == block).nonzero().view(-1) + begin)
+    return torch.cat([wanted[:0], *positions])
 
 
 def _lookup(known: dict[Any, Value], key: object, what: str) -> Value:

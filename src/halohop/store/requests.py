@@ -183,10 +183,15 @@ class EdgesReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgesRequest(Request[EdgesReply]):
-    """All edges of a relation to the nodes of the partitions `parts`."""
+    """The edges of a relation to the nodes of the partitions `parts`.
+
+    Args:
+        edge_id: only those of these ids, int64 ``[n]``, ascending.
+    """
 
     relation: Relation
     parts: tuple[int, ...]
+    edge_id: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

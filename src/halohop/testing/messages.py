@@ -88,6 +88,7 @@ def random_messages(seed: int) -> Iterator[Any]:
     yield SelectRequest(node_type=word(), mask=word() if number(2) else None, parts=some(lambda: number(9)))
     yield SelectReply(gid=ids(), raw=ids())
     yield EdgesRequest(relation=relation(), parts=some(lambda: number(9)))
+    yield EdgesRequest(relation=relation(), parts=(), edge_id=ids())
     yield EdgesReply(src_gid=ids(), dst_gid=ids(), edge_id=ids())
 
 
