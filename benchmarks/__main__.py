@@ -36,13 +36,15 @@ def main() -> None:
         parser.error(f"unknown: {sorted(unknown)}")
     benchmarks = {name: BENCHMARKS[name](chosen.threads) for name in names}
     folders = {
-        name: prepare(benchmark.graph, chosen.scale, benchmark.parts, benchmark.metis) if benchmark.graph else None
+        name: prepare(benchmark.graph, chosen.scale, benchmark.parts, benchmark.metis, dgl=benchmark.dgl)
+        if benchmark.graph
+        else None
         for name, benchmark in benchmarks.items()
     }
     if chosen.names == ["prepare"]:
         return
     if not chosen.skip_tests:
-        check_tests()
+        check_tests(*dict.fromkeys(tests for benchmark in benchmarks.values() for tests in benchmark.tests))
     for name, benchmark in benchmarks.items():
         print(f"{name}: {benchmark.title}", flush=True)
         unit = chosen.unit or benchmark.unit

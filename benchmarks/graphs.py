@@ -3,19 +3,22 @@
     .bench/graphs/products/parts-1/part-0000/edges/node__to__node/{indptr,indices}.npy     what peers load
     .bench/graphs/products/parts-4/                                                        the same graph in four partitions
     .bench/graphs/products/parts-2-metis/                                                  the same, divided by METIS
+    .bench/graphs/products/parts-2-metis-dgl/                                              the same as DGL reads it
     .bench/graphs/products/{seeds,links}.npy                                               the seeds, the same for everybody
 
 Edges are ordered by destination before anything else, so that an edge's id is its position in CSC for every contestant and none
 has to look it up.
 """
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import halohop
-from benchmarks.paths import GRAPHS
+from benchmarks.paths import GRAPHS, ROOT
+from benchmarks.peers import dgl_python
 from halohop import ops
 from halohop.datasets.synthetic import SIZES, synthetic, synthetic_hetero
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -30,11 +33,18 @@ LATEST = 1_000_000
 """Times of edges are whole numbers below it."""
 
 
+def division(parts: int, method: str) -> str:
+    """The name of the graph's folder in so many partitions."""
+    return f"parts-{parts}{'-metis' if method == 'metis' and parts > 1 else ''}"
+
+
 def folder_of(graph: str, scale: float) -> Path:
     return GRAPHS / (graph if scale == 1 else f"{graph}-{scale:g}")
 
 
-def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis: tuple[int, ...] = ()) -> Path:
+def prepare(
+    graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis: tuple[int, ...] = (), *, dgl: bool = False
+) -> Path:
     """Makes whatever is missing of a graph, and returns its folder.
 
     Args:
@@ -43,6 +53,7 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis
         scale: share of its nodes, at the same average degree.
         parts: the numbers of partitions to have it in, divided at random.
         metis: those to have it in divided by METIS, too.
+        dgl: have all of them for DGL, too, if its environment is there.
     """
     folder = folder_of(graph, scale)
     if not (folder / "parts-1").exists():
@@ -57,13 +68,15 @@ def prepare(graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis
         np.save(folder / "seeds.npy", np.random.default_rng(1).permutation(count)[:MAX_SEEDS])
         edges = next(iter(schema.edges.values())).count
         np.save(folder / "links.npy", np.random.default_rng(2).integers(edges, size=min(MAX_SEEDS, edges)))
-    wanted = [(number, "random", f"parts-{number}") for number in parts]
-    wanted += [(number, "metis", f"parts-{number}-metis") for number in metis]
-    for number, method, name in wanted:
+    for number, method in [*((number, "random") for number in parts), *((number, "metis") for number in metis)]:
+        name = division(number, method)
         if not (folder / name).exists():
             print(f"dividing {folder.name} into {number}, {method}, once", flush=True)
             # At random: no division cuts more edges, so no hop is spread wider. A good division can only be faster.
             halohop.partition(_load(folder / "parts-1"), folder / name, num_parts=number, method=method)
+        if dgl and dgl_python() is not None and not (folder / f"{name}-dgl").exists():
+            print(f"writing {folder.name} in {number}, {method}, for DGL, once", flush=True)
+            subprocess.run([dgl_python() or "", "-m", "benchmarks.dgl_parts", folder, name], cwd=ROOT, check=True)
     return folder
 
 

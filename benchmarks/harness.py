@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,21 +18,20 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.paths import ROOT
 from benchmarks.peers import dgl_python
-from benchmarks.protocol import Contestant, Unit
+from benchmarks.protocol import Contestant, Info, Unit
 from benchmarks.suite import Benchmark, Entry
 
-TESTS = ("tests/ops", "tests/sampling")
 PAUSE = 0.1  # seconds between units: idle threads of the last one may still spin for a while
 
 
-def check_tests() -> None:
+def check_tests(*tests: str) -> None:
     """Wrong results are fast: nothing is measured while the kernels differ from their reference.
 
     Raises:
         SystemExit: the equality tests are red.
     """
-    print(f"running {' '.join(TESTS)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *TESTS], cwd=ROOT, capture_output=True, text=True)
+    print(f"running {' '.join(tests)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *tests], cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{done.stdout}{done.stderr}\nThe equality tests are red, so there is nothing to measure.")
 
@@ -40,31 +40,14 @@ def measure(benchmark: Benchmark, folder: Path | None, *, rounds: int, unit: int
     """The record of a run: what the machine is, and every unit that every contestant measured."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     described = machine.describe()
-    absent: dict[str, str] = {}
-    contestants: dict[str, Contestant] = {}
+    entries = [entry for entry in benchmark.entries if only in entry.name]
+    absent = {entry.name: why_not for entry in entries if (why_not := _interpreter(entry)[1])}
+    infos: dict[str, Info] = {}
     measured: dict[str, list[Unit]] = {}
-    with ExitStack() as stack:
-        for entry in benchmark.entries:
-            if only not in entry.name:
-                continue
-            python, why_not = _interpreter(entry)
-            if why_not:
-                absent[entry.name] = why_not
-                continue
-            options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
-            contestant = Contestant(entry.name, entry.module, options, python, entry.threads)
-            stack.callback(contestant.stop)
-            contestants[entry.name] = contestant
-        infos = {name: contestant.ready() for name, contestant in contestants.items()}
-        order = random.Random(0)
-        for number in range(-1, rounds):  # the first round warms up and is forgotten
-            for name in order.sample(list(contestants), len(contestants)):
-                time.sleep(PAUSE)
-                result = contestants[name].run(unit)
-                if number >= 0:
-                    measured.setdefault(name, []).append(result)
-            print(f"\rround {number + 1} of {rounds}", end="", flush=True)
-    print()
+    for group in dict.fromkeys(entry.group for entry in entries):
+        together = [entry for entry in entries if entry.group == group and entry.name not in absent]
+        for name, info, units in _measure_together(together, folder, rounds=rounds, unit=unit):
+            infos[name], measured[name] = info, units
     return {
         "title": benchmark.title,
         "date": started,
@@ -85,6 +68,32 @@ def measure(benchmark: Benchmark, folder: Path | None, *, rounds: int, unit: int
         },
         "comparisons": [asdict(comparison) for comparison in benchmark.comparisons],
     }
+
+
+def _measure_together(
+    entries: list[Entry], folder: Path | None, *, rounds: int, unit: int
+) -> Iterator[tuple[str, Info, list[Unit]]]:
+    """Name by name what the contestants are, and the units that they measured in turn."""
+    contestants: dict[str, Contestant] = {}
+    with ExitStack() as stack:
+        for entry in entries:
+            options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
+            contestant = Contestant(entry.name, entry.module, options, _interpreter(entry)[0], entry.threads)
+            stack.callback(contestant.stop)
+            contestants[entry.name] = contestant
+        infos = {name: contestant.ready() for name, contestant in contestants.items()}
+        units: dict[str, list[Unit]] = {name: [] for name in contestants}
+        order = random.Random(0)
+        for number in range(-1, rounds):  # the first round warms up and is forgotten
+            for name in order.sample(list(contestants), len(contestants)):
+                time.sleep(PAUSE)
+                result = contestants[name].run(unit)
+                if number >= 0:
+                    units[name].append(result)
+            print(f"\rround {number + 1} of {rounds}", end="", flush=True)
+    print()
+    for name, info in infos.items():
+        yield name, info, units[name]
 
 
 def _interpreter(entry: Entry) -> tuple[str, str]:

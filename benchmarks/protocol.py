@@ -88,7 +88,7 @@ class Contestant:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
         self._log = LOGS / f"{''.join(c if c.isalnum() else '-' for c in name)}.log"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": str(threads)}
         environment.setdefault("PYTHONUNBUFFERED", "1")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.graphs import division
+
 FANOUT = [15, 10, 5]
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
@@ -22,6 +24,8 @@ class Entry:
     module: str
     options: dict[str, Any]
     threads: int = 1
+    group: str = ""
+    """Groups are measured one after the other, where all contestants together would not fit into memory."""
     environment: str = "ours"
     """"ours", "dgl" (the one of benchmarks/peers.py), or "pyg" (ours, where PyG can sample)."""
     is_limit: bool = False
@@ -49,6 +53,10 @@ class Benchmark:
     parts: tuple[int, ...] = (1,)
     metis: tuple[int, ...] = ()
     """Numbers of partitions that METIS makes, too."""
+    dgl: bool = False
+    """Whether DGL takes part with divisions in its own format."""
+    tests: tuple[str, ...] = ("tests/ops", "tests/sampling")
+    """What must be green."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -287,6 +295,7 @@ def transport(threads: list[int]) -> Benchmark:
     return Benchmark(
         title="Transport",
         graph=None,
+        tests=("tests/ops", "tests/sampling", "tests/transport"),
         measure="bytes",
         unit=4,
         entries=entries,
@@ -304,15 +313,29 @@ def transport(threads: list[int]) -> Benchmark:
 def cluster(threads: list[int]) -> Benchmark:
     """Hosts of one, two and three, joined by cables of one and ten gigabits a second."""
     entries, comparisons = [], []
-    for mode in ("worker", "servers"):
+    ways: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+        ("halohop, worker", "halohop_cluster", "ours", {"mode": "worker"}),
+        ("halohop, servers", "halohop_cluster", "ours", {"mode": "servers"}),
+        ("DGL", "dgl_cluster", "dgl", {"samplers": 0}),
+        ("DGL, 1 sampler", "dgl_cluster", "dgl", {"samplers": 1}),
+    )
+    for group, method, gigabits in [(f"{m}, {g} Gbit/s", m, g) for g in (1, 10) for m in ("random", "metis")]:
         for hosts in (1, 2, 3):
-            for method in ("random", "metis") if hosts > 1 else ("random",):
-                for gigabits in (1, 10) if (mode, hosts) != ("worker", 1) else (10,):
-                    options = {"hosts": hosts, "gigabits": gigabits, "mode": mode, "method": method, "fanout": FANOUT}
-                    name = f"{mode}, {hosts} host{'s' * (hosts > 1)}, {method}, {gigabits} Gbit/s"
-                    entries.append(Entry(name=name, module="halohop_cluster", options=options, threads=2))
-                    if hosts > 1:
-                        comparisons.append(_versus(name, f"{mode}, 1 host, random, 10 Gbit/s"))
+            place = f"{hosts} host{'s' * (hosts > 1)}, {group}"
+            options = {"hosts": hosts, "gigabits": gigabits, "division": division(hosts, method), "fanout": FANOUT}
+            for name, module, environment, how in ways:
+                entry = Entry(
+                    name=f"{name}, {place}",
+                    module=module,
+                    options=options | how,
+                    threads=2,
+                    group=group,
+                    environment=environment,
+                )
+                entries.append(entry)
+                if hosts > 1:
+                    comparisons.append(_versus(entry.name, f"{name}, 1 host, {group}"))
+            comparisons += [_versus(f"halohop, worker, {place}", f"{name}, {place}") for name in ("DGL", "DGL, 1 sampler")]
     return Benchmark(
         title="Several hosts",
         graph="products",
@@ -322,10 +345,15 @@ def cluster(threads: list[int]) -> Benchmark:
         comparisons=comparisons,
         parts=(1, 2, 3),
         metis=(2, 3),
+        dgl=True,
+        tests=("tests/ops", "tests/sampling", "tests/transport", "tests/cluster"),
         remarks=[
-            f"Finished batches of 1024 seeds, fanout {FANOUT}; hosts are network namespaces on one machine and share its cores, "
-            "so more of them are not faster: what is seen is the price of the network. worker: every host trains, all batches "
-            "are counted. servers: one trainer, on a host of its own. Every unit begins an epoch.",
+            f"Finished batches of 1024 seeds, fanout {FANOUT}, every hop expanding all nodes so far, with features and labels; "
+            "edges of all hosts are counted. Hosts are network namespaces on one machine and share its cores, so more of them "
+            "are not faster: what is seen is the price of the network. Every unit begins an epoch.",
+            "worker: every host holds a partition and trains. servers: every host serves one; one trainer, on a host of its own. "
+            "DGL: every host has a server with the same partition, and a trainer that samples itself, or has a process for it.",
+            "Contestants of the same network and division took turns; the four of these came one after the other.",
         ],
     )
 

@@ -3,14 +3,10 @@
     worker    every host holds one partition and trains; batches of all hosts are counted
     servers   every host holds one partition and serves; the trainer, on a host of its own, has the batches made by them
 
-The contestant's process starts the trainers, passes its orders on to them, and puts their answers together. Every unit begins an
-epoch.
+Every unit begins an epoch.
 """
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -18,13 +14,14 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.distributed import TCPStore
 
 import halohop
+from benchmarks.cluster import Trainers, is_trainer, told
 from benchmarks.protocol import Info, Unit, serve
 from benchmarks.work import BATCH_SIZE
 from halohop.launch.local import node_folders
@@ -34,45 +31,30 @@ PORT = 5510
 SECRET = {"HALOHOP_TOKEN": "a secret of this benchmark only"}
 DEADLINE = 600.0
 
-_Line = dict[str, Any]
-
 
 # ---- the process that the harness talks to
 
 
 def start(
-    end: ExitStack, *, folder: str, hosts: int, gigabits: float, mode: str, method: str, fanout: list[int]
+    end: ExitStack, *, folder: str, hosts: int, gigabits: float, mode: str, division: str, fanout: list[int]
 ) -> tuple[Info, Any]:
     network = end.enter_context(joined(hosts + (mode == "servers")))
     shares = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="halohop-bench-")))
     for host in network:
         host.limit_rate(gigabits * 1e9)
-    parts = Path(folder) / f"parts-{hosts}{'-metis' if method == 'metis' and hosts > 1 else ''}"
+    parts = Path(folder) / division
     seeds = {"seeds": f"{folder}/seeds.npy", "fanout": fanout}
+    trainers = Trainers("halohop_cluster")
     if mode == "worker":
-        trainers = [
-            _trainer(network[rank], {"parts": str(share), **seeds}, _ranks(network, rank))
-            for rank, share in enumerate(node_folders(parts, shares, hosts))
-        ]
+        for rank, share in enumerate(node_folders(parts, shares, hosts)):
+            trainers.start(network[rank], {"parts": str(share), **seeds}, {**SECRET, **_ranks(network, rank)})
     else:
         addresses = [f"{host.address}:{PORT}" for host in network[:hosts]]
         for part, address in enumerate(addresses):
             _server(network[part], parts, part, address, [other for other in addresses if other != address])
-        trainers = [_trainer(network[-1], {"servers": addresses, **seeds}, {})]
-    for trainer in trainers:
-        _answer(trainer)
-
-    def run(batches: int) -> Unit:
-        for trainer in trainers:
-            _told(trainer.stdin).write(json.dumps({"batches": batches}) + "\n")
-            _told(trainer.stdin).flush()
-        units = [Unit(**_answer(trainer)) for trainer in trainers]
-        counts: Counter[str] = Counter()
-        for unit in units:
-            counts.update(unit.counts)
-        return Unit(seconds=max(unit.seconds for unit in units), counts=dict(counts))
-
-    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), run
+        trainers.start(network[-1], {"servers": addresses, **seeds}, SECRET)
+    trainers.ready()
+    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), trainers.run
 
 
 def _ranks(network: list[Host], rank: int) -> dict[str, str]:
@@ -81,28 +63,11 @@ def _ranks(network: list[Host], rank: int) -> dict[str, str]:
     return {**places, "MASTER_ADDR": network[0].address, "MASTER_PORT": "29555"}
 
 
-def _trainer(host: Host, options: _Line, env: dict[str, str]) -> subprocess.Popen[str]:
-    return host.start("-m", "benchmarks.contestants.halohop_cluster", json.dumps(options), "--trainer", env={**SECRET, **env})
-
-
 def _server(host: Host, parts: Path, part: int, address: str, peers: list[str]) -> None:
     options = ("--partitions", part, "--listen", address, "--peers", ",".join(peers))
     server = host.start("-m", "halohop.launch.cli", "serve", parts, *options, env=SECRET)
-    line = _told(server.stderr).readline()
+    line = told(server.stderr).readline()
     assert line.startswith("serving"), line
-
-
-def _answer(trainer: subprocess.Popen[str]) -> _Line:
-    line = _told(trainer.stdout).readline()
-    if not line:
-        sys.exit(f"a trainer ended: {_told(trainer.stderr).read()}")
-    answer: _Line = json.loads(line)
-    return answer
-
-
-def _told(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
 
 
 # ---- a trainer
@@ -119,7 +84,8 @@ def start_trainer(
         end.callback(lambda: store)  # the ranks meet in it again when they end
     graph = halohop.open(parts, deadline=DEADLINE) if parts else halohop.connect(servers or [], deadline=DEADLINE)
     chosen = torch.from_numpy(np.load(seeds))
-    loader = halohop.NeighborLoader(graph, fanout, chosen, batch_size=BATCH_SIZE, shuffle=True, num_workers=2, world=world)
+    how: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "expand": "all", "num_workers": 2}
+    loader = halohop.NeighborLoader(graph, fanout, chosen, world=world, **how)
 
     def run(batches: int) -> Unit:
         counts: Counter[str] = Counter()
@@ -135,4 +101,4 @@ def start_trainer(
 
 if __name__ == "__main__":
     with ExitStack() as end:
-        serve(partial(start_trainer if "--trainer" in sys.argv else start, end))
+        serve(partial(start_trainer if is_trainer() else start, end))
