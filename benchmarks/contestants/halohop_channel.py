@@ -24,18 +24,25 @@ class Answer:
 
 
 CODEC = Codec([Question, Answer])
-TOKEN = Token(f"a secret {SECRET}")
 
 
-def answer(size: int) -> None:
+def token(encrypt: bool) -> Token:
+    return Token(f"a secret {SECRET}", encrypt=encrypt)
+
+
+def answer(size: int, encrypt: bool) -> None:
     data = torch.ones(size, dtype=torch.uint8)
-    with tcp.serve(lambda question: Answer(data=data[: question.size]), codec=CODEC, token=TOKEN, limits=Limits()) as server:
+
+    def reply(question: Question) -> Answer:
+        return Answer(data=data[: question.size])
+
+    with tcp.serve(reply, codec=CODEC, token=token(encrypt), limits=Limits()) as server:
         say_where(server.address)
 
 
-def start(size: int, in_flight: int, repeat: int) -> tuple[Info, Any]:
-    server = ServerProcess("halohop_channel", size=size)
-    channel = tcp.connect(server.address, codec=CODEC, token=TOKEN)
+def start(size: int, in_flight: int, repeat: int, encrypt: bool = False) -> tuple[Info, Any]:
+    server = ServerProcess("halohop_channel", size=size, encrypt=encrypt)
+    channel = tcp.connect(server.address, codec=CODEC, token=token(encrypt))
     channel.call(Question(size=size))
 
     def submit() -> Wait:
