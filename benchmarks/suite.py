@@ -307,7 +307,7 @@ def transport(threads: list[int]) -> Benchmark:
             "interface. ms: of all of a unit, over their number; p50 and p99: from sending a request to having its reply, "
             "including the wait behind others in flight; cpu: of both processes, so that the ms of 1 MB are the seconds of a GB.",
             "halohop proves a token and checks types; encrypted: the same within TLS 1.3. torch.distributed.rpc uses "
-            "TensorPipe's `uv` and `basic`, what there is between hosts. Sockets: one connection, memory used again, no messages: "
+            "TensorPipe's `uv` and `basic`, those between hosts. Sockets: one connection, memory used again, no messages: "
             "the ceiling.",
         ],
     )
