@@ -1,5 +1,7 @@
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
@@ -39,6 +41,28 @@ def test_a_host_that_does_not_come_is_named():
         meeting.cards()
     with pytest.raises(ClusterError, match="rank 1 did not finish"):
         meeting.leave()
+
+
+def test_rank_0_which_may_keep_the_board_goes_last():
+    board, looked, may_go = dist.HashStore(), threading.Event(), threading.Event()
+
+    class Slow:
+        set, get, add = board.set, board.get, board.add
+
+        def wait(self, keys: list[str], timeout: timedelta) -> None:
+            board.wait(keys, timeout)
+            looked.set()
+            assert may_go.wait(20)
+
+    visits = [Rendezvous(board, world(0, 2), deadline=20), Rendezvous(Slow(), world(1, 2), deadline=20)]
+    with ThreadPoolExecutor(2) as pool:
+        leaving = [pool.submit(visit.leave) for visit in visits]
+        assert looked.wait(20)  # both have said that they ask no more, and one is still reading what the other said
+        with pytest.raises(TimeoutError):
+            leaving[0].result(timeout=0.5)
+        may_go.set()
+        for each in leaving:
+            each.result(timeout=20)
 
 
 def test_another_data_set_is_refused():

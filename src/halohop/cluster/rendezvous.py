@@ -84,8 +84,14 @@ class Rendezvous:
         Raises:
             ClusterError: a rank did not come in time.
         """
-        self._board.set(f"{self._prefix}/done/{self._world.rank}", "")
-        self._wait([f"{self._prefix}/done/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
+        self._all("done")
+        self._all("gone", wait=self._world.rank == 0)  # its process may be the one that keeps the board: it goes last
+
+    def _all(self, word: str, *, wait: bool = True) -> None:
+        """Says something, and waits until every rank has said it."""
+        self._board.set(f"{self._prefix}/{word}/{self._world.rank}", "")
+        if wait:
+            self._wait([f"{self._prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
 
     def _card(self, host: int) -> HostCard:
         key = f"{self._prefix}/host/{host}"
