@@ -23,6 +23,7 @@ from halohop import NeighborLoader
 from halohop.cluster.graph import in_memory
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
 from halohop.pyg.convert import tables_from_pyg
+from halohop.testing.deadlines import within
 
 
 @pytest.fixture(scope="module")
@@ -455,7 +456,7 @@ def test_no_worker_outlives_a_killed_trainer(then):
 def test_ctrl_c_ends_trainer_and_workers():
     trainer, workers = start("idle", persistent=True)
     os.killpg(trainer.pid, signal.SIGINT)
-    _, err = trainer.communicate(timeout=30)
+    _, err = trainer.communicate(timeout=within(5))
     assert trainer.returncode in (-signal.SIGINT, 1, 130)
     assert err.count("Traceback") == 1, err  # the trainer's own
     ended(*workers)

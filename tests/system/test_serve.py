@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import halohop
+from halohop.testing.deadlines import within
 from halohop.testing.worlds import TOKEN, environment
 from halohop.transport import Limits
 
@@ -52,7 +53,43 @@ def test_a_server_ends_when_it_is_told_to(start, number, code):
     with pytest.raises(halohop.errors.ClusterError, match="held by no host"):
         halohop.connect([address], token=TOKEN, limits=LIMITS)
     process.send_signal(number)
-    assert process.wait(10) == code
+    assert process.wait(within(5)) == code
+
+
+WAITS_AT_THE_END = """
+import atexit, sys, threading
+import halohop
+graph = halohop.connect(sys.argv[1:])
+atexit.register(lambda: print([one.name for one in threading.enumerate() if "loader" in one.name]))  # once these should be gone
+for batch in halohop.NeighborLoader(graph, [3, 2], batch_size=1, num_workers=2):
+    print("a batch", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
+    """It never closed its graph. At the end that goes first, so that the loader's threads wait for nobody when they end."""
+    process, address = start("0,1")
+    command, pipe = [sys.executable, "-c", WAITS_AT_THE_END, address], subprocess.PIPE
+    with subprocess.Popen(command, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as script:
+        assert script.stdout is not None
+        assert script.stdin is not None
+        assert script.stdout.readline() == "a batch\n"
+        process.kill()
+        process.wait(20)
+        script.stdin.write("\n" * 1000)
+        script.stdin.flush()
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                script.wait(3)
+            script.send_signal(signal.SIGINT)
+            out, err = script.communicate(timeout=within(5))
+        finally:
+            script.kill()
+        assert script.returncode == -signal.SIGINT
+        assert err.endswith("KeyboardInterrupt\n")
+        assert out.splitlines()[-1] == "[]"
 
 
 @pytest.mark.timeout(240)

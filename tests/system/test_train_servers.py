@@ -16,6 +16,7 @@ import pytest
 
 from halohop import partition
 from halohop.datasets import synthetic
+from halohop.testing.deadlines import within
 from halohop.testing.worlds import environment, free_addresses
 
 TRAIN = [sys.executable, "-m", "halohop.launch.cli", "train"]
@@ -136,7 +137,33 @@ def test_trainers_that_are_killed_go_on(
     assert learned(tmp_path) == alike(undisturbed[trainers])
 
 
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("alive", [True, False], ids=["mid-epoch", "waiting for a dead server"])
+def test_ctrl_c_ends_trainers_and_servers(start: Any, tmp_path: Path, alive: bool) -> None:
+    servers, addresses, _ = halves(start)
+    with training(",".join(addresses), tmp_path, "--trainers", 2, "--epochs", 100_000) as run:
+        wait_for_step(tmp_path, run, 1, 20)
+        if not alive:
+            servers[0].kill()
+            assert servers.pop(0).wait(20) == -signal.SIGKILL
+            with pytest.raises(subprocess.TimeoutExpired):
+                run.wait(3)
+        ranks = children(run.pid)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=within(5))
+        assert run.returncode == 130
+        assert "Traceback" not in said
+        assert len(ranks) == 2
+        assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists()]
+    for server in servers:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(within(5)) == 130
+
+
+def children(launcher: int) -> list[int]:
+    return [int(pid) for tasks in Path(f"/proc/{launcher}/task").glob("*/children") for pid in tasks.read_text().split()]
+
+
 def rank_0(launcher: int) -> int:
-    pids = [int(pid) for tasks in Path(f"/proc/{launcher}/task").glob("*/children") for pid in tasks.read_text().split()]
-    (found,) = [pid for pid in pids if b"\0RANK=0\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+    (found,) = [pid for pid in children(launcher) if b"\0RANK=0\0" in Path(f"/proc/{pid}/environ").read_bytes()]
     return found

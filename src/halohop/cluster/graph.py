@@ -281,9 +281,12 @@ class Graph:
     def keep_until_exit(self) -> None:
         """Closes the graph when the process ends, if nobody has before; until then it stays open, even if nobody refers to it.
 
-        A script that forgets to close must not take its partitions away while others still read them.
+        A script that forgets to close must not take its partitions away while others still read them. Called again, it is closed
+        before all that others have asked for at the end since: whoever waits for an answer then need not be waited for.
         """
-        atexit.register(self._close_at_exit)
+        if not self._closed:
+            atexit.unregister(self._close_at_exit)
+            atexit.register(self._close_at_exit)
 
     def _close_at_exit(self) -> None:
         self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news

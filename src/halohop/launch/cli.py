@@ -1,5 +1,7 @@
 """The command `halohop`: thin commands over what the library does."""
 
+import atexit
+import gc
 import json
 import signal
 import sys
@@ -32,6 +34,7 @@ app = typer.Typer(
 def main() -> None:
     """The console script: a request to terminate ends it as Ctrl-C does, with everything that it started."""
     signal.signal(signal.SIGTERM, _terminate)
+    atexit.register(gc.freeze)  # or Python looks for garbage once more, in a million objects of libraries: a second after Ctrl-C
     app()
 
 

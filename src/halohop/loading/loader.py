@@ -205,7 +205,12 @@ class BatchLoader(DataLoader[Any]):
             return self._processes()
         make = _initialised(self._worker_init_fn, self._make)
         workers = self._flight.workers
-        return Threads(make, workers, self.counters) if workers else Inline(make, self.counters)
+        if not workers:
+            return Inline(make, self.counters)
+        threads = Threads(make, workers, self.counters)
+        if not self._sampler.graph.is_local:
+            self._sampler.graph.keep_until_exit()
+        return threads
 
     def _processes(self) -> Makers[Task, Any]:
         if self._kept is not None and self._kept.complete:
