@@ -10,6 +10,7 @@ import pytest
 
 from halohop.errors import ClusterError, InputError
 from halohop.launch import local
+from halohop.testing.deadlines import within
 
 PATIENCE_S = 30.0
 
@@ -115,18 +116,17 @@ def test_simulated_nodes_do_not_share_gpus(
     assert [local.node_gpus(world, env, gpus).get("CUDA_VISIBLE_DEVICES") for world in worlds] == expected
 
 
-def test_those_who_ignore_the_request_to_end_are_killed(
-    fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "GRACE_S", 0.3)
-    before = children()
+def test_those_who_ignore_the_request_to_end_are_killed(fake_trainer: str, tmp_path: Path) -> None:
+    before, since = children(), []
 
     def give_up(event: local.Event) -> None:
         if event["event"] == "deaf":
+            since.append(time.monotonic())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         local.run(fake_trainer, [["wait", "deaf"]] * 2, trainers=1, logs=tmp_path, on_event=give_up)
+    assert time.monotonic() - since[0] < within(5)
     assert children() == before
     wait_until_gone(helpers(tmp_path))
 

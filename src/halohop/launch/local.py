@@ -33,8 +33,8 @@ from halohop.world import World
 LOOPBACK = "127.0.0.1"
 SETTLE_S = 5.0
 """Seconds that the other ranks have, after one failed, to say themselves what they saw."""
-GRACE_S = 5.0
-"""Seconds between asking a process to end and killing it."""
+GRACE_S = 3.0
+"""Seconds between asking a process to end and killing it: everything ends within 5 s of Ctrl-C."""
 TAIL_LINES = 15
 
 Event = dict[str, Any]
