@@ -132,9 +132,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def wait_for(condition: Callable[[], object]) -> bool:
-    """Whether something becomes true within twenty seconds."""
-    deadline = time.monotonic() + _SECONDS
+def wait_for(condition: Callable[[], object], seconds: float = _SECONDS) -> bool:
+    """Whether something becomes true in time."""
+    deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     return bool(condition())

@@ -4,6 +4,7 @@ A `Listener` answers requests with a handler; a `Channel` is the client's side o
 Requests are pure (asked twice, answered alike), which is what lets a channel repeat them after an interruption.
 """
 
+import math
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -32,13 +33,13 @@ class Limits:
         max_message_bytes: header and tensors of one message.
         max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
             others wait, those of a listener on the wire, but for what had arrived together with the last. One request larger
-            than all the bytes is let through alone.
+            than all the bytes is let through alone. A listener does not count those that wait for other listeners.
         handler_threads: how many requests a listener answers at a time.
         max_strangers: connections to a listener that have not shown the token. One more, and the oldest of them is closed.
             Peers that have shown the token are not counted, and a peer that was closed in the crush tries again.
 
     Raises:
-        InputError: a number that is not positive, or max_message_bytes below 64 KiB.
+        InputError: a number that is not positive and finite, or max_message_bytes below 64 KiB.
     """
 
     call_seconds: float = 60.0
@@ -53,8 +54,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name}={getattr(self, name)} must be positive")
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name}={getattr(self, name)} must be positive and finite")
         if self.max_message_bytes < 2**16:
             raise InputError(f"max_message_bytes={self.max_message_bytes} leaves no room for an error report; at least {2**16}")
 

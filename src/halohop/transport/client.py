@@ -86,12 +86,11 @@ class PortChannel:
                 self._calls[call.number] = call
                 self._waiting.append(call)
                 self._pump()
-                if self._look_around_at() < self._sleeps_until:
+                if self._settled or self._look_around_at() < self._sleeps_until:
                     self._port.wake()
         except HalohopError as error:
             self._counters.add("failures")
             call.future.set_exception(error)
-        self._settle()
         return call.future
 
     def call(self, request: Any, *, operation: str | None = None) -> Any:
@@ -103,6 +102,8 @@ class PortChannel:
 
     def close(self) -> None:
         """Ends the channel; pending calls fail with an error that says so. Safe to call twice."""
+        if not self._thread.is_alive():  # ended before; or this process was forked, and the connection is its parent's
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -122,9 +123,8 @@ class PortChannel:
         try:
             while True:
                 with self._lock:
-                    now = time.monotonic()
-                    self._check_clock(now)
                     self._pump()
+                    now = time.monotonic()
                     dial = not self._handshake and bool(self._calls or not self._ever_dialled) and now >= self._dial_at
                     self._sleeps_until = min(self._look_around_at(), now + self._limits.heartbeat_seconds)
                     if self._closed:
@@ -137,6 +137,7 @@ class PortChannel:
                 with self._lock:
                     for event in events:
                         self._on_event(event)
+                    self._check_clock(time.monotonic())  # of what this side was too busy to read, nobody is late
                 self._settle()
         finally:  # also when this very code fails: nobody may wait for a thread that is no more
             with self._lock:
@@ -147,12 +148,11 @@ class PortChannel:
             self._port.close()
 
     def _settle(self) -> None:
-        """Tells futures; their callbacks may call this channel again."""
+        """Tells futures; their callbacks may call this channel again. Only its own thread does: those calls return without
+        telling further futures, whose callbacks would call in turn, deeper and deeper.
+        """
         while self._settled:
-            try:
-                call, reply, error = self._settled.popleft()
-            except IndexError:  # another thread took it
-                return
+            call, reply, error = self._settled.popleft()
             if error is None:
                 call.future.set_result(reply)
             else:

@@ -1,8 +1,10 @@
 """Ports over TCP: one connection of a client; all connections of a server, strangers among them."""
 
+import contextlib
 import errno
 import itertools
 import math
+import os
 import selectors
 import socket
 import ssl
@@ -24,6 +26,7 @@ _ACCEPTS_PER_TURN = 64
 _STRANGER_BYTES = 256  # read of a stranger at a time: it has two things to say, which are shorter
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # no room in this process or system for a connection
 _FULL_SECONDS = 0.1
+_LONGEST_WAIT = 3600.0  # seconds; the system does not take any number
 _REFUSED = Lost(reason="the connection was refused, or the address is out of reach")
 
 
@@ -50,7 +53,11 @@ class TcpClientPort:
         return -1.0 if self._stream is None else self._stream.heard
 
     def open(self) -> None:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            self._failed = Lost(reason=f"this process cannot open a connection: {os.strerror(error.errno or 0)}")
+            return
         stream = Stream(sock, limits=self._limits, seal=self._seal, accepted=False, pool=self._pool)
         try:
             failure = sock.connect_ex(next(self._turns))
@@ -76,7 +83,7 @@ class TcpClientPort:
         while True:  # a large message arrives in many pieces
             self._look_at(stream)
             left = until - time.monotonic()
-            events = self._selector.select(None if left == math.inf else left)
+            events = self._selector.select(min(left, _LONGEST_WAIT))
             woken = self._waker.clear()
             arrived: list[Frames | Lost] = []
             for key, mask in events:
@@ -87,7 +94,7 @@ class TcpClientPort:
 
     def _look_at(self, stream: Stream | None) -> None:
         """Has the selector look for what is wanted now."""
-        interest = 0 if stream is None else _WRITE if self._connecting else _READ | (_WRITE if stream.backlog else 0)
+        interest = 0 if stream is None else _WRITE if self._connecting else _READ | (_WRITE if stream.blocked else 0)
         if stream is not None and interest != self._interest:
             self._interest = interest
             self._selector.modify(stream, interest)
@@ -157,7 +164,7 @@ class TcpServerPort:
         self._waker.clear()
         for key, mask in events:
             if key.fileobj is self._listening:
-                self._accept()
+                yield from self._accept()
             elif isinstance(key.data, int):
                 yield from self._on_event(key.data, mask)
         yield from self._expel()
@@ -176,6 +183,8 @@ class TcpServerPort:
         for peer in list(self._streams):
             self._forget(peer)
         self._selector.close()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # also if a forked process has it, too
         self._listening.close()
         self._waker.close()
 
@@ -195,7 +204,7 @@ class TcpServerPort:
         if stream is None:
             return
         reads = (self._receiving or peer in self._strangers) and stream.backlog < _MAX_BACKLOG
-        interest = (_READ if reads else 0) | (_WRITE if stream.backlog else 0)
+        interest = (_READ if reads else 0) | (_WRITE if stream.blocked else 0)
         before, self._interests[peer] = self._interests.get(peer, 0), interest
         if interest == before:
             return
@@ -221,13 +230,13 @@ class TcpServerPort:
                 self._forget(peer)
                 yield peer, lost
 
-    def _accept(self) -> None:
+    def _accept(self) -> Iterator[tuple[Peer, Lost]]:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
                 sock, _ = self._listening.accept()
             except OSError as error:
                 if error.errno in _FULL:
-                    self._make_room()
+                    yield from self._make_room()
                 return
             peer = next(self._numbers)
             self._streams[peer] = Stream(sock, limits=self._limits, seal=self._seal, accepted=True, pool=self._pool)
@@ -235,23 +244,23 @@ class TcpServerPort:
             self._streams[peer].begin()
             self._set_interest(peer)
 
-    def _make_room(self) -> None:
+    def _make_room(self) -> Iterator[tuple[Peer, Lost]]:
         """Nobody can come in: the oldest stranger has to go, or who knocks has to wait a little."""
         if self._strangers:
-            self._forget(next(iter(self._strangers)), at_once=True)
+            peer = next(iter(self._strangers))
+            self._forget(peer, at_once=True)
+            yield peer, Lost(reason="there is no room for it")
         else:
             self._selector.unregister(self._listening)
             self._opens_at = time.monotonic() + _FULL_SECONDS
 
-    def _patience(self, seconds: float | None) -> float | None:
-        """How long to wait, at most the seconds given: until the oldest stranger has to go, or others may come in again."""
+    def _patience(self, seconds: float | None) -> float:
+        """How long to wait: until the oldest stranger has to go, or others may come in again; at most the seconds given."""
         moments = [since + self._limits.attempt_seconds for since in islice(self._strangers.values(), 1)]
         if self._opens_at is not None:
             moments.append(self._opens_at)
-        if not moments:
-            return seconds
-        left = max(0.0, min(moments) - time.monotonic())
-        return left if seconds is None else min(seconds, left)
+        left = max(0.0, min(moments, default=math.inf) - time.monotonic())
+        return min(left, _LONGEST_WAIT) if seconds is None else min(left, _LONGEST_WAIT, seconds)
 
     def _expel(self) -> Iterator[tuple[Peer, Frames | Lost]]:
         """Hangs up on strangers that are too many, or too slow."""

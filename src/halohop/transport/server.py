@@ -53,6 +53,7 @@ class _Job:
     frames: Frames
     size: int
     until: float
+    waits: bool
 
 
 class PortListener:
@@ -83,8 +84,8 @@ class PortListener:
         self._waiting = frozenset(waiting)
         self._queues: dict[bool, FairQueue[_Job]] = {waits: FairQueue() for waits in ((False, True) if waiting else (False,))}
         self._lock = threading.Lock()  # over what is in flight
-        self._in_flight = 0
-        self._in_flight_bytes = 0
+        self._in_flight = {False: 0, True: 0}  # by whether they wait for other servers
+        self._in_flight_bytes = 0  # of those that do not
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
@@ -97,13 +98,14 @@ class PortListener:
 
     def statistics(self) -> dict[str, float]:
         names = ("calls", "failures", "expired", "sessions", "strangers", "bytes_sent", "bytes_received", "handler_seconds")
-        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": self._in_flight}
+        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": sum(self._in_flight.values())}
 
     def close(self) -> None:
         """Stops answering. Handlers still running are given half a second; their answers go nowhere. Safe to call twice."""
         self._closed.set()
-        self._port.wake()
-        self._thread.join()
+        if self._thread.is_alive():  # in a forked process it is not, and the port is its parent's
+            self._port.wake()
+            self._thread.join()
         for jobs in self._queues.values():
             jobs.close()
         until = time.monotonic() + _JOIN_SECONDS
@@ -143,7 +145,8 @@ class PortListener:
             self._port.close()
 
     def _busy(self) -> bool:
-        return self._in_flight >= self._limits.max_in_flight or self._in_flight_bytes >= self._limits.max_in_flight_bytes
+        """Requests that wait for other servers do not count: what those ask here would be left on the wire, and wait for ever."""
+        return self._in_flight[False] >= self._limits.max_in_flight or self._in_flight_bytes >= self._limits.max_in_flight_bytes
 
     def _on_stranger(self, peer: Peer, frames: Frames) -> None:
         frame = bytes(frames[0][:MAX_STEP_BYTES])
@@ -199,16 +202,17 @@ class PortListener:
             return
         _, number, milliseconds = REQUEST.unpack(frames[0])
         size = size_of(frames[1:])
+        waits = self._codec.type_of(frames[1:]) in self._waiting
         with self._lock:
             if number in client.in_flight:  # a peer that does not count
                 return
             client.in_flight.add(number)
-            self._in_flight += 1
-            self._in_flight_bytes += size
+            self._in_flight[waits] += 1
+            self._in_flight_bytes += 0 if waits else size
         self._counters.add("bytes_received", size)
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
-        waits = self._codec.type_of(frames[1:]) in self._waiting
-        self._queues[waits].put(peer, _Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until))
+        job = _Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until, waits=waits)
+        self._queues[waits].put(peer, job)
 
     # ---- the pool
 
@@ -216,7 +220,7 @@ class PortListener:
         while (job := jobs.get()) is not None:
             if self._closed.is_set():
                 continue
-            if time.monotonic() > job.until:
+            if time.monotonic() > job.until or job.peer not in self._clients:
                 self._counters.add("expired")
             else:
                 frames = self._answer(job)
@@ -227,8 +231,8 @@ class PortListener:
     def _landed(self, job: _Job) -> None:
         with self._lock:
             was_busy = self._busy()
-            self._in_flight -= 1
-            self._in_flight_bytes -= job.size
+            self._in_flight[job.waits] -= 1
+            self._in_flight_bytes -= 0 if job.waits else job.size
             job.client.in_flight.discard(job.number)
             if was_busy and not self._busy():
                 self._port.wake()

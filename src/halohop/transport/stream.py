@@ -62,7 +62,7 @@ class Stream:
     """
 
     def __init__(self, sock: socket.socket, *, limits: Limits, seal: ssl.SSLContext | None, accepted: bool, pool: Pool) -> None:
-        configure(sock, limits)
+        configure(sock, limits, accepted)
         self.heard = time.monotonic()
         self._socket = sock
         self._limits = limits
@@ -73,6 +73,7 @@ class Stream:
         self._sealed: ssl.SSLSocket | None = None
         # Over what follows, and over the encrypted socket, which bears one thread at a time.
         self._lock = threading.RLock()
+        self._known = False  # the other side has said something that could be read
         self._open = False  # messages may pass
         self._closed = False
         self._out: deque[memoryview] = deque()
@@ -83,7 +84,19 @@ class Stream:
 
     def connected(self) -> bool:
         """Whether an attempt to connect, now over, was successful."""
-        return not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        with contextlib.suppress(OSError):
+            if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                if self._socket.getsockname() != self._socket.getpeername():
+                    return True
+                # Nobody listens, and the system happened to give this side the very port that it calls. Whoever shall listen
+                # there needs it, at once.
+                self.close(at_once=True)
+        return False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether something waits only for the system to take it."""
+        return self._open and bool(self._out)
 
     def begin(self) -> None:
         """The connection is there: says hello."""
@@ -114,11 +127,14 @@ class Stream:
             try:
                 while self._open and self._out:
                     self._sent(self._send_some())
-            except OSError as error:
+            except BaseException as error:  # also an interrupt from the keyboard: how much was sent is not known
                 if isinstance(error, _BLOCKED):
                     raise
-                self._out.clear()  # reading tells the owner how the connection ended
+                self._out.clear()
                 self._open, self.backlog = False, 0
+                self._shut_down()  # by reading, the owner learns that this is the end
+                if not isinstance(error, OSError):
+                    raise
 
     def receive(self, staging: memoryview) -> tuple[list[Frames], Lost | None]:
         """The messages that have arrived, and how the connection ended, if it did.
@@ -137,10 +153,13 @@ class Stream:
         except ProtocolError:
             lost = NO_PEER
         except ssl.SSLError as error:
-            lost = _OTHER_KEY if any(word in str(error) for word in _REFUSALS) else BROKE
+            refused = not self._known and any(word in str(error) for word in _REFUSALS)
+            lost = _OTHER_KEY if refused else BROKE  # later, an alert tells of bytes that were garbled on their way
         except OSError:
             lost = BROKE
-        return self._assembler.take(), lost
+        messages = self._assembler.take()
+        self._known |= bool(messages)
+        return messages, lost
 
     def close(self, *, at_once: bool = False) -> None:
         """Ends the connection; `at_once` without waiting for what is under way."""
@@ -148,10 +167,16 @@ class Stream:
             if not self._closed:
                 self._closed, self._open = True, False
                 self._out.clear()
-                with contextlib.suppress(OSError):
-                    if at_once:
+                if at_once:
+                    with contextlib.suppress(OSError):
                         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-                (self._sealed or self._socket).close()
+                else:
+                    self._shut_down()  # also if a forked process has the socket, too
+                self._socket.close()
+
+    def _shut_down(self) -> None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # of TCP: that of an encrypted socket would end encryption
 
     # ---- reading
 
@@ -238,12 +263,15 @@ class Stream:
             self._out[0] = self._out[0][count:]
 
 
-def configure(sock: socket.socket, limits: Limits) -> None:
-    """Small messages go at once, and the system notices a host that is gone."""
+def configure(sock: socket.socket, limits: Limits, accepted: bool) -> None:
+    """Small messages go at once, and the system notices a host that is gone. A client notices it by the silence: it must not
+    take for gone a server that leaves on the wire what it has no time for.
+    """
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = min(max(1, math.ceil(SILENCE_BEATS * limits.heartbeat_seconds)), 2**15 - 1)
-    for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_USER_TIMEOUT", 1000 * seconds)):
+    timeout = 1000 * seconds if accepted else 0
+    for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_USER_TIMEOUT", timeout)):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

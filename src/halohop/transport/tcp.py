@@ -104,8 +104,16 @@ def connect(
 
 def _parsed(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix(_SCHEME).rpartition(":")
-    if not host or "/" in host or ":" in host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not _can_be_name(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InputError(
             f"{address!r} is not an address; write host:port, such as 10.0.0.7:5510 (host: a name or an IPv4 address)"
         )
     return host, int(port)
+
+
+def _can_be_name(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:  # an empty part, or one that is too long
+        return False
+    return bool(host) and not set(host) & set("/:\0")
