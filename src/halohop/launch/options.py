@@ -301,7 +301,7 @@ Peers = Annotated[
     typer.Option(
         metavar="HOST:PORT,...",
         show_default=False,
-        help="The other servers, where they hold what is not here: needed to make batches for trainers.",
+        help="The other servers: to make batches where they hold what is not here, and to be found if this one moves.",
     ),
 ]
 TokenFile = Annotated[
