@@ -113,8 +113,13 @@ class Job:
 
 def wait_until_it_serves(server: Process) -> None:
     assert server.stderr is not None
-    line = server.stderr.readline()
-    assert line.startswith("serving partitions"), line + server.stderr.read()
+    lines = []
+    for line in server.stderr:  # it may have to compile kernels first, and says so
+        lines.append(line)
+        if line.startswith("serving partitions"):
+            break
+    else:
+        pytest.fail("".join(lines))
 
 
 def take(client: Process, count: int) -> list[str]:

@@ -1,12 +1,9 @@
 """`halohop serve` in processes of its own: killed, restarted, interrupted."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -102,70 +99,3 @@ def test_a_lost_server_without_a_stand_in_is_named(parts, start):
         first.send_signal(signal.SIGKILL)
         with pytest.raises(halohop.errors.PeerLostError, match=f"server 0.*{address}.*did not come back within"):
             list(iterator)
-
-
-SOAK_MINUTES = float(os.environ.get("HALOHOP_SOAK_MINUTES", "20"))
-SETTLING_SECONDS = 40.0
-"""Longer than servers take to forget clients that are gone."""
-
-GONE_IN_MID_EPOCH = """
-import sys
-import halohop
-loader = halohop.NeighborLoader(halohop.connect(sys.argv[1:]), [3, 2], batch_size=20, num_workers=2)
-for batch in loader:
-    print(flush=True)
-    sys.stdin.readline()
-"""
-
-
-def size_of(process: subprocess.Popen[str]) -> dict[str, int]:
-    """Memory in KiB, threads and file descriptors."""
-    lines = (line.split() for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-    found = {words[0]: int(words[1]) for words in lines if words[0] in ("VmRSS:", "Threads:")}
-    return {**found, "descriptors": len(list(Path(f"/proc/{process.pid}/fd").iterdir()))}
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(60 * SOAK_MINUTES + 400)
-def test_servers_stay_as_they_are_while_clients_come_and_go(parts, start):
-    """Clients end well, leave an epoch unfinished, or are killed; what they leave behind would pile up."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        later = f"127.0.0.1:{free.getsockname()[1]}"
-    first, address = start("0", peers=later)
-    second, other = start("1", later, address.removeprefix("tcp://"))
-    servers = (first, second)
-
-    def come_and_go(until: float) -> int:
-        count = 0
-        while time.monotonic() < until:
-            with halohop.connect(
-                [address, other], sampling=("servers", "client")[count % 2], token=TOKEN, limits=LIMITS
-            ) as graph:
-                iterator = iter(batches(graph))
-                for _ in range(5 if count % 3 else 30):
-                    next(iterator)
-            if count % 20 == 0:
-                kill_one_in_mid_epoch()
-            count += 1
-        return count
-
-    def kill_one_in_mid_epoch() -> None:
-        command = [sys.executable, "-c", GONE_IN_MID_EPOCH, address, other]
-        with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-            assert client.stdout is not None
-            assert client.stdout.readline() == "\n"
-            client.kill()
-
-    def settled() -> list[dict[str, int]]:
-        time.sleep(SETTLING_SECONDS)
-        return [size_of(server) for server in servers]
-
-    come_and_go(time.monotonic() + 60 * SOAK_MINUTES / 5)
-    before = settled()
-    count = come_and_go(time.monotonic() + 60 * SOAK_MINUTES * 4 / 5)
-    after = settled()
-    print(f"{count} clients came and went", before, after)
-    for early, late in zip(before, after, strict=True):
-        assert late["Threads:"] <= early["Threads:"]
-        assert late["descriptors"] <= early["descriptors"] + 2
-        assert late["VmRSS:"] <= 1.05 * early["VmRSS:"] + 10_000
