@@ -1,6 +1,7 @@
 """Strangers at the port of a listener: how few stay, for how long, and what they may send. Peers are not concerned."""
 
 import errno
+import gc
 import os
 import resource
 import socket
@@ -12,11 +13,23 @@ import torch
 
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import GREETING, Attacker, framed, hung_up, knock, reset, resident_bytes, wait_for
+from halohop.testing.strangers import (
+    GREETING,
+    SEALED_GREETING,
+    Attacker,
+    endpoint,
+    framed,
+    hung_up,
+    knock,
+    reset,
+    resident_bytes,
+    wait_for,
+)
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.ports import TcpServerPort
 from halohop.transport.security import ClientHandshake
-from halohop.transport.wire import REQUEST, Kind
+from halohop.transport.tls import seal_of
+from halohop.transport.wire import REQUEST, Kind, Lost
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")
@@ -117,6 +130,20 @@ def test_who_left_by_themselves_are_forgotten(leave):
         assert (listener._port._strangers, listener._port._streams, listener._handshakes) == ({}, {}, {})
 
 
+def test_a_stranger_that_leaves_before_encryption_begins():
+    """Its socket is closed by us, not by chance."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = TcpServerPort(listening, Limits(), seal_of(SEALED, server=True))
+        with closing(port):
+            client = socket.create_connection(listening.getsockname())
+            assert not list(port.wait(20, True))
+            client.sendall(SEALED_GREETING)
+            reset(client)
+            ((_, lost),) = port.wait(20, True)
+            assert isinstance(lost, Lost)
+            gc.collect()  # a socket that was left to it warns
+
+
 def test_a_peer_that_does_not_read_holds_up_nobody_and_gets_no_more_room():
     """Replies to it wait, and its requests are left on the wire."""
     served = []
@@ -155,8 +182,8 @@ def test_a_process_without_descriptors_to_spare_goes_on(strangers):
         ExitStack() as stack,
     ):
         assert works(channel)
-        crowd = [stack.enter_context(knock(listener, say=GREETING)) for _ in range(strangers)]
-        assert wait_for(lambda: len(listener._port._strangers) == strangers)
+        crowd = [stack.enter_context(knock(listener, say=GREETING + HELLO)) for _ in range(strangers)]
+        assert wait_for(lambda: len(listener._handshakes) == strangers)
         late = stack.enter_context(closing(socket.socket()))  # has a descriptor already
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         spare = os.dup(0)
@@ -172,6 +199,8 @@ def test_a_process_without_descriptors_to_spare_goes_on(strangers):
             if strangers:
                 assert hung_up(crowd[0])
                 assert late.recv(1000).startswith(GREETING)
+                assert wait_for(lambda: listener.statistics()["strangers"] == 1)
+                assert len(listener._handshakes) <= strangers  # nothing is kept of who had to go
             else:
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
                 threading.Event().wait(1)
@@ -179,15 +208,41 @@ def test_a_process_without_descriptors_to_spare_goes_on(strangers):
             assert works(channel)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert late.recv(1000)
+        assert strangers or late.recv(1000)
         assert works(channel)
         assert channel.statistics()["connections"] == 1
+
+
+def test_the_last_descriptor_is_for_who_comes():
+    """It lets a connection in, and does not end it to make room for nobody."""
+    with (
+        serve(answer, codec=CODEC, token=TOKEN, limits=Limits(attempt_seconds=60)) as listener,
+        closing(socket.socket()) as late,
+        closing(socket.socket()) as other,
+    ):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        spare = os.dup(0)
+        os.close(spare)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, hard))
+        try:
+            late.settimeout(20)
+            late.connect(endpoint(listener))
+            late.sendall(GREETING + HELLO)
+            assert late.recv(1000).startswith(GREETING)
+            late.settimeout(1)
+            assert not hung_up(late)
+            assert listener.statistics()["strangers"] == 0
+            late.settimeout(20)
+            other.connect(endpoint(listener))  # now somebody has to go
+            assert hung_up(late)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_what_is_left_over_is_sent_when_there_is_room():
     """A reply larger than all buffers of the system, to a peer that reads late; meanwhile nobody spins."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = TcpServerPort(listening, Limits(), None)
+        port = TcpServerPort(listening, Limits(attempt_seconds=60), None)
         with closing(port), closing(socket.create_connection(listening.getsockname())) as client:
             client.sendall(GREETING + framed(b"x"))
             arrived = [event for _ in range(3) for event in port.wait(0.2, True)]

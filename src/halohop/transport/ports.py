@@ -231,11 +231,11 @@ class TcpServerPort:
                 yield peer, lost
 
     def _accept(self) -> Iterator[tuple[Peer, Lost]]:
-        for _ in range(_ACCEPTS_PER_TURN):
+        for number in range(_ACCEPTS_PER_TURN):
             try:
                 sock, _ = self._listening.accept()
             except OSError as error:
-                if error.errno in _FULL:
+                if error.errno in _FULL and not number:  # later, there may be nobody else who wants to come in
                     yield from self._make_room()
                 return
             peer = next(self._numbers)

@@ -201,6 +201,7 @@ class Stream:
         """Whether the handshake of TLS is done."""
         with self._lock:
             if self._sealed is None:
+                self._socket.getpeername()  # fails where the connection is gone; what follows would then lose the socket
                 self._sealed = seal.wrap_socket(self._socket, server_side=self._accepted, do_handshake_on_connect=False)
                 self._socket = self._sealed
             if not self._open:
