@@ -29,7 +29,6 @@ loader = halohop.NeighborLoader(
     graph, [100_000, 3], batch_size=3, replace=True, seed=1, num_workers=48, backlog_bytes=1 << 40, prefetch_factor=4
 )
 for batch in loader:
-    print(flush=True)
     sys.stdin.readline()
 """
 
@@ -44,17 +43,17 @@ def eventually(holds: Callable[[], bool], *, within: float) -> None:
 
 def greedy(address: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", GREEDY, address]
-    return subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, text=True)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_a_killed_trainer_leaves_nothing_on_the_server_after_the_lease(parts, start):
     """And meanwhile another one, slow but alive, gets the batches that it would get anyway."""
     server, address = start("0,1", "127.0.0.1:0", "", "--lease", str(LEASE), "--metrics", ":0")
     (endpoint,) = re.findall(r"metrics at http://(\S+)/metrics", server.stderr.readline())
 
     def now(name: str) -> float:
-        return scrape(endpoint).sums.get(name, 0)
+        return scrape(endpoint, timeout=PATIENCE).sums.get(name, 0)
 
     def batches(graph: halohop.Graph) -> halohop.NeighborLoader:
         return halohop.NeighborLoader(graph, [3, 2], batch_size=20, shuffle=True, seed=2, num_workers=1, prefetch_factor=1)
@@ -68,19 +67,17 @@ def test_a_killed_trainer_leaves_nothing_on_the_server_after_the_lease(parts, st
         loader = iter(batches(graph))
         got = [told(next(loader))]
         with greedy(address) as trainer:
-            assert trainer.stdout is not None
-            assert trainer.stdout.readline() == "\n"
             eventually(lambda: now("transport_in_flight") > 20, within=PATIENCE)
             assert now("kept_samplers") >= 1
             assert now("kept_senders") == 1
             trainer.kill()
         eventually(lambda: now("transport_in_flight") == 0, within=PATIENCE)
         got.append(told(next(loader)))
-        eventually(lambda: now("kept_samplers") == 0, within=3 * LEASE)  # its own, too: it was not heard of for a lease
+        eventually(lambda: now("kept_samplers") == 0, within=10 * LEASE)  # its own, too: it was not heard of for a lease
         got.extend(told(batch) for batch in loader)
         assert got == undisturbed
         assert now("kept_samplers") == 1
-    eventually(lambda: now("kept_samplers") + now("pool_idle_bytes") == 0, within=3 * LEASE)
+    eventually(lambda: now("kept_samplers") + now("pool_idle_bytes") == 0, within=10 * LEASE)
     eventually(
-        lambda: now("kept_senders") == 0, within=20 + 3 * LEASE
+        lambda: now("kept_senders") == 0, within=20 + 10 * LEASE
     )  # its pushes could come again until call_seconds were over
