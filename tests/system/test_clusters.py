@@ -254,7 +254,7 @@ def test_slow_and_lossy_networks_give_the_same_batches(network, folders, expecte
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("cut", [0, 2], ids=["server", "client"])
+@pytest.mark.parametrize("cut", [0, pytest.param(2, marks=pytest.mark.soak)], ids=["server", "client"])
 def test_a_cut_that_heals_gives_the_same_batches(network, folders, expected, cut):
     cluster = Cluster(network, folders[2], 2)
     clients = [cluster.start_client(0, "servers"), cluster.start_client(0, "client")]
@@ -316,8 +316,15 @@ def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("alive", [True, False], ids=["mid-epoch", "waiting for a dead server"])
-@pytest.mark.parametrize("sampling", ["servers", "client"])
+@pytest.mark.parametrize(
+    ("alive", "sampling"),
+    [
+        (True, "servers"),
+        (False, "client"),
+        pytest.param(True, "client", marks=pytest.mark.soak),
+        pytest.param(False, "servers", marks=pytest.mark.soak),
+    ],
+)
 def test_ctrl_c_ends_a_trainer(network, folders, alive, sampling):
     cluster = Cluster(network, folders[2], 2)
     client = cluster.start_client(0, sampling)

@@ -102,7 +102,7 @@ def halves(start: Any) -> tuple[list[subprocess.Popen[str]], list[str], Any]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("trainers", "sampling"), [(1, "client"), (2, "servers")])
+@pytest.mark.parametrize(("trainers", "sampling"), [pytest.param(1, "client", marks=pytest.mark.soak), (2, "servers")])
 def test_a_server_that_is_killed_and_started_again_changes_nothing(
     start: Any, undisturbed: dict[int, dict[str, float]], tmp_path: Path, trainers: int, sampling: str
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_server_that_is_killed_and_started_again_changes_nothing(
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("trainers", [1, 2])
+@pytest.mark.parametrize("trainers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_trainers_that_are_killed_go_on(
     start: Any, undisturbed: dict[int, dict[str, float]], tmp_path: Path, trainers: int
 ) -> None:
@@ -138,7 +138,9 @@ def test_trainers_that_are_killed_go_on(
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("alive", [True, False], ids=["mid-epoch", "waiting for a dead server"])
+@pytest.mark.parametrize(
+    "alive", [pytest.param(True, marks=pytest.mark.soak), False], ids=["mid-epoch", "waiting for a dead server"]
+)
 def test_ctrl_c_ends_trainers_and_servers(start: Any, tmp_path: Path, alive: bool) -> None:
     servers, addresses, _ = halves(start)
     with training(",".join(addresses), tmp_path, "--trainers", 2, "--epochs", 100_000) as run:
