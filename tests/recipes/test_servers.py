@@ -110,6 +110,7 @@ def test_losses_and_scores_are_those_of_the_opened_graph(
     assert any(name.startswith("end test") for name in expected)
 
 
+@pytest.mark.soak  # tests/system has two, too
 def test_several_trainers(graphs: dict[str, str], secret: str, tmp_path: Path, run_trainers: Any) -> None:
     """Two trainers, as of one host or of two: where the graph is on servers, hosts have nothing to tell each other."""
     config = config_for(graphs["node"], tmp_path / "local", batch_size=50)

@@ -292,7 +292,7 @@ def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("sampling", ["servers", "client"])
+@pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.soak)])
 def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
     """The first and the third have the same partition. The first, which is asked, stops with all its connections open."""
     cluster = Cluster(network, folders[2], 3)

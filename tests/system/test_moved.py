@@ -66,7 +66,8 @@ def start_host(network: list[Host], home: Host, folders: list[Path], rank: int) 
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_host_that_is_started_again_elsewhere_is_found(network, folders, expected, seed):
     """On another machine, while the old one is cut off: nobody there refuses connections."""
     chance = random.Random(seed)
