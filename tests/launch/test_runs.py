@@ -182,6 +182,7 @@ def test_what_counts_as_partitioned(tiny_parts: Path, tmp_path: Path) -> None:
     assert is_partitioned(tmp_path)  # a half-written one: to be refused by name, not taken for a source
 
 
+@pytest.mark.soak  # tests/system/test_train_servers.py resumes by command, too
 def test_a_run_is_resumed_with_its_own_options(tiny_parts: Path, tmp_path: Path) -> None:
     """Two nodes, so that the trainers' folders of partitions are made again; nothing but the number of epochs is told."""
     out = tmp_path / "run"

@@ -214,6 +214,7 @@ sys.exit(inference.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.soak
 def test_killed_again_and_again_the_result_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dies at its 21st fsync, then at its 22nd, ...: between rows and journal, between files, wherever it happens to be."""
     parts, checkpoint = prepare(tmp_path, "gat", 2)

@@ -94,7 +94,8 @@ def start_server(home: Host, folder: Path, partitions: str, peers: str) -> Proce
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_server_that_is_started_again_elsewhere_is_found(network, tmp_path, folders, expected, seed):
     """By those that ask it, whether trainers or servers, and by who comes later and has heard of the old address only."""
     chance = random.Random(seed)
