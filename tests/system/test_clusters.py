@@ -16,7 +16,7 @@ from halohop import partition
 from halohop.datasets import synthetic
 from halohop.launch.local import node_folders
 from halohop.testing.deadlines import within
-from halohop.testing.hosts import Host
+from halohop.testing.hosts import Host, wait_until_it_serves
 
 CLIENT = Path(__file__).parent / "client.py"
 WORKER = Path(__file__).parent / "worker.py"
@@ -109,17 +109,6 @@ class Job:
         }
         env = SECRET | {name: str(place) for name, place in places.items()}
         return self.hosts[home].start(WORKER, self.folders[home], epochs, 2, "neighbor", state, env=env)
-
-
-def wait_until_it_serves(server: Process) -> None:
-    assert server.stderr is not None
-    lines = []
-    for line in server.stderr:  # it may have to compile kernels first, and says so
-        lines.append(line)
-        if line.startswith("serving partitions"):
-            break
-    else:
-        pytest.fail("".join(lines))
 
 
 def take(client: Process, count: int) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halohop.testing.hosts import Host
+from halohop.testing.hosts import Host, wait_until_it_serves
 
 SOAK_MINUTES = float(os.environ.get("HALOHOP_SOAK_MINUTES", "20"))
 LEASE_SECONDS = 10
@@ -29,14 +29,7 @@ def start_servers(homes: list[Host], parts: Path) -> list[Process]:
         options = ("--partitions", part, "--listen", address, "--peers", peers, "--lease", LEASE_SECONDS)
         servers.append(home.start("-m", "halohop.launch.cli", "serve", parts, *options, env=SECRET))
     for server in servers:
-        assert server.stderr is not None
-        lines = []
-        for line in server.stderr:  # it may have to compile kernels first, and says so
-            lines.append(line)
-            if line.startswith("serving partitions"):
-                break
-        else:
-            pytest.fail("".join(lines))
+        wait_until_it_serves(server)
     return servers
 
 

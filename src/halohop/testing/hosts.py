@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 _WIRE = Path(__file__).parent / "wire.py"
 _BRIDGE = "bridge"
 
@@ -120,3 +122,15 @@ def joined(count: int) -> Iterator[list[Host]]:
             process.communicate(timeout=20)
         for name in made:
             ip("netns", "del", name)
+
+
+def wait_until_it_serves(server: subprocess.Popen[str]) -> None:
+    """Until a process of `halohop serve` says that it does."""
+    assert server.stderr is not None
+    lines: list[str] = []
+    for line in server.stderr:  # it may have to compile kernels first, and says so
+        lines.append(line)
+        if line.startswith("serving partitions"):
+            break
+    else:
+        pytest.fail("".join(lines))
