@@ -103,6 +103,53 @@ class TransportContract(PeerContract):
             released.set()
             assert slow.result(timeout=20).gid.tolist() == [0]
 
+    @pytest.mark.parametrize("slow", ["from_the_start", "later"])
+    def test_few_quick_requests_take_one_thread_and_slow_ones_many(self, network: Network, slow: str) -> None:
+        threads: list[int] = []
+        pause = threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            threads.append(threading.get_ident())
+            pause.wait(0 if int(request.raw) else 0.02)
+            return LocateReply(gid=request.raw)
+
+        with self.pair(network, handler) as (channel, _):
+            if slow == "later":
+                for _ in range(200):
+                    channel.call(self.ask(1))
+                assert min(len(set(threads[at : at + 20])) for at in range(180)) == 1
+                del threads[:]
+            for _ in range(60):
+                channel.call(self.ask(0))
+            assert len(set(threads[10:])) > 1
+
+    def test_closing_from_within_and_amidst_quick_requests(self, network: Network) -> None:
+        """The thread that reads may be the one that answers."""
+        inside, released = threading.Event(), threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            if int(request.raw) == 2:
+                listener.close()
+            if int(request.raw) == 0:
+                inside.set()
+                assert released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        limits = Limits(call_seconds=2, attempt_seconds=0.2)
+        for last in (0, 2):
+            with self.pair(network, handler, limits=limits) as (channel, listener):
+                for _ in range(200):
+                    channel.call(self.ask(1))
+                future = channel.submit(self.ask(last))
+                if last == 0:
+                    assert inside.wait(20)
+                start = time.monotonic()
+                listener.close()
+                assert time.monotonic() - start < 5
+                released.set()
+                with pytest.raises(TransportError):
+                    future.result(timeout=20)
+
     def test_a_handler_that_raises(self, network: Network) -> None:
         def handler(request: LocateRequest) -> LocateReply:
             raise KeyError("no such shard")

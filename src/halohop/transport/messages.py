@@ -157,12 +157,26 @@ def _refuse(kind: type, value: Any) -> Any:
     raise NotImplementedError
 
 
+class _Memory:
+    """A tensor's memory for numpy, which keeps the tensor. Most of torch's own ways there let other threads run, again and
+    again, so that with several of them a message takes many switches.
+    """
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        place = (self._tensor.data_ptr(), False)
+        return {"version": 3, "typestr": "|u1", "shape": (self._tensor.nbytes,), "data": place}
+
+
 def _bytes_of(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-    if not flat.numel():
-        return memoryview(b"")
-    # A single entry may have any stride and still pass for contiguous; as bytes it would not.
-    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy().data
+    if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return np.asarray(_Memory(tensor)).data if tensor.numel() else memoryview(b"")
 
 
 def _tensor_of(spec: Any, buffer: memoryview) -> Tensor:
@@ -177,11 +191,9 @@ def _tensor_of(spec: Any, buffer: memoryview) -> Tensor:
         raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {dtype} and shape {str(shape)[:100]}")
     if not buffer.nbytes:
         return torch.empty(shape, dtype=dtype)
-    raw = np.frombuffer(buffer, dtype=np.uint8)
-    if not raw.flags.writeable or raw.ctypes.data % min(dtype.itemsize, 8):
-        aligned = np.empty(buffer.nbytes, dtype=np.uint8)
-        aligned[:] = raw
-        raw = aligned
-    if dtype is torch.bool and raw.max() > 1:
+    if dtype is torch.bool and np.frombuffer(buffer, dtype=np.uint8).max() > 1:
         raise ProtocolError("a bool that is neither 0 nor 1")
-    return torch.from_numpy(raw).view(dtype).reshape(shape)
+    if buffer.readonly or np.frombuffer(buffer, dtype=np.uint8).__array_interface__["data"][0] % min(dtype.itemsize, 8):
+        buffer = memoryview(bytearray(buffer))
+    flat = torch.frombuffer(buffer, dtype=dtype)
+    return flat if len(shape) == 1 else flat.view(shape)

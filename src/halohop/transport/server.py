@@ -1,6 +1,7 @@
 """The server's side, over any port: who is let in, what is taken on, and the threads that answer."""
 
 import logging
+import math
 import threading
 import time
 import traceback
@@ -30,6 +31,9 @@ from halohop.transport.wire import REPLY, REQUEST, Frames, Kind, Lost, Peer, Ser
 
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
+_QUICK_SECONDS = 1e-4  # what it takes, about, to hand a request to another thread
+_SMALL_BYTES = 2**12  # of a request
+_LATEST = 0.2  # weight of the latest request in how long those of its type take
 _LOG = logging.getLogger(__name__)
 
 
@@ -50,16 +54,34 @@ class _Job:
     peer: Peer
     client: _Client
     number: int
+    kind: type | None
     frames: Frames
     size: int
     until: float
     waits: bool
 
 
+class _Paces:
+    """How long small requests of each type took lately. What a large one takes says nothing about others."""
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self) -> None:
+        self._seconds: dict[type | None, float] = {}
+
+    def note(self, job: _Job, seconds: float) -> None:
+        if job.size <= _SMALL_BYTES:
+            before = self._seconds.get(job.kind, seconds)
+            self._seconds[job.kind] = before + _LATEST * (seconds - before)
+
+    def is_quick(self, job: _Job) -> bool:
+        return job.size <= _SMALL_BYTES and self._seconds.get(job.kind, math.inf) <= _QUICK_SECONDS
+
+
 class PortListener:
     """A `Listener` over a port. One thread owns the port and takes requests in; two pools of threads run the handler and send
     its answers: one for requests that may wait for other servers (`waiting`), one for the rest, which those servers may be
-    waiting for.
+    waiting for. Of these, a small one that comes alone, of a type that was quick lately, is answered by the first thread.
     """
 
     def __init__(
@@ -86,6 +108,8 @@ class PortListener:
         self._lock = threading.Lock()  # over what is in flight
         self._in_flight = {False: 0, True: 0}  # by whether they wait for other servers
         self._in_flight_bytes = 0  # of those that do not
+        self._paces = _Paces()
+        self._answers = False  # whether the port's thread is running the handler
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
@@ -105,14 +129,15 @@ class PortListener:
         self._closed.set()
         if self._thread.is_alive():  # in a forked process it is not, and the port is its parent's
             self._port.wake()
-            self._thread.join()
         for jobs in self._queues.values():
             jobs.close()
         until = time.monotonic() + _JOIN_SECONDS
-        for thread in self._pool:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, until - time.monotonic()))
-        stuck = sum(thread.is_alive() for thread in self._pool)
+        others = [thread for thread in (self._thread, *self._pool) if thread is not threading.current_thread()]
+        for thread in others:
+            thread.join(max(0.0, until - time.monotonic()))
+        if self._thread in others and not self._answers:  # on a busy machine it takes its time, but it will not be long
+            self._thread.join()
+        stuck = sum(thread.is_alive() for thread in others)
         if stuck:
             _LOG.warning("%s was closed while %d handlers did not return; their threads are left behind", self.address, stuck)
 
@@ -202,31 +227,43 @@ class PortListener:
             return
         _, number, milliseconds = REQUEST.unpack(frames[0])
         size = size_of(frames[1:])
-        waits = self._codec.type_of(frames[1:]) in self._waiting
+        kind = self._codec.type_of(frames[1:])
+        waits = kind in self._waiting
         with self._lock:
             if number in client.in_flight:  # a peer that does not count
                 return
             client.in_flight.add(number)
+            alone = not self._in_flight[False]
             self._in_flight[waits] += 1
             self._in_flight_bytes += 0 if waits else size
         self._counters.add("bytes_received", size)
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
-        job = _Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until, waits=waits)
-        self._queues[waits].put(peer, job)
+        job = _Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
+        if alone and not waits and self._paces.is_quick(job) and not self._closed.is_set():
+            self._answers = True
+            self._do(job)
+            self._answers = False
+        else:
+            self._queues[waits].put(peer, job)
 
     # ---- the pool
 
     def _work(self, jobs: FairQueue[_Job]) -> None:
         while (job := jobs.get()) is not None:
-            if self._closed.is_set():
-                continue
-            if time.monotonic() > job.until or job.peer not in self._clients:
-                self._counters.add("expired")
-            else:
-                frames = self._answer(job)
+            if not self._closed.is_set():
+                self._do(job)
+
+    def _do(self, job: _Job) -> None:
+        begin = time.monotonic()
+        if begin > job.until or job.peer not in self._clients:
+            self._counters.add("expired")
+        else:
+            frames = self._answer(job)
+            self._paces.note(job, time.monotonic() - begin)
+            if not self._closed.is_set():
                 self._counters.add("bytes_sent", size_of(frames))
                 self._port.send(job.peer, [REPLY.pack(Kind.REPLY, job.number), *frames])
-            self._landed(job)
+        self._landed(job)
 
     def _landed(self, job: _Job) -> None:
         with self._lock:

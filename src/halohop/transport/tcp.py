@@ -39,8 +39,9 @@ def serve(
         codec: the message types.
         token: whoever connects must know it. With ``encrypt`` in it, connections are encrypted.
         bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
-        waiting: types of requests whose handler asks other servers. They get threads of their own, as many: servers that ask
-            each other would come to a stop if what they ask had to queue up behind those who wait for it.
+        waiting: types of requests whose handler asks other servers, or waits for anything else. They get threads of their own,
+            as many: servers that ask each other would come to a stop if what they ask had to queue up behind those who wait for
+            it. Others may be answered by the very thread that reads, if they have been quick so far.
 
     Raises:
         InputError: not such an address; one that others can reach, without a token; or no means to encrypt.
