@@ -284,7 +284,7 @@ def epoch(threads: list[int]) -> Benchmark:
 def transport(threads: list[int]) -> Benchmark:
     """Requests between two processes over TCP, one or several in flight."""
     entries, comparisons = [], []
-    for size, in_flight, repeat in ((10**3, 1, 200), (10**5, 1, 50), (10**6, 1, 16), (64 * 10**6, 1, 1), (10**6, 8, 32)):
+    for size, in_flight, repeat in ((10**3, 1, 200), (10**5, 1, 50), (10**6, 1, 16), (64 * 10**6, 1, 1), (10**6, 8, 128)):
         what = f"{size // 10**6} MB" if size >= 10**6 else f"{size // 1000} KB"
         what = f"{in_flight} x {what}" if in_flight > 1 else what
         options = {"size": size, "in_flight": in_flight, "repeat": repeat}
