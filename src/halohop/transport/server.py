@@ -33,6 +33,7 @@ _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fit
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
 _QUICK_SECONDS = 1e-4  # what it takes, about, to hand a request to another thread
 _SMALL_BYTES = 2**12  # of a request
+_QUICK_PER_TURN = 8  # then those that do not wait for answers, but to be read, get their turn
 _LATEST = 0.2  # weight of the latest request in how long those of its type take
 _LOG = logging.getLogger(__name__)
 
@@ -110,6 +111,7 @@ class PortListener:
         self._in_flight_bytes = 0  # of those that do not
         self._paces = _Paces()
         self._answers = False  # whether the port's thread is running the handler
+        self._answered = 0  # by the port's thread, of what it found in this turn
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
@@ -158,6 +160,7 @@ class PortListener:
                     beat_at = now + self._limits.heartbeat_seconds
                     for peer in self._clients:
                         self._port.send(peer, [bytes([Kind.ALIVE])])
+                self._answered = 0
                 for peer, event in self._port.wait(max(0.0, beat_at - now), not self._busy()):
                     if isinstance(event, Lost):
                         self._forget(peer)
@@ -239,12 +242,16 @@ class PortListener:
         self._counters.add("bytes_received", size)
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
         job = _Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
-        if alone and not waits and self._paces.is_quick(job) and not self._closed.is_set():
-            self._answers = True
-            self._do(job)
-            self._answers = False
+        if alone and not waits and self._answered < _QUICK_PER_TURN and self._paces.is_quick(job) and not self._closed.is_set():
+            self._answer_here(job)
         else:
             self._queues[waits].put(peer, job)
+
+    def _answer_here(self, job: _Job) -> None:
+        self._answered += 1
+        self._answers = True
+        self._do(job)
+        self._answers = False
 
     # ---- the pool
 
