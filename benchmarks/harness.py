@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.entries import Benchmark, Entry
 from benchmarks.paths import ROOT
 from benchmarks.peers import dgl_python
 from benchmarks.protocol import Contestant, Info, Unit
-from benchmarks.suite import Benchmark, Entry
 
 PAUSE = 0.1  # seconds between units: idle threads of the last one may still spin for a while
 

@@ -10,9 +10,9 @@ import time
 import torch
 
 import halohop
+from benchmarks.entries import FANOUT
 from benchmarks.graphs import prepare
 from benchmarks.machine import describe
-from benchmarks.suite import FANOUT
 from benchmarks.work import BATCH_SIZE, SeedBatches
 
 STAGES = ("draw", "load", "dedup", "gather", "convert")

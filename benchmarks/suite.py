@@ -5,62 +5,14 @@ both sides. Every contestant has `threads` threads to itself, and uses them as i
 at once, DGL and torch share one batch among them.
 """
 
-import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.graphs import division
+from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
+from benchmarks.networks import cluster, transport
 
-FANOUT = [15, 10, 5]
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A contestant: a module of benchmarks/contestants, its options, and the environment it runs in."""
-
-    name: str
-    module: str
-    options: dict[str, Any]
-    threads: int = 1
-    group: str = ""
-    """Groups are measured one after the other, where all contestants together would not fit into memory."""
-    environment: str = "ours"
-    """"ours", "dgl" (the one of benchmarks/peers.py), or "pyg" (ours, where PyG can sample)."""
-    is_limit: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How many times as much `entry` does in a second as `versus`, and how many times it should."""
-
-    entry: str
-    versus: str
-    bar: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
-    """What one run measures; `measure` is the count whose rate is compared. Without a graph contestants get no folder."""
-
-    title: str
-    graph: str | None
-    measure: str
-    unit: int
-    entries: list[Entry]
-    comparisons: list[Comparison]
-    parts: tuple[int, ...] = (1,)
-    metis: tuple[int, ...] = ()
-    """Numbers of partitions that METIS makes, too."""
-    dgl: bool = False
-    """Whether DGL takes part with divisions in its own format."""
-    tests: tuple[str, ...] = ("tests/ops", "tests/sampling")
-    """What must be green."""
-    remarks: list[str] = field(default_factory=list)
-
-
 KEPT = "Results are tensors that the caller may keep; each batch is dropped before the next one is begun."
 
 
@@ -87,12 +39,12 @@ def _sampling(threads: list[int], *, rows: bool) -> Benchmark:
         for ids in ("int64", "int32"):
             entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", ids=ids))
             bar = None if rows else {1: 8.0, 2: 6.0}.get(t)
-            comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", f"DGL, {ids}, {_t(t)}", bar))
+            comparisons.append(versus(f"halohop, expand=all, {_t(t)}", f"DGL, {ids}, {_t(t)}", bar))
         if not rows:
             entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl"))
-            comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", f"graphbolt, {_t(t)}"))
+            comparisons.append(versus(f"halohop, expand=all, {_t(t)}", f"graphbolt, {_t(t)}"))
         entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg"))
-        comparisons.append(_versus(f"halohop, expand=new, {_t(t)}", f"PyG, expand=new, {_t(t)}", 8.0 if rows else 15.0))
+        comparisons.append(versus(f"halohop, expand=new, {_t(t)}", f"PyG, expand=new, {_t(t)}", 8.0 if rows else 15.0))
     return Benchmark(
         title="Sampling and features" if rows else "Sampling",
         graph="products",
@@ -112,9 +64,9 @@ def gather(threads: list[int]) -> Benchmark:
             options = {"fanout": FANOUT, "how": how, "threads": t}
             entries.append(Entry(name=f"{how}, {_t(t)}", module="gather", options=options, threads=t))
         comparisons += [
-            _versus(f"halohop pool, {_t(t)}", f"torch fresh, {_t(t)}", 4.0),
-            _versus(f"halohop fresh, {_t(t)}", f"torch fresh, {_t(t)}"),
-            _versus(f"halohop out, {_t(t)}", f"torch out, {_t(t)}", 1.4),
+            versus(f"halohop pool, {_t(t)}", f"torch fresh, {_t(t)}", 4.0),
+            versus(f"halohop fresh, {_t(t)}", f"torch fresh, {_t(t)}"),
+            versus(f"halohop out, {_t(t)}", f"torch out, {_t(t)}", 1.4),
         ]
         comparisons += [
             Comparison(entry=f"halohop {how}, {_t(t)}", versus=f"limit: {limit}, {_t(t)}", bar=0.8 if limit == "moves" else None)
@@ -147,7 +99,7 @@ def hetero(threads: list[int]) -> Benchmark:
             entries.append(Entry(name=name, module="halohop_sampling", options=options | {"expand": expand}, threads=t))
         name = f"DGL, int64, {_t(t)}"
         entries.append(Entry(name=name, module="dgl_sampling", options=options, threads=t, environment="dgl"))
-        comparisons.append(_versus(f"halohop, expand=all, {_t(t)}", name))
+        comparisons.append(versus(f"halohop, expand=all, {_t(t)}", name))
     return Benchmark(
         title="Heterogeneous sampling",
         graph="mag",
@@ -172,10 +124,10 @@ def options(threads: list[int]) -> Benchmark:
             add(f"halohop, {kind}", "halohop_sampling", t, expand="all", rules=rules, links=kind == "links")
         for kind, how in {"uniform": {}, "weights": {"weight": "weight"}, "links": {"links": True}}.items():
             add(f"DGL, {kind}", "dgl_sampling", t, "dgl", **how)
-            comparisons.append(_versus(f"halohop, {kind}, {_t(t)}", f"DGL, {kind}, {_t(t)}"))
+            comparisons.append(versus(f"halohop, {kind}, {_t(t)}", f"DGL, {kind}, {_t(t)}"))
         add("graphbolt, times", "graphbolt_sampling", t, "dgl", time="time")
         add("graphbolt, sorted times", "graphbolt_sampling", t, "dgl", time="arrival")
-        comparisons += [_versus(f"halohop, {kind}, {_t(t)}", f"graphbolt, {kind}, {_t(t)}") for kind in ("times", "sorted times")]
+        comparisons += [versus(f"halohop, {kind}, {_t(t)}", f"graphbolt, {kind}, {_t(t)}") for kind in ("times", "sorted times")]
     return Benchmark(
         title="Sampling options",
         graph="events",
@@ -214,7 +166,7 @@ def partitioned(threads: list[int]) -> Benchmark:
                 name = f"{kind} of {parts}, {_t(t)}"
                 entries.append(Entry(name=name, module="halohop_sampling", options=options, threads=t))
                 if parts > 1:
-                    comparisons.append(_versus(name, f"{kind} of 1, {_t(t)}", 1 / 1.3))
+                    comparisons.append(versus(name, f"{kind} of 1, {_t(t)}", 1 / 1.3))
     return Benchmark(
         title="Partitions on one host",
         graph="products",
@@ -253,7 +205,7 @@ def epoch(threads: list[int]) -> Benchmark:
             options = {"fanout": fanout, "threads": t} | how
             entries.append(Entry(name=f"{name}, {layers}", module=module, options=options, threads=t, environment=environment))
         comparisons += [
-            _versus(f"halohop, {ours}, {layers}", f"{theirs}, {layers}")
+            versus(f"halohop, {ours}, {layers}", f"{theirs}, {layers}")
             for ours, theirs in (
                 ("inline", "DGL, inline"),
                 ("threads", "DGL, inline"),
@@ -281,79 +233,6 @@ def epoch(threads: list[int]) -> Benchmark:
     )
 
 
-def transport(threads: list[int]) -> Benchmark:
-    """Requests between two processes over TCP, one or several in flight."""
-    entries, comparisons = [], []
-    for size, in_flight, repeat in ((10**3, 1, 200), (10**5, 1, 50), (10**6, 1, 16), (64 * 10**6, 1, 1), (10**6, 8, 128)):
-        what = f"{size // 10**6} MB" if size >= 10**6 else f"{size // 1000} KB"
-        what = f"{in_flight} x {what}" if in_flight > 1 else what
-        options = {"size": size, "in_flight": in_flight, "repeat": repeat}
-        for name, module in (("halohop", "halohop_channel"), ("torch rpc", "torch_rpc"), ("sockets", "raw_sockets")):
-            entries.append(Entry(name=f"{name}, {what}", module=module, options=options))
-        entries.append(Entry(name=f"encrypted, {what}", module="halohop_channel", options=options | {"encrypt": True}))
-        bars = {"1 KB": (2.0, None), "8 x 1 MB": (1.5, 0.6), "64 MB": (1.0, None)}.get(what, (None, None))
-        comparisons.append(_versus(f"halohop, {what}", f"torch rpc, {what}", bars[0]))
-        comparisons.append(_versus(f"halohop, {what}", f"sockets, {what}", bars[1]))
-        comparisons.append(_versus(f"encrypted, {what}", f"halohop, {what}"))
-    return Benchmark(
-        title="Transport",
-        graph=None,
-        tests=("tests/ops", "tests/sampling", "tests/transport"),
-        measure="bytes",
-        unit=4,
-        entries=entries,
-        comparisons=comparisons,
-        remarks=[
-            'A "batch" is a request of a few bytes and its reply of this size, between two processes over the loopback '
-            "interface. ms: of all of a unit, over their number; p50 and p99: from sending a request to having its reply, "
-            "including the wait behind others in flight; cpu: of both processes, so that the ms of 1 MB are the seconds of a GB.",
-            "halohop proves a token and checks types; encrypted: the same within TLS 1.3. torch.distributed.rpc uses "
-            "TensorPipe's `uv` and `basic`, those between hosts. Sockets: one connection, memory used again, no messages: "
-            "the ceiling.",
-        ],
-    )
-
-
-def cluster(threads: list[int]) -> Benchmark:
-    """Hosts of one, two and three, joined by cables of one and ten gigabits a second."""
-    entries, comparisons = [], []
-    ways: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-        ("halohop, worker", "halohop_cluster", "ours", {"mode": "worker"}),
-        ("halohop, servers", "halohop_cluster", "ours", {"mode": "servers"}),
-        ("DGL", "dgl_cluster", "dgl", {"samplers": 0}),
-        ("DGL, 1 sampler", "dgl_cluster", "dgl", {"samplers": 1}),
-    )
-    for hosts, method, gigabits in itertools.product((1, 2, 3), ("random", "metis"), (1, 10)):
-        if hosts == 1 and method == "metis":
-            continue
-        place = f"{hosts} host{'s' * (hosts > 1)}, {method}, {gigabits} Gbit/s"
-        options = {"hosts": hosts, "gigabits": gigabits, "division": division(hosts, method), "fanout": FANOUT}
-        for name, module, environment, how in ways:
-            where = {"threads": 2, "group": place, "environment": environment}
-            entries.append(Entry(name=f"{name}, {place}", module=module, options=options | how, **where))
-        comparisons += [_versus(f"halohop, worker, {place}", f"{name}, {place}") for name in ("DGL", "DGL, 1 sampler")]
-    return Benchmark(
-        title="Several hosts",
-        graph="products",
-        measure="edges",
-        unit=16,
-        entries=entries,
-        comparisons=comparisons,
-        parts=(1, 2, 3),
-        metis=(2, 3),
-        dgl=True,
-        tests=("tests/ops", "tests/sampling", "tests/transport", "tests/cluster"),
-        remarks=[
-            f"Finished batches of 1024 seeds, fanout {FANOUT}, every hop expanding all nodes so far, with features and labels; "
-            "edges of all hosts are counted. Hosts are network namespaces on one machine and share its cores, so more of them "
-            "are not faster: what is seen is the price of the network. Every unit begins an epoch.",
-            "worker: every host holds a partition and trains. servers: every host serves one; one trainer, on a host of its own. "
-            "DGL: every host has a server with the same partition, and a trainer that samples itself, or has a process for it.",
-            "Contestants on the same hosts, with the same network and division, took turns; these groups came one after another.",
-        ],
-    )
-
-
 BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "sampling": sampling,
     "gather": gather,
@@ -365,10 +244,6 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "transport": transport,
     "cluster": cluster,
 }
-
-
-def _versus(entry: str, versus: str, bar: float | None = None) -> Comparison:
-    return Comparison(entry=entry, versus=versus, bar=bar)
 
 
 def _limits(threads: list[int], *kinds: str) -> Iterator[Entry]:

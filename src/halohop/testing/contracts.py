@@ -135,7 +135,7 @@ class TransportContract(PeerContract):
                 assert released.wait(20)
             return LocateReply(gid=request.raw)
 
-        limits = Limits(call_seconds=2, attempt_seconds=0.2)
+        limits = Limits(call_seconds=1, attempt_seconds=0.2)
         for last in (0, 2):
             with self.pair(network, handler, limits=limits) as (channel, listener):
                 for _ in range(200):
