@@ -12,15 +12,14 @@ import pytest
 import torch
 
 import halohop
-from halohop.cluster.moving import MovingChannel, Peer
-from halohop.cluster.remote import MeetReply, MeetRequest
+from halohop.cluster.remote import MeetReply, MeetRequest, Peer
 from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
 from halohop.loading.acquaintances import Acquaintances, search
 from halohop.loading.serve import Server
 from halohop.loading.servers import Servers, plain, server_codec
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
-from halohop.transport import Limits, connect, serve
+from halohop.transport import Channel, Limits, connect, serve
 
 LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
 PATIENCE = 30.0
@@ -207,7 +206,7 @@ def test_who_answers_is_not_left_however_slow(start):
         for peer in peers:
             peer.channel.submit(halohop.cluster.remote.DescribeRequest())
 
-        def moved(channel: MovingChannel) -> bool:
+        def moved(channel: Channel) -> bool:
             search(peers, acquaintances, LIMITS.attempt_seconds)
             return len(channel.addresses) > 1
 

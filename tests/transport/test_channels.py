@@ -361,7 +361,7 @@ def test_a_connection_with_itself_is_none(monkeypatch):
         sock.bind(target)
         return connecting(sock, target)
 
-    port = TcpClientPort([address], Limits(), None)
+    port = TcpClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
     with monkeypatch.context() as patch, closing(port):
         patch.setattr(Stream, "connected", lambda stream: True)
         patch.setattr(socket.socket, "connect_ex", connect_with_itself)
@@ -371,7 +371,7 @@ def test_a_connection_with_itself_is_none(monkeypatch):
         port.drop()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
-    port = TcpClientPort([address], Limits(), None)
+    port = TcpClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
     with closing(port):
         monkeypatch.setattr(socket.socket, "connect_ex", connect_with_itself)
         port.open()

@@ -9,8 +9,7 @@ from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.links import Links
-from halohop.cluster.moving import MovingChannel, Peer
-from halohop.cluster.remote import graph_codec
+from halohop.cluster.remote import Peer, graph_codec
 from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
@@ -134,7 +133,7 @@ def _connect(
             )
         if wanted:
             label = f"host {host}"
-            channel = MovingChannel([card.address], codec=graph_codec(), token=token, peer=label, limits=limits)
+            channel = tcp.connect(card.address, codec=graph_codec(), token=token, peer=label, limits=limits)
             remote[host] = Peer(channel=undo.enter_context(channel), parts=wanted)
     return remote
 

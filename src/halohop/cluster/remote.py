@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from halohop.cluster.router import Holder
 from halohop.errors import ClusterError, InputError
 from halohop.store.requests import (
     EdgesReply,
@@ -119,6 +120,19 @@ class RemoteShard:
                 "whose workers are threads, or PyG's loaders with num_workers=0"
             )
         return self.channel.submit(request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another host or server, and the partitions that it is asked about; `copies` as of `Holder`."""
+
+    channel: Channel
+    parts: tuple[int, ...]
+    copies: int = 1
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(shard=RemoteShard(self.channel), parts=self.parts, remote=True, copies=self.copies)
 
 
 class Gateways:

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from halohop.cluster.leased import Leased
-from halohop.cluster.moving import MovingChannel, Peer
-from halohop.cluster.remote import MeetReply, MeetRequest
+from halohop.cluster.remote import MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import address_towards
 from halohop.errors import InputError
 from halohop.loading.servers import Servers, plain
@@ -144,6 +143,6 @@ def search(peers: Sequence[Peer], acquaintances: Acquaintances, patience: float)
             _move(peer.channel, [address for address, about in there.items() if set(peer.parts) <= set(about.parts)])
 
 
-def _move(channel: MovingChannel, addresses: Sequence[str]) -> None:
+def _move(channel: Channel, addresses: Sequence[str]) -> None:
     for address in addresses[-1:]:  # that of which was heard last
         channel.also(address)

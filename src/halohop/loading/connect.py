@@ -9,8 +9,7 @@ from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import fingerprint
 from halohop.cluster.links import Links
-from halohop.cluster.moving import Peer
-from halohop.cluster.remote import Gateways, RemoteShard
+from halohop.cluster.remote import Gateways, Peer, RemoteShard
 from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.loading.acquaintances import SEARCHES, Acquaintances, search

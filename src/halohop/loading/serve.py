@@ -18,8 +18,7 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.leased import Leased
 from halohop.cluster.links import Links
-from halohop.cluster.moving import Peer
-from halohop.cluster.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest
+from halohop.cluster.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
 from halohop.cluster.router import Holder, Router
 from halohop.errors import InputError
 from halohop.loading.acquaintances import SEARCHES, Acquaintances, search

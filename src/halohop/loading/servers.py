@@ -7,13 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halohop.cluster.moving import MovingChannel, Peer
-from halohop.cluster.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest
+from halohop.cluster.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import replicas
 from halohop.errors import ClusterError, PeerLostError
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
-from halohop.transport import Channel, Codec, Limits, Token
+from halohop.transport import Channel, Codec, Limits, Token, connect
 
 
 def server_codec() -> Codec:
@@ -47,11 +46,11 @@ class Servers:
     limits: Limits
     deadline: float = 60.0
 
-    def channel(self, ranked: Sequence[int], *, limits: Limits | None = None) -> MovingChannel:
+    def channel(self, ranked: Sequence[int], *, limits: Limits | None = None) -> Channel:
         """To the first of some servers; the others stand in for it, in turn."""
         addresses = [self.addresses[server] for server in ranked]
         label = f"server {ranked[0]}"
-        return MovingChannel(addresses, codec=server_codec(), token=self.token, peer=label, limits=limits or self.limits)
+        return connect(*addresses, codec=server_codec(), token=self.token, peer=label, limits=limits or self.limits)
 
     def introductions(
         self, *, manifest: bytes | None = None, without: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ import torch
 from halohop.errors import (
     AuthenticationError,
     PeerLostError,
+    TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, same
@@ -122,6 +123,96 @@ class PeerContract:
                 assert [int(future.result(timeout=15).gid) for future in futures] == list(range(1, 51))
             assert channel.statistics()["connections"] == 2
             assert channel.statistics()["retries"] >= 1
+
+    @contextmanager
+    def elsewhere(self, network: Network, summand: int) -> Iterator[Listener]:
+        """A listener that adds this."""
+
+        def answer(request: LocateRequest) -> LocateReply:
+            return LocateReply(gid=request.raw + summand)
+
+        with network.serve(answer, codec=self.codec, token=self.token, limits=LIMITS) as listener:
+            yield listener
+
+    def nowhere(self, network: Network) -> str:
+        """An address that nobody listens at."""
+        with self.elsewhere(network, 0) as listener:
+            return listener.address
+
+    def to(self, network: Network, address: str, *, connect_seconds: float = 30) -> Channel:
+        limits = Limits(call_seconds=40, attempt_seconds=0.5, connect_seconds=connect_seconds)
+        return network.connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits)
+
+    def test_what_waits_is_asked_at_the_new_address(self, network: Network) -> None:
+        with self.elsewhere(network, 1) as first, self.to(network, first.address) as channel:
+            assert channel.call(self.ask(1)).gid.tolist() == [2]
+            assert not channel.waits_longer_than(0)
+            first.close()
+            futures = [channel.submit(self.ask(value)) for value in range(20)]
+            assert channel.waits_longer_than(0)
+            assert not channel.waits_longer_than(100)
+            with self.elsewhere(network, 2) as second:
+                channel.also(second.address)
+                channel.also(second.address)  # known by now
+                assert [int(future.result(timeout=30).gid) for future in futures] == list(range(2, 22))
+                assert channel.call(self.ask(7)).gid.tolist() == [9]
+                assert channel.addresses == (second.address, first.address)
+                counted = channel.statistics()
+                assert (counted["calls"], counted["connections"], counted["failures"]) == (22, 2, 0)
+                assert counted["in_flight"] == counted["waiting"] == 0
+
+    def test_who_is_elsewhere_is_asked_there_though_the_old_one_lives(self, network: Network) -> None:
+        """It may be a host that answers nothing."""
+        inside, released = threading.Event(), threading.Event()
+
+        def stuck(request: LocateRequest) -> LocateReply:
+            inside.set()
+            released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        with (
+            network.serve(stuck, codec=self.codec, token=self.token, limits=LIMITS) as first,
+            self.elsewhere(network, 2) as second,
+            self.to(network, first.address) as channel,
+        ):
+            futures = [channel.submit(self.ask(value)) for value in range(5)]
+            assert inside.wait(20)
+            channel.also(second.address)
+            assert [int(future.result(timeout=20).gid) for future in futures] == list(range(2, 7))
+            released.set()
+
+    def test_the_old_address_is_tried_again_too(self, network: Network) -> None:
+        nowhere = self.nowhere(network)
+        with self.elsewhere(network, 1) as first, self.to(network, first.address) as channel:
+            channel.also(nowhere)
+            assert channel.call(self.ask(1)).gid.tolist() == [2]
+
+    def test_a_new_address_gives_calls_their_whole_time(self, network: Network) -> None:
+        """Also those to a peer that was never seen: somebody has."""
+        here, there = self.nowhere(network), self.nowhere(network)
+        with self.to(network, here, connect_seconds=1) as channel:
+            future = channel.submit(self.ask(1))
+            channel.also(there)
+            with pytest.raises(TimeoutError):
+                future.result(timeout=2)
+            with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=there, limits=LIMITS):
+                assert same(future.result(timeout=20), self.ask(1))
+
+    def test_what_waits_for_a_new_address_when_it_is_closed_fails(self, network: Network) -> None:
+        here, there = self.nowhere(network), self.nowhere(network)
+        with self.to(network, here) as channel:
+            futures = [channel.submit(self.ask(1))]
+            channel.also(there)
+            futures.append(channel.submit(self.ask(1)))
+            channel.close()
+            for future in futures:
+                with pytest.raises(TransportError, match=r"'host 7'.*was closed") as caught:
+                    future.result(timeout=20)
+                self.assert_named(caught.value, there)
+                self.assert_named(caught.value, here)
+            channel.also(self.nowhere(network))  # too late, and no harm
+            with pytest.raises(TransportError, match="was closed"):
+                channel.call(self.ask(1))
 
     def test_a_server_that_does_not_come_back(self, network: Network) -> None:
         limits = Limits(call_seconds=0.5, attempt_seconds=0.2)

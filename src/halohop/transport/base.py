@@ -79,6 +79,11 @@ class Channel(Closing, Protocol):
         """The label that errors name."""
         ...
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the peer is looked for; what was learned last comes first."""
+        ...
+
     def submit(self, request: Any, *, operation: str | None = None) -> "Future[Any]":
         """Sends a request and returns at once; the reply, or the error, arrives in the future.
 
@@ -102,6 +107,21 @@ class Channel(Closing, Protocol):
 
     def call(self, request: Any, *, operation: str | None = None) -> Any:
         """The reply to `request`; raises what `submit` puts into the future."""
+        ...
+
+    def also(self, address: str) -> None:
+        """From now on the peer is looked for at this address first: it was started again on another host or port.
+
+        What waits is asked there, each call with its whole time. It is no harm if the peer gets one twice: requests are pure,
+        and pushes counted. An address that is known, or a channel that was closed, changes nothing.
+
+        Raises:
+            InputError: not an address.
+        """
+        ...
+
+    def waits_longer_than(self, seconds: float) -> bool:
+        """Whether a call has not been answered for so long."""
         ...
 
     def statistics(self) -> dict[str, float]:

@@ -7,35 +7,21 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeError, ProtocolError, TransportError
 from halohop.telemetry import Counters
 from halohop.transport.base import Limits
-from halohop.transport.messages import Buffer, Codec, Failure, size_of
+from halohop.transport.calls import Call, Calls
+from halohop.transport.messages import Codec, Failure, size_of
 from halohop.transport.peer_errors import PeerErrors
 from halohop.transport.security import ClientHandshake, Session, Token
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, ClientPort, Frames, Kind, Lost
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts to connect
-
-
-class _Call:
-    """One request until its future is done."""
-
-    __slots__ = ("attempts", "frames", "future", "in_flight", "number", "operation", "size", "submitted")
-
-    def __init__(self, number: int, operation: str) -> None:
-        self.number = number
-        self.operation = operation
-        self.frames: list[Buffer] = []
-        self.size = 0
-        self.submitted = time.monotonic()
-        self.future: Future[Any] = Future()
-        self.future.set_running_or_notify_cancel()  # it can no longer be cancelled, so whoever ends it need not ask
-        self.attempts = 0
-        self.in_flight = False
+_NAMES_BETWEEN = " or "  # of several addresses, in errors
 
 
 class PortChannel:
@@ -49,23 +35,21 @@ class PortChannel:
         self._codec = codec
         self._token = token
         self._limits = limits
-        self._errors = PeerErrors(peer=peer, address=port.address, limits=limits)
+        self._errors = PeerErrors(peer=peer, address=_NAMES_BETWEEN.join(port.addresses), limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
         self._random = random.Random()
-        self._settled: deque[tuple[_Call, Any, Exception | None]] = deque()  # whose futures are to be told, outside of the lock
+        self._settled: deque[tuple[Call, Any, Exception | None]] = deque()  # whose futures are to be told, outside of the lock
 
         self._lock = threading.Lock()  # over all that follows
         self._closed = False
-        self._calls: dict[int, _Call] = {}  # the oldest first
-        self._waiting: deque[_Call] = deque()
-        self._in_flight = 0
-        self._in_flight_bytes = 0
+        self._calls = Calls(limits)
         self._handshake: ClientHandshake | None = None
         self._handshake_until = math.inf
         self._session: Session | None = None
         self._ever_dialled = False
-        self._ever_connected = False
+        self._was_there = False
+        self._moves = False  # the peer is elsewhere
         self._problem = Lost(reason="no connection yet")
         self._failed_dials = 0
         self._dial_at: float = -math.inf
@@ -74,7 +58,7 @@ class PortChannel:
         self._thread.start()
 
     def submit(self, request: Any, *, operation: str | None = None) -> "Future[Any]":
-        call = _Call(next(self._numbers), operation or type(request).__name__)
+        call = Call(next(self._numbers), operation or type(request).__name__)
         try:
             call.frames = self._codec.encode(request)
             call.size = size_of(call.frames)
@@ -83,8 +67,7 @@ class PortChannel:
             with self._lock:
                 if self._closed:
                     raise self._errors.closed(call.operation)
-                self._calls[call.number] = call
-                self._waiting.append(call)
+                self._calls.put(call)
                 self._pump()
                 if self._settled or self._look_around_at() < self._sleeps_until:
                     self._port.wake()
@@ -98,7 +81,26 @@ class PortChannel:
 
     def statistics(self) -> dict[str, float]:
         sums = dict.fromkeys(("calls", "failures", "retries", "connections", "bytes_sent", "bytes_received", "call_seconds"), 0.0)
-        return sums | self._counters.snapshot() | {"in_flight": self._in_flight, "waiting": len(self._calls) - self._in_flight}
+        in_flight = self._calls.in_flight
+        return sums | self._counters.snapshot() | {"in_flight": in_flight, "waiting": len(self._calls) - in_flight}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self._port.addresses
+
+    def also(self, address: str) -> None:
+        with self._lock:
+            if not self._closed and address not in self._port.addresses:
+                self._port.also(address)
+                self._errors = replace(self._errors, address=_NAMES_BETWEEN.join(self._port.addresses))
+                self._calls.give_time()
+                self._was_there = self._moves = True
+                self._port.wake()
+
+    def waits_longer_than(self, seconds: float) -> bool:
+        with self._lock:
+            call = self._calls.oldest
+        return call is not None and time.monotonic() - call.made > seconds
 
     def close(self) -> None:
         """Ends the channel; pending calls fail with an error that says so. Safe to call twice."""
@@ -123,6 +125,8 @@ class PortChannel:
         try:
             while True:
                 with self._lock:
+                    if self._moves:
+                        self._move()
                     self._pump()
                     now = time.monotonic()
                     dial = not self._handshake and bool(self._calls or not self._ever_dialled) and now >= self._dial_at
@@ -142,7 +146,7 @@ class PortChannel:
         finally:  # also when this very code fails: nobody may wait for a thread that is no more
             with self._lock:
                 self._closed = True
-                for call in list(self._calls.values()):
+                for call in self._calls:
                     self._fail(call, self._errors.closed(call.operation))
             self._settle()
             self._port.close()
@@ -163,8 +167,8 @@ class PortChannel:
     def _look_around_at(self) -> float:
         """When there is something to do besides reading."""
         moments = [self._handshake_until]
-        if self._calls:
-            moments.append(self._gives_up_at(next(iter(self._calls.values()))))
+        if (call := self._calls.oldest) is not None:
+            moments.append(self._gives_up_at(call))
             if not self._handshake:
                 moments.append(self._dial_at)
         return min(moments)
@@ -175,7 +179,7 @@ class PortChannel:
         silence = SILENCE_BEATS * self._limits.heartbeat_seconds
         if self._calls and self._session is not None and now >= self._port.heard + silence:
             self._drop(Lost(reason=f"it was silent for {silence:g} s"))
-        while self._calls and now >= self._gives_up_at(call := next(iter(self._calls.values()))):
+        while (call := self._calls.oldest) is not None and now >= self._gives_up_at(call):
             self._fail(call, self._late(call))
 
     # ---- connection
@@ -192,7 +196,7 @@ class PortChannel:
 
     def _refuse(self, error: AuthenticationError | ProtocolError) -> None:
         """The other side is not the peer that was expected: nobody waits for it any longer."""
-        for call in list(self._calls.values()):
+        for call in self._calls:
             self._fail(call, self._errors.handshake(call.operation, error))
         self._drop(Lost(reason=str(error)))
 
@@ -205,10 +209,14 @@ class PortChannel:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failed_dials) * self._random.uniform(0.5, 1)
         self._failed_dials = min(self._failed_dials + 1, 10)
         self._dial_at = time.monotonic() + pause
-        lost = [call for call in self._calls.values() if call.in_flight]
-        for call in lost:
-            self._land(call)
-        self._waiting.extendleft(reversed(lost))
+        self._calls.lose()
+
+    def _move(self) -> None:
+        self._moves = False
+        self._drop(Lost(reason="it is looked for at another address"))
+        self._port.start_over()
+        self._failed_dials = 0
+        self._dial_at = -math.inf
 
     def _on_event(self, event: Frames | Lost) -> None:
         if self._handshake is None:  # a leftover of a connection that was dropped a moment ago
@@ -230,7 +238,7 @@ class PortChannel:
             return
         if isinstance(answer, Session):
             self._session = answer
-            self._ever_connected = True
+            self._was_there = True
             self._handshake_until = math.inf
             self._counters.add("connections")
         else:
@@ -244,7 +252,7 @@ class PortChannel:
             if call is not None:  # else a second answer to a repeated request, or one that came too late
                 self._on_reply(call, frames[1:])
 
-    def _on_reply(self, call: _Call, frames: Frames) -> None:
+    def _on_reply(self, call: Call, frames: Frames) -> None:
         self._failed_dials = 0
         size = size_of(frames)
         self._counters.add("bytes_received", size)
@@ -260,59 +268,38 @@ class PortChannel:
             if isinstance(reply, Failure):
                 self._fail(call, self._errors.failure(call.operation, reply))
             else:
-                self._counters.add_all({"calls": 1, "call_seconds": time.monotonic() - call.submitted})
-                self._end(call)
+                self._counters.add_all({"calls": 1, "call_seconds": time.monotonic() - call.made})
+                self._calls.end(call)
                 self._settled.append((call, reply, None))
 
     # ---- calls
 
     def _pump(self) -> None:
         """Sends what waits, as far as the window allows."""
-        while self._session is not None and self._waiting:
-            call = self._waiting[0]
-            if call.number not in self._calls:  # failed while it waited
-                self._waiting.popleft()
-                continue
-            full = self._in_flight_bytes + call.size > self._limits.max_in_flight_bytes
-            if self._in_flight >= self._limits.max_in_flight or (full and self._in_flight):
-                return
-            self._waiting.popleft()
+        while self._session is not None and (call := self._calls.launch()) is not None:
             if call.size > self._session.peer_max_message_bytes:
                 self._fail(call, self._errors.request_too_large(call.operation, call.size, self._session.peer_max_message_bytes))
             else:
-                call.in_flight = True
-                self._in_flight += 1
-                self._in_flight_bytes += call.size
                 self._send(call)
 
-    def _send(self, call: _Call) -> None:
-        left = max(0, math.ceil(1000 * (call.submitted + self._limits.call_seconds - time.monotonic())))
+    def _send(self, call: Call) -> None:
+        left = max(0, math.ceil(1000 * (call.counted_from + self._limits.call_seconds - time.monotonic())))
         self._port.send([REQUEST.pack(Kind.REQUEST, call.number, left), *call.frames])
         self._counters.add_all({"bytes_sent": call.size, "retries": int(call.attempts > 0)})
         call.attempts += 1
 
-    def _gives_up_at(self, call: _Call) -> float:
+    def _gives_up_at(self, call: Call) -> float:
         seconds = self._limits.call_seconds
-        return call.submitted + (seconds if self._ever_connected else min(seconds, self._limits.connect_seconds))
+        return call.counted_from + (seconds if self._was_there else min(seconds, self._limits.connect_seconds))
 
-    def _land(self, call: _Call) -> None:
-        if call.in_flight:
-            call.in_flight = False
-            self._in_flight -= 1
-            self._in_flight_bytes -= call.size
-
-    def _end(self, call: _Call) -> None:
-        del self._calls[call.number]
-        self._land(call)
-
-    def _fail(self, call: _Call, error: Exception) -> None:
+    def _fail(self, call: Call, error: Exception) -> None:
         self._counters.add("failures")
-        self._end(call)
+        self._calls.end(call)
         self._settled.append((call, None, error))
 
-    def _late(self, call: _Call) -> TransportError:
+    def _late(self, call: Call) -> TransportError:
         if self._session is not None:
             return self._errors.unanswered(call.operation, call.attempts)
-        if self._ever_connected:
+        if self._was_there:
             return self._errors.lost(call.operation, self._problem.reason)
-        return self._errors.never_there(call.operation, self._problem.reason, time.monotonic() - call.submitted)
+        return self._errors.never_there(call.operation, self._problem.reason, time.monotonic() - call.made)

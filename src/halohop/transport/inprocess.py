@@ -60,11 +60,11 @@ class InProcessNetwork:
         self, address: str, *, codec: Codec, token: Token | None = None, peer: str = "server", limits: Limits = DEFAULT_LIMITS
     ) -> Channel:
         """A channel to whoever serves, or will serve, at `address`."""
-        return PortChannel(_ClientPort(self, address), codec=codec, token=token, peer=peer, limits=limits)
+        return PortChannel(_ClientPort(self, (address,)), codec=codec, token=token, peer=peer, limits=limits)
 
-    def _join(self, client: "_ClientPort", link: int) -> tuple["_ServerPort", Peer] | None:
+    def _join(self, address: str, client: "_ClientPort", link: int) -> tuple["_ServerPort", Peer] | None:
         with self._lock:
-            server = self._servers.get(client.address)
+            server = self._servers.get(address)
             if server is None:
                 return None
             peer = next(self._numbers)
@@ -85,12 +85,19 @@ class InProcessNetwork:
 
 
 class _ClientPort:
-    def __init__(self, network: InProcessNetwork, address: str) -> None:
-        self.address = address
+    def __init__(self, network: InProcessNetwork, addresses: tuple[str, ...]) -> None:
+        self.addresses = addresses
         self.inbox: Mailbox[tuple[int, Frames | Lost]] = Mailbox()
         self._network = network
         self._link = 0  # counts connections: what arrives for a former one is not for us
         self._server: tuple[_ServerPort, Peer] | None = None
+        self._turn = 0
+
+    def also(self, address: str) -> None:
+        self.addresses = (address, *self.addresses)
+
+    def start_over(self) -> None:
+        self._turn = 0
 
     @property
     def heard(self) -> float:
@@ -98,7 +105,9 @@ class _ClientPort:
 
     def open(self) -> None:
         self._link += 1
-        self._server = self._network._join(self, self._link)
+        address = self.addresses[self._turn % len(self.addresses)]
+        self._turn += 1
+        self._server = self._network._join(address, self, self._link)
         if self._server is None:
             self.inbox.put((self._link, Lost(reason="nobody serves there")))
 

@@ -10,10 +10,11 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from halohop.ops.pool import Pool
+from halohop.transport.addresses import SCHEME, parsed_peer
 from halohop.transport.base import Limits
 from halohop.transport.stream import STAGING_BYTES, Stream
 from halohop.transport.waker import Waker
@@ -31,11 +32,12 @@ _REFUSED = Lost(reason="the connection was refused, or the address is out of rea
 
 
 class TcpClientPort:
-    """A `ClientPort`. Its addresses, ``(host, port)``, take turns."""
+    """A `ClientPort`."""
 
-    def __init__(self, addresses: list[tuple[str, int]], limits: Limits, seal: ssl.SSLContext | None) -> None:
-        self.address = " or ".join(f"tcp://{host}:{port}" for host, port in addresses)
-        self._turns = itertools.cycle(addresses)
+    def __init__(self, addresses: Sequence[str], limits: Limits, seal: ssl.SSLContext | None) -> None:
+        self.addresses = tuple(addresses)
+        self._places = [parsed_peer(address) for address in addresses]
+        self._turn = 0
         self._limits = limits
         self._seal = seal
         self._pool = Pool(_IDLE_BYTES)
@@ -48,6 +50,13 @@ class TcpClientPort:
         self._interest = 0
         self._failed: Lost | None = None
 
+    def also(self, address: str) -> None:
+        self._places = [parsed_peer(address), *self._places]
+        self.addresses = (address, *self.addresses)
+
+    def start_over(self) -> None:
+        self._turn = 0
+
     @property
     def heard(self) -> float:
         return -1.0 if self._stream is None else self._stream.heard
@@ -59,8 +68,10 @@ class TcpClientPort:
             self._failed = Lost(reason=f"this process cannot open a connection: {os.strerror(error.errno or 0)}")
             return
         stream = Stream(sock, limits=self._limits, seal=self._seal, accepted=False, pool=self._pool)
+        place = self._places[self._turn % len(self._places)]
+        self._turn += 1
         try:
-            failure = sock.connect_ex(next(self._turns))
+            failure = sock.connect_ex(place)
         except OSError:  # nobody knows the name
             failure = errno.EHOSTUNREACH
         self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
@@ -133,7 +144,7 @@ class TcpServerPort:
 
     def __init__(self, listening: socket.socket, limits: Limits, seal: ssl.SSLContext | None) -> None:
         host, port = listening.getsockname()
-        self.address = f"tcp://{host}:{port}"
+        self.address = f"{SCHEME}{host}:{port}"
         self._listening = listening
         self._limits = limits
         self._seal = seal

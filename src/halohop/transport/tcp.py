@@ -10,6 +10,7 @@ import socket
 from collections.abc import Collection
 
 from halohop.errors import InputError, TransportError
+from halohop.transport.addresses import parsed
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
 from halohop.transport.messages import Codec
@@ -18,7 +19,6 @@ from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
 from halohop.transport.tls import seal_of
 
-_SCHEME = "tcp://"
 _BACKLOG = 1024
 
 
@@ -56,7 +56,7 @@ def serve(
         ...         channel.call(LocateRequest(node_type="node", raw=torch.tensor([1, 2])))
         LocateReply(gid=tensor([2, 4]))
     """
-    host, port = _parsed("127.0.0.1:0" if bind is None else bind)
+    host, port = parsed("127.0.0.1:0" if bind is None else bind)
     try:
         ip = socket.gethostbyname(host) if host != "*" else "0.0.0.0"
     except OSError as error:
@@ -95,26 +95,5 @@ def connect(
     Raises:
         InputError: not such an address, or no means to encrypt.
     """
-    addresses = [_parsed(each) for each in (address, *others)]
-    for each, (_, port) in zip((address, *others), addresses, strict=True):
-        if not port:
-            raise InputError(f"address {each!r} names no port to connect to")
-    port_of = TcpClientPort(addresses, limits, seal_of(token, server=False))
-    return PortChannel(port_of, codec=codec, token=token, peer=peer, limits=limits)
-
-
-def _parsed(address: str) -> tuple[str, int]:
-    host, _, port = address.removeprefix(_SCHEME).rpartition(":")
-    if not _can_be_name(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InputError(
-            f"{address!r} is not an address; write host:port, such as 10.0.0.7:5510 (host: a name or an IPv4 address)"
-        )
-    return host, int(port)
-
-
-def _can_be_name(host: str) -> bool:
-    try:
-        host.encode("idna")
-    except UnicodeError:  # an empty part, or one that is too long
-        return False
-    return bool(host) and not set(host) & set("/:\0")
+    port = TcpClientPort((address, *others), limits, seal_of(token, server=False))
+    return PortChannel(port, codec=codec, token=token, peer=peer, limits=limits)

@@ -1,6 +1,7 @@
 """Below channels and listeners: the ports that move frames, and the envelope around a message.
 
-A port is the only thing that differs between transports. One thread owns it; from others only `send` and `wake` may be called.
+A port is the only thing that differs between transports. One thread owns it; from others only `send`,
+`wake` and `also` may be called.
 """
 
 import struct
@@ -51,7 +52,18 @@ class ClientPort(Protocol):
     """Holds at most one connection. It is never repaired silently: after `Lost`, a new one is opened and authenticated."""
 
     @property
-    def address(self) -> str: ...
+    def addresses(self) -> tuple[str, ...]:
+        """Where the peer is looked for: with each connection that is opened, at the next of them in turn."""
+        ...
+
+    def also(self, address: str) -> None:
+        """The peer is looked for here, too; this is the first address now."""
+        ...
+
+    def start_over(self) -> None:
+        """The next connection is opened to the first address."""
+        ...
+
     @property
     def heard(self) -> float:
         """When the last byte of the connection arrived, on the monotonic clock."""
