@@ -1,4 +1,6 @@
+import gc
 import os
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -158,15 +160,19 @@ class NoEdges:
         return Batch(seeds=seeds, nodes=nodes, edges={EDGE: EdgeBlock(ends_bid=none.expand(2, 0), gid=none, num_sampled=None)})
 
 
+class RawIds(loading.BatchLoader):
+    def _to_user(self, batch):
+        return batch.nodes[NODE].columns[RAW_ID].tolist()
+
+
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])
 def test_any_sampler_and_any_examples_make_batches(run):
     """Positions are dealt to ranks and batches; what they stand for is the examples' business."""
     taken = []
     for rank in range(2):
-        loader = loading.BatchLoader(
+        loader = RawIds(
             NoEdges(in_memory(ring(70))),
             Decades(torch.arange(7)),
-            finish=lambda batch: batch.nodes[NODE].columns[RAW_ID].tolist(),
             world=World(rank=rank, size=2, local_rank=rank, local_size=2),
             batch_size=2,
             shuffle=True,
@@ -178,6 +184,21 @@ def test_any_sampler_and_any_examples_make_batches(run):
         assert all(nodes == [first + i for first in nodes[::10] for i in range(10)] for nodes in batches)
         taken += [node for nodes in batches for node in nodes]
     assert sorted(taken) == list(range(70))
+
+
+@pytest.mark.parametrize("run", ["threads", "inline", "processes"])
+def test_a_loader_that_nobody_needs_any_longer_goes_at_once(data, run):
+    """And with it its graph and buffers: the collector of garbage counts objects, and these are few but large."""
+    gc.collect()
+    gc.disable()
+    try:
+        loader = NeighborLoader(data, [2], batch_size=1000, num_workers=1, run=run, pad="bound", transform=lambda batch: batch)
+        assert len(list(loader)) == 5
+        gone = weakref.ref(loader)
+        del loader
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("position", [-1, 10**6])

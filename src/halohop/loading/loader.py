@@ -39,12 +39,11 @@ class BatchLoader(DataLoader[Any]):
     """A `torch.utils.data.DataLoader` that works ahead in threads, since the kernels release the GIL, or in forked processes.
 
     Batches are bit for bit the same in both; what a process makes lies in memory that the trainer maps, too, and is not copied.
+    Subclasses say what the user sees of a batch (`_to_user`), and may change one before its rows are collected (`_revised`).
 
     Args:
         sampler: draws the subgraphs; its graph is asked for the rows.
         seeds: what is dealt to the batches: input nodes, edges, or whatever else makes up seeds.
-        revise: changes a sampled batch before its rows are collected.
-        finish: turns a collected batch into what the user sees; runs in the workers.
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
         seed: of the shuffle.
         run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
@@ -70,8 +69,6 @@ class BatchLoader(DataLoader[Any]):
         sampler: Sampler,
         seeds: Examples,
         *,
-        finish: Callable[[Batch], Any],
-        revise: Callable[[Batch], Batch] | None = None,
         world: World | None = None,
         seed: int = 0,
         run: Run = "auto",
@@ -112,8 +109,6 @@ class BatchLoader(DataLoader[Any]):
         self._sampler = sampler
         self._seeds = seeds
         self._seed = whole(seed, "seed")
-        self._finish = finish
-        self._revise = revise
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
@@ -243,16 +238,21 @@ class BatchLoader(DataLoader[Any]):
         torch.default_generator.manual_seed(key)
         return self._make(task)
 
+    def _revised(self, batch: Batch) -> Batch:
+        return batch
+
+    def _to_user(self, batch: Batch) -> Any:
+        return batch
+
     def _make(self, task: Task) -> Made[Any]:
         epoch, share = task
         with self.counters.span("sample"):
             batch = self._sampler.sample(self._seeds.seeds(epoch, share))
-            if self._revise is not None:
-                batch = self._revise(batch)
+            batch = self._revised(batch)
         with self.counters.span("collect"):
             batch = collect(self._sampler.graph, batch)
         with self.counters.span("convert"):
-            finished = self._finish(batch)
+            finished = self._to_user(batch)
             if self._pin:
                 finished = _pinned(finished)
         self.counters.add_all({"batches": 1, "seeds": len(share.positions), "sampled_edges": batch.num_edges})

@@ -57,8 +57,6 @@ class SampledLoader(BatchLoader):
         self._revises = transform_sampler_output is not None or pad is not None
         super().__init__(
             *make(graph, seed),
-            finish=self._to_user,
-            revise=self._revised if self._revises else None,
             seed=seed,
             sampler_of_seeds=sampler,
             **kwargs,
