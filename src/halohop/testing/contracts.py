@@ -19,7 +19,7 @@ from halohop.errors import (
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
 from halohop.testing.peers import LIMITS, PeerContract, Unheard
-from halohop.transport import Codec, Limits, Network
+from halohop.transport import Codec, Handler, Limits, Network
 
 
 class TransportContract(PeerContract):
@@ -149,6 +149,30 @@ class TransportContract(PeerContract):
                 released.set()
                 with pytest.raises(TransportError):
                     future.result(timeout=20)
+
+    def test_a_listener_that_was_closed_is_gone_though_its_reading_thread_is_kept(self, network: Network) -> None:
+        """Its address is free, and its clients know."""
+        inside, released = threading.Event(), threading.Event()
+
+        def handler(request: LocateRequest) -> LocateReply:
+            if int(request.raw) == 0:
+                inside.set()
+                released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        with self.pair(network, handler) as (channel, listener):
+            for _ in range(200):
+                channel.call(self.ask(1))
+            future = channel.submit(self.ask(0))
+            assert inside.wait(20)
+            listener.close()
+            again: Handler = lambda request: LocateReply(gid=request.raw + 5)  # noqa: E731
+            with network.serve(again, codec=self.codec, token=self.token, bind=listener.address, limits=LIMITS):
+                assert future.result(timeout=5).gid.tolist() == [5]
+                released.set()
+                listener.close()  # until that thread has returned: the address is no longer its own
+                with network.connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
+                    assert other.call(self.ask(1)).gid.tolist() == [6]
 
     def test_a_handler_that_raises(self, network: Network) -> None:
         def handler(request: LocateRequest) -> LocateReply:

@@ -78,7 +78,8 @@ class InProcessNetwork:
 
     def _end(self, server: "_ServerPort") -> None:
         with self._lock:
-            self._servers.pop(server.address, None)
+            if self._servers.get(server.address) is server:  # nobody has taken the name since it was closed before
+                del self._servers[server.address]
             clients, server.clients = server.clients, {}
         for client, link in clients.values():
             client.inbox.put((link, Lost(reason="the server was closed")))

@@ -137,11 +137,18 @@ class PortListener:
         others = [thread for thread in (self._thread, *self._pool) if thread is not threading.current_thread()]
         for thread in others:
             thread.join(max(0.0, until - time.monotonic()))
-        if self._thread in others and not self._answers:  # on a busy machine it takes its time, but it will not be long
+        if self._thread in others and not self._left_behind():  # on a busy machine it takes its time, but it will not be long
             self._thread.join()
         stuck = sum(thread.is_alive() for thread in others)
         if stuck:
             _LOG.warning("%s was closed while %d handlers did not return; their threads are left behind", self.address, stuck)
+
+    def _left_behind(self) -> bool:
+        """Whether the port's thread is kept by the handler. Then its port is closed for it: nobody may wait for who left."""
+        with self._lock:
+            if self._answers:
+                self._port.close()
+            return self._answers
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +258,8 @@ class PortListener:
         self._answered += 1
         self._answers = True
         self._do(job)
-        self._answers = False
+        with self._lock:  # whoever closes the port meanwhile does so to the end
+            self._answers = False
 
     # ---- the pool
 
