@@ -194,6 +194,29 @@ class TransportContract(PeerContract):
         with self.pair(network, handler) as (channel, _), pytest.raises(RemoteError, match="SystemExit"):
             channel.call(self.ask(1))
 
+    @pytest.mark.parametrize("warm", [0, 200])
+    def test_a_handler_whose_error_cannot_be_told(self, network: Network, warm: int) -> None:
+        """Such as one about a file whose name is no text. It ends no thread, least of all the one that reads."""
+
+        class UntoldError(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no words")
+
+        errors: list[Exception] = [UntoldError(), ValueError("\udcff")]
+
+        def handler(request: LocateRequest) -> LocateReply:
+            if int(request.raw) < len(errors):
+                raise errors[int(request.raw)]
+            return LocateReply(gid=request.raw)
+
+        with self.pair(network, handler) as (channel, _):
+            for value, name in ((0, "UntoldError"), (1, r"ValueError: \\udcff")):
+                for _ in range(warm):
+                    channel.call(self.ask(2))
+                with pytest.raises(RemoteError, match=name):
+                    channel.call(self.ask(value))
+            assert channel.call(self.ask(2)).gid.tolist() == [2]
+
     def test_a_handler_whose_reply_cannot_be_sent(self, network: Network) -> None:
         with (
             self.pair(network, lambda request: {"not": "a message"}) as (channel, _),

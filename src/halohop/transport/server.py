@@ -306,7 +306,19 @@ class PortListener:
             text = f"the reply has {size} bytes, but the smaller limit of both sides is {limit}"
             failure = Failure(kind=kind, message=text, traceback="")
         except BaseException as error:  # a handler that raises anything at all must not take its thread along, nor go unheard
-            text = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE]
-            failure = Failure(kind=kind, message=text, traceback=traceback.format_exc()[-_MAX_TRACEBACK:])
+            trace = _text(traceback.format_exc())
+            failure = Failure(kind=kind, message=_told(error)[:_MAX_MESSAGE], traceback=trace[-_MAX_TRACEBACK:])
         self._counters.add("failures")
         return self._codec.encode(failure)
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return _text(f"{type(error).__name__}: {error}")
+    except Exception:  # it has no words
+        return _text(type(error).__name__)
+
+
+def _text(text: str) -> str:
+    """Such as can be sent. Names of files may hold what is no character."""
+    return text.encode(errors="backslashreplace").decode()
