@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,6 +97,19 @@ class PeerContract:
                 channel.call(self.ask(1))
             assert 0.4 < time.monotonic() - start < 2
             self.assert_named(caught.value, address)
+
+    def test_what_nobody_was_there_for_is_not_kept(self, network: Network) -> None:
+        with self.to(network, self.nowhere(network), connect_seconds=0.1) as channel:
+            sent = []
+            for _ in range(3):
+                request = self.ask(5)
+                sent.append(weakref.ref(request.raw))
+                channel.submit(request).exception(timeout=10)
+                del request
+            until = time.monotonic() + 10  # for the channel's thread to turn away from the last
+            while any(tensor() is not None for tensor in sent) and time.monotonic() < until:
+                time.sleep(0.01)
+            assert [tensor() for tensor in sent] == [None] * 3
 
     def test_a_server_that_comes_later(self, network: Network) -> None:
         with self.pair(network) as (_, listener):

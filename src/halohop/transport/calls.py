@@ -62,8 +62,7 @@ class Calls:
 
     def launch(self) -> Call | None:
         """The next one to be sent, in flight from now on; None if none waits, or the window is full."""
-        while self._waiting and self._waiting[0].number not in self._calls:  # it ended while it waited
-            self._waiting.popleft()
+        self._skip()
         if not self._waiting:
             return None
         call = self._waiting[0]
@@ -79,6 +78,7 @@ class Calls:
     def end(self, call: Call) -> None:
         del self._calls[call.number]
         self._land(call)
+        self._skip()  # now: with nobody to send to, nothing is launched for long
 
     def lose(self) -> None:
         """What was in flight waits again, before all others."""
@@ -92,6 +92,11 @@ class Calls:
         now = time.monotonic()
         for call in self:
             call.counted_from = now
+
+    def _skip(self) -> None:
+        """Lets go, with their frames, of those that ended while they waited to be the next."""
+        while self._waiting and self._waiting[0].number not in self._calls:
+            self._waiting.popleft()
 
     def _land(self, call: Call) -> None:
         if call.in_flight:
