@@ -200,7 +200,7 @@ class TransportContract(PeerContract):
 
         class UntoldError(Exception):
             def __str__(self) -> str:
-                raise RuntimeError("no words")
+                raise LookupError("no words")
 
         errors: list[Exception] = [UntoldError(), ValueError("\udcff")]
 

@@ -18,6 +18,7 @@ from halohop.errors import (
 )
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, same
+from halohop.testing.strangers import wait_for
 from halohop.transport import Channel, Codec, Handler, Limits, Listener, Network, Token
 
 LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
@@ -106,10 +107,7 @@ class PeerContract:
                 sent.append(weakref.ref(request.raw))
                 channel.submit(request).exception(timeout=10)
                 del request
-            until = time.monotonic() + 10  # for the channel's thread to turn away from the last
-            while any(tensor() is not None for tensor in sent) and time.monotonic() < until:
-                time.sleep(0.01)
-            assert [tensor() for tensor in sent] == [None] * 3
+            assert wait_for(lambda: all(tensor() is None for tensor in sent))  # the channel's thread turns away from the last
 
     def test_a_server_that_comes_later(self, network: Network) -> None:
         with self.pair(network) as (_, listener):

@@ -106,7 +106,8 @@ class _ClientPort:
 
     def open(self) -> None:
         self._link += 1
-        address = self.addresses[self._turn % len(self.addresses)]
+        addresses = self.addresses  # another thread may learn of more
+        address = addresses[self._turn % len(addresses)]
         self._turn += 1
         self._server = self._network._join(address, self, self._link)
         if self._server is None:

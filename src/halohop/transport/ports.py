@@ -68,7 +68,8 @@ class TcpClientPort:
             self._failed = Lost(reason=f"this process cannot open a connection: {os.strerror(error.errno or 0)}")
             return
         stream = Stream(sock, limits=self._limits, seal=self._seal, accepted=False, pool=self._pool)
-        place = self._places[self._turn % len(self._places)]
+        places = self._places  # another thread may learn of more
+        place = places[self._turn % len(places)]
         self._turn += 1
         try:
             failure = sock.connect_ex(place)

@@ -110,8 +110,8 @@ class PortListener:
         self._in_flight = {False: 0, True: 0}  # by whether they wait for other servers
         self._in_flight_bytes = 0  # of those that do not
         self._paces = _Paces()
-        self._answers = False  # whether the port's thread is running the handler
-        self._answered = 0  # by the port's thread, of what it found in this turn
+        self._in_handler = False  # whether the port's thread is running the handler
+        self._quick_in_turn = 0  # by the port's thread, of what it found in this turn
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
@@ -137,18 +137,18 @@ class PortListener:
         others = [thread for thread in (self._thread, *self._pool) if thread is not threading.current_thread()]
         for thread in others:
             thread.join(max(0.0, until - time.monotonic()))
-        if self._thread in others and not self._left_behind():  # on a busy machine it takes its time, but it will not be long
+        if self._thread in others and not self._leave_behind():  # on a busy machine it takes its time, but it will not be long
             self._thread.join()
         stuck = sum(thread.is_alive() for thread in others)
         if stuck:
             _LOG.warning("%s was closed while %d handlers did not return; their threads are left behind", self.address, stuck)
 
-    def _left_behind(self) -> bool:
-        """Whether the port's thread is kept by the handler. Then its port is closed for it: nobody may wait for who left."""
+    def _leave_behind(self) -> bool:
+        """Closes the port in the place of its thread, if the handler keeps that; whether it does."""
         with self._lock:
-            if self._answers:
+            if self._in_handler:
                 self._port.close()
-            return self._answers
+            return self._in_handler
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +167,7 @@ class PortListener:
                     beat_at = now + self._limits.heartbeat_seconds
                     for peer in self._clients:
                         self._port.send(peer, [bytes([Kind.ALIVE])])
-                self._answered = 0
+                self._quick_in_turn = 0
                 for peer, event in self._port.wait(max(0.0, beat_at - now), not self._busy()):
                     if isinstance(event, Lost):
                         self._forget(peer)
@@ -249,17 +249,23 @@ class PortListener:
         self._counters.add("bytes_received", size)
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
         job = _Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
-        if alone and not waits and self._answered < _QUICK_PER_TURN and self._paces.is_quick(job) and not self._closed.is_set():
+        if (
+            alone
+            and not waits
+            and self._quick_in_turn < _QUICK_PER_TURN
+            and self._paces.is_quick(job)
+            and not self._closed.is_set()
+        ):
             self._answer_here(job)
         else:
             self._queues[waits].put(peer, job)
 
     def _answer_here(self, job: _Job) -> None:
-        self._answered += 1
-        self._answers = True
+        self._quick_in_turn += 1
+        self._in_handler = True
         self._do(job)
         with self._lock:  # whoever closes the port meanwhile does so to the end
-            self._answers = False
+            self._in_handler = False
 
     # ---- the pool
 
