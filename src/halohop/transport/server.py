@@ -1,12 +1,10 @@
 """The server's side, over any port: who is let in, what is taken on, and the threads that answer."""
 
 import logging
-import math
 import threading
 import time
 import traceback
 from collections.abc import Collection
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -14,13 +12,13 @@ from halohop.errors import ProtocolError
 from halohop.telemetry import Counters
 from halohop.transport.base import Handler, Limits
 from halohop.transport.fair import FairQueue
+from halohop.transport.jobs import Client, Job, Paces
 from halohop.transport.messages import Buffer, Codec, Failure, size_of
 from halohop.transport.security import (
     MAX_STEP_BYTES,
     PROTOCOL_VERSION,
     Refusal,
     ServerHandshake,
-    Session,
     Step,
     Token,
     refused,
@@ -31,52 +29,8 @@ from halohop.transport.wire import REPLY, REQUEST, Frames, Kind, Lost, Peer, Ser
 
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
-_QUICK_SECONDS = 1e-4  # what it takes, about, to hand a request to another thread
-_SMALL_BYTES = 2**12  # of a request
 _QUICK_PER_TURN = 8  # then those that do not wait for answers, but to be read, get their turn
-_LATEST = 0.2  # weight of the latest request in how long those of its type take
 _LOG = logging.getLogger(__name__)
-
-
-class _Client:
-    """An authenticated peer: its session, and which of its requests are being answered."""
-
-    __slots__ = ("in_flight", "session")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.in_flight: set[int] = set()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """A request that was taken in."""
-
-    peer: Peer
-    client: _Client
-    number: int
-    kind: type | None
-    frames: Frames
-    size: int
-    until: float
-    waits: bool
-
-
-class _Paces:
-    """How long small requests of each type took lately. What a large one takes says nothing about others."""
-
-    __slots__ = ("_seconds",)
-
-    def __init__(self) -> None:
-        self._seconds: dict[type | None, float] = {}
-
-    def note(self, job: _Job, seconds: float) -> None:
-        if job.size <= _SMALL_BYTES:
-            before = self._seconds.get(job.kind, seconds)
-            self._seconds[job.kind] = before + _LATEST * (seconds - before)
-
-    def is_quick(self, job: _Job) -> bool:
-        return job.size <= _SMALL_BYTES and self._seconds.get(job.kind, math.inf) <= _QUICK_SECONDS
 
 
 class PortListener:
@@ -102,14 +56,14 @@ class PortListener:
         self._token = token
         self._limits = limits
         self._counters = Counters()
-        self._clients: dict[Peer, _Client] = {}
+        self._clients: dict[Peer, Client] = {}
         self._handshakes: dict[Peer, ServerHandshake | None] = {}  # of strangers; None once it was refused
         self._waiting = frozenset(waiting)
-        self._queues: dict[bool, FairQueue[_Job]] = {waits: FairQueue() for waits in ((False, True) if waiting else (False,))}
+        self._queues: dict[bool, FairQueue[Job]] = {waits: FairQueue() for waits in ((False, True) if waiting else (False,))}
         self._lock = threading.Lock()  # over what is in flight
         self._in_flight = {False: 0, True: 0}  # by whether they wait for other servers
         self._in_flight_bytes = 0  # of those that do not
-        self._paces = _Paces()
+        self._paces = Paces()
         self._in_handler = False  # whether the port's thread is running the handler
         self._quick_in_turn = 0  # by the port's thread, of what it found in this turn
         self._closed = threading.Event()
@@ -212,7 +166,7 @@ class PortListener:
             return
         welcome, session = accepted
         del self._handshakes[peer]
-        self._clients[peer] = _Client(session)
+        self._clients[peer] = Client(session)
         self._counters.add("sessions")
         self._port.welcome(peer)
         self._port.send(peer, [welcome])
@@ -231,7 +185,7 @@ class PortListener:
         if self._clients.pop(peer, None) is None:
             self._counters.add("strangers")
 
-    def _on_message(self, peer: Peer, client: _Client, frames: Frames) -> None:
+    def _on_message(self, peer: Peer, client: Client, frames: Frames) -> None:
         if len(frames) < 2 or len(frames[0]) != REQUEST.size or frames[0][0] != Kind.REQUEST:
             self._hang_up(peer)
             return
@@ -248,7 +202,7 @@ class PortListener:
             self._in_flight_bytes += 0 if waits else size
         self._counters.add("bytes_received", size)
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
-        job = _Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
+        job = Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
         if (
             alone
             and not waits
@@ -260,7 +214,7 @@ class PortListener:
         else:
             self._queues[waits].put(peer, job)
 
-    def _answer_here(self, job: _Job) -> None:
+    def _answer_here(self, job: Job) -> None:
         self._quick_in_turn += 1
         self._in_handler = True
         self._do(job)
@@ -269,12 +223,12 @@ class PortListener:
 
     # ---- the pool
 
-    def _work(self, jobs: FairQueue[_Job]) -> None:
+    def _work(self, jobs: FairQueue[Job]) -> None:
         while (job := jobs.get()) is not None:
             if not self._closed.is_set():
                 self._do(job)
 
-    def _do(self, job: _Job) -> None:
+    def _do(self, job: Job) -> None:
         begin = time.monotonic()
         if begin > job.until or job.peer not in self._clients:
             self._counters.add("expired")
@@ -286,7 +240,7 @@ class PortListener:
                 self._port.send(job.peer, [REPLY.pack(Kind.REPLY, job.number), *frames])
         self._landed(job)
 
-    def _landed(self, job: _Job) -> None:
+    def _landed(self, job: Job) -> None:
         with self._lock:
             was_busy = self._busy()
             self._in_flight[job.waits] -= 1
@@ -295,7 +249,7 @@ class PortListener:
             if was_busy and not self._busy():
                 self._port.wake()
 
-    def _answer(self, job: _Job) -> list[Buffer]:
+    def _answer(self, job: Job) -> list[Buffer]:
         """The reply's frames, or those of a `Failure`; whatever goes wrong reaches the client."""
         limit = min(self._limits.max_message_bytes, job.client.session.peer_max_message_bytes)
         kind = "protocol"
