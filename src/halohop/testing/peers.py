@@ -166,6 +166,7 @@ class PeerContract:
             with self.elsewhere(network, 2) as second:
                 channel.also(second.address)
                 channel.also(second.address)  # known by now
+                channel.also(second.address.removeprefix("tcp://"))
                 assert [int(future.result(timeout=30).gid) for future in futures] == list(range(2, 22))
                 assert channel.call(self.ask(7)).gid.tolist() == [9]
                 assert channel.addresses == (second.address, first.address)

@@ -90,8 +90,7 @@ class PortChannel:
 
     def also(self, address: str) -> None:
         with self._lock:
-            if not self._closed and address not in self._port.addresses:
-                self._port.also(address)
+            if not self._closed and self._port.also(address):
                 self._errors = replace(self._errors, address=_NAMES_BETWEEN.join(self._port.addresses))
                 self._calls.give_time()
                 self._was_there = self._moves = True

@@ -94,8 +94,10 @@ class _ClientPort:
         self._server: tuple[_ServerPort, Peer] | None = None
         self._turn = 0
 
-    def also(self, address: str) -> None:
-        self.addresses = (address, *self.addresses)
+    def also(self, address: str) -> bool:
+        if is_new := address not in self.addresses:
+            self.addresses = (address, *self.addresses)
+        return is_new
 
     def start_over(self) -> None:
         self._turn = 0

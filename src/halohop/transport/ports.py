@@ -35,7 +35,6 @@ class TcpClientPort:
     """A `ClientPort`."""
 
     def __init__(self, addresses: Sequence[str], limits: Limits, seal: ssl.SSLContext | None) -> None:
-        self.addresses = tuple(addresses)
         self._places = [parsed_peer(address) for address in addresses]
         self._turn = 0
         self._limits = limits
@@ -50,9 +49,15 @@ class TcpClientPort:
         self._interest = 0
         self._failed: Lost | None = None
 
-    def also(self, address: str) -> None:
-        self._places = [parsed_peer(address), *self._places]
-        self.addresses = (address, *self.addresses)
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(f"{SCHEME}{host}:{port}" for host, port in self._places)
+
+    def also(self, address: str) -> bool:
+        place = parsed_peer(address)
+        if is_new := place not in self._places:
+            self._places = [place, *self._places]
+        return is_new
 
     def start_over(self) -> None:
         self._turn = 0

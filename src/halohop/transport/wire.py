@@ -56,8 +56,8 @@ class ClientPort(Protocol):
         """Where the peer is looked for: with each connection that is opened, at the next of them in turn."""
         ...
 
-    def also(self, address: str) -> None:
-        """The peer is looked for here, too; this is the first address now."""
+    def also(self, address: str) -> bool:
+        """The peer is looked for here, too; this is the first address now, if it is new. Whether it is."""
         ...
 
     def start_over(self) -> None:
