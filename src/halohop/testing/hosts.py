@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+from halohop.errors import ClusterError
 
 _WIRE = Path(__file__).parent / "wire.py"
 _BRIDGE = "bridge"
@@ -133,4 +133,4 @@ def wait_until_it_serves(server: subprocess.Popen[str]) -> None:
         if line.startswith("serving partitions"):
             break
     else:
-        pytest.fail("".join(lines))
+        raise ClusterError(f"the server ended before it served, and said: {''.join(lines)}")
