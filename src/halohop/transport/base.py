@@ -16,7 +16,9 @@ from halohop.transport.messages import Codec
 from halohop.transport.security import Token
 
 Handler = Callable[[Any], Any]
-"""Answers one request with one reply, both of types that the codec knows. Called from several threads at a time."""
+"""Answers one request with one reply, both of types that the codec knows. Called from several threads at a time, also from the
+one that reads: a handler that waits for anything holds up everybody, unless its type is named in `waiting` (see `tcp.serve`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
