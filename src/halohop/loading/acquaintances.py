@@ -12,8 +12,9 @@ from halohop.cluster.leased import Leased
 from halohop.cluster.remote import MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import address_towards
 from halohop.errors import InputError
-from halohop.loading.servers import Servers, plain
+from halohop.loading.servers import Servers
 from halohop.transport import Channel
+from halohop.transport.addresses import plain
 
 SEARCHES = 5
 """In the time that an attempt takes."""

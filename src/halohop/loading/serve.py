@@ -22,11 +22,12 @@ from halohop.cluster.remote import DescribeReply, DescribeRequest, MeetReply, Me
 from halohop.cluster.router import Holder, Router
 from halohop.errors import InputError
 from halohop.loading.acquaintances import SEARCHES, Acquaintances, search
-from halohop.loading.servers import Servers, plain, server_codec
+from halohop.loading.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token, tcp
+from halohop.transport.addresses import plain
 
 _SWEEPS_PER_LEASE = 10
 

@@ -13,21 +13,12 @@ from halohop.errors import ClusterError, PeerLostError
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
 from halohop.transport import Channel, Codec, Limits, Token, connect
+from halohop.transport.addresses import plain
 
 
 def server_codec() -> Codec:
     """The messages between servers, and between them and trainers."""
     return Codec([*GRAPH_MESSAGES, DescribeRequest, DescribeReply, MeetRequest, MeetReply, BatchRequest, BatchReply])
-
-
-def plain(address: str) -> str:
-    """An address without its scheme: the same, however it was spelled.
-
-    Example:
-        >>> plain("tcp://10.0.0.7:5510"), plain("10.0.0.7:5510")
-        ('10.0.0.7:5510', '10.0.0.7:5510')
-    """
-    return address.removeprefix("tcp://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from halohop.errors import (
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
 from halohop.testing.peers import LIMITS, PeerContract, Unheard
-from halohop.transport import Codec, Handler, Limits, Network
+from halohop.transport import Codec, Limits, Network
 
 
 class TransportContract(PeerContract):
@@ -166,8 +166,7 @@ class TransportContract(PeerContract):
             future = channel.submit(self.ask(0))
             assert inside.wait(20)
             listener.close()
-            again: Handler = lambda request: LocateReply(gid=request.raw + 5)  # noqa: E731
-            with network.serve(again, codec=self.codec, token=self.token, bind=listener.address, limits=LIMITS):
+            with self.elsewhere(network, 5, bind=listener.address):
                 assert future.result(timeout=5).gid.tolist() == [5]
                 released.set()
                 listener.close()  # until that thread has returned: the address is no longer its own

@@ -130,20 +130,19 @@ class PeerContract:
             assert started.wait(10)
             listener.close()
             released.set()
-            again: Handler = lambda request: LocateReply(gid=request.raw + 1)  # noqa: E731
-            with network.serve(again, codec=self.codec, token=self.token, bind=listener.address, limits=LIMITS):
+            with self.elsewhere(network, 1, bind=listener.address):
                 assert [int(future.result(timeout=15).gid) for future in futures] == list(range(1, 51))
             assert channel.statistics()["connections"] == 2
             assert channel.statistics()["retries"] >= 1
 
     @contextmanager
-    def elsewhere(self, network: Network, summand: int) -> Iterator[Listener]:
+    def elsewhere(self, network: Network, summand: int, *, bind: str | None = None) -> Iterator[Listener]:
         """A listener that adds this."""
 
         def answer(request: LocateRequest) -> LocateReply:
             return LocateReply(gid=request.raw + summand)
 
-        with network.serve(answer, codec=self.codec, token=self.token, limits=LIMITS) as listener:
+        with network.serve(answer, codec=self.codec, token=self.token, bind=bind, limits=LIMITS) as listener:
             yield listener
 
     def nowhere(self, network: Network) -> str:

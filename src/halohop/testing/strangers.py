@@ -11,6 +11,7 @@ from typing import Self
 
 from halohop.ops.pool import Pool
 from halohop.transport import Listener, Token
+from halohop.transport.addresses import parsed
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
 from halohop.transport.messages import Buffer
 from halohop.transport.security import ClientHandshake, Session
@@ -25,9 +26,7 @@ _SECONDS = 20
 
 def endpoint(listener: Listener | str) -> tuple[str, int]:
     """Host and port of a listener, or of its address."""
-    address = listener if isinstance(listener, str) else listener.address
-    host, port = address.removeprefix("tcp://").split(":")
-    return host, int(port)
+    return parsed(listener if isinstance(listener, str) else listener.address)
 
 
 def framed(*frames: Buffer) -> bytes:

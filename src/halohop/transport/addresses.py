@@ -5,13 +5,23 @@ from halohop.errors import InputError
 SCHEME = "tcp://"
 
 
+def plain(address: str) -> str:
+    """An address without its scheme: the same, however it was spelled.
+
+    Example:
+        >>> plain("tcp://10.0.0.7:5510"), plain("10.0.0.7:5510")
+        ('10.0.0.7:5510', '10.0.0.7:5510')
+    """
+    return address.removeprefix(SCHEME)
+
+
 def parsed(address: str) -> tuple[str, int]:
     """Host and port.
 
     Raises:
         InputError: it is neither ``"host:port"`` nor ``"tcp://host:port"``.
     """
-    host, _, port = address.removeprefix(SCHEME).rpartition(":")
+    host, _, port = plain(address).rpartition(":")
     if not _can_be_name(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InputError(
             f"{address!r} is not an address; write host:port, such as 10.0.0.7:5510 (host: a name or an IPv4 address)"
