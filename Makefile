@@ -1,16 +1,22 @@
-# make test   set up .venv, then lint, types and the test suite: what CI runs
-# make demo   set up .venv, then train on a small graph
-# Another interpreter than python3: make PYTHON=python3.12 test
+# make test      set up .venv, then lint, types and the test suite: what CI runs
+# make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
+# make demo      set up .venv, then train on a small graph
+# Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= $(BIN)/halohop demo
+WORKERS ?= auto
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test demo lint venv clean
+.PHONY: test test-all demo lint kernels venv clean
 
-test: lint
-	$(BIN)/pytest
+test: lint kernels
+	$(BIN)/pytest $(PARALLEL)
+
+test-all: lint kernels
+	$(BIN)/pytest $(PARALLEL) -m "not soak"
 
 demo: $(VENV)/.installed-all
 	$(DEMO)
@@ -19,6 +25,10 @@ lint: venv
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Once, before several processes want them.
+kernels: venv
+	$(BIN)/python -c "from halohop import ops; ops.warm_up()"
 
 venv: $(VENV)/.installed-dev
 

@@ -34,9 +34,19 @@ SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
 
 
 def pytest_configure() -> None:
-    """Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard."""
+    """Prepares this process, before torch is imported, and what it starts: workers of pytest-xdist and children of tests.
+
+    Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard. Several processes
+    share the cores, and the tensors of tests are small: more threads would only wait for each other.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores, because tests of connections wait more than they compute; each takes about 1.5 GB."""
+    return min(len(os.sched_getaffinity(0)) + 1, 8)
 
 
 @pytest.fixture(scope="session")
