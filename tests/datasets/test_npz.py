@@ -34,9 +34,9 @@ def edges(path: Path, **options) -> list[list[int]]:
     return [table.src.tolist(), table.dst.tolist()]
 
 
-def test_edges_become_simple_and_symmetric(tmp_path: Path) -> None:
-    assert edges(write(tmp_path)) == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    assert edges(write(tmp_path), undirected=False) == [[0, 1, 2], [1, 2, 1]]
+def test_edges_become_simple_and_on_request_symmetric(tmp_path: Path) -> None:
+    assert edges(write(tmp_path)) == [[0, 1, 2], [1, 2, 1]]
+    assert edges(write(tmp_path), undirected=True) == [[0, 1, 2, 1], [1, 2, 1, 0]]
 
 
 def test_sparse_features_add_up_and_become_dense(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_real_graphs(shared_data: Path, name: str, num_nodes: int, num_edges: int, num_features: int, num_classes: int) -> None:
-    tables = read_npz(shared_data / "amazon_coauthor" / f"{name}.npz")
+    tables = read_npz(shared_data / "amazon_coauthor" / f"{name}.npz", undirected=True)
     nodes = tables.nodes[NODE]
     assert (nodes.num_nodes, tables.edges[EDGE].num_edges) == (num_nodes, num_edges)
     assert nodes.columns["x"].shape == (num_nodes, num_features)

@@ -151,6 +151,15 @@ def test_servers_take_the_place_of_a_folder(started: list[dict[str, Any]], tmp_p
     assert (config.token_file, config.encrypt) == (str(tmp_path / "secret"), True)
 
 
+def test_partition_says_which_way_the_edges_go(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("a,b\n0,1\n1,2\n")
+    (tmp_path / "graph.toml").write_text('[edges.node__to__node]\nfile = "edges.csv"\nsrc = "a"\ndst = "b"\n')
+    command = ("partition", tmp_path, tmp_path / "parts", "--method", "random", "--overwrite")
+    directed, both = invoke(*command), invoke(*command, "--undirected")
+    assert "edges taken as directed: 2 of node to node (100% without a reverse); --undirected" in directed.stderr
+    assert "edges that go both ways: 4 of node to node" in both.stderr
+
+
 def test_partition_then_inspect(tmp_path: Path) -> None:
     made = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--parts", "2", "--method", "random", "--seed", "3")
     assert made.exit_code == 0, made.output

@@ -15,8 +15,8 @@ from halohop.world import World
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
 
 
-def parts_of(source: Path, folder: Path) -> str:
-    halohop.partition(load_source(source), folder, num_parts=2, method="metis")
+def parts_of(source: Path, folder: Path, *, undirected: bool = False) -> str:
+    halohop.partition(load_source(source, undirected=undirected), folder, num_parts=2, method="metis")
     return str(folder)
 
 
@@ -31,7 +31,7 @@ def test_photo_alone_and_on_two_hosts(
     run_trainers: Callable[..., list[dict[str, Any]]],
     own_folders: Callable[[str], list[str]],
 ) -> None:
-    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_photo.npz", tmp_path / "parts")
+    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_photo.npz", tmp_path / "parts", undirected=True)
     alone = accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), fanout=(10, 10), epochs=15))
     assert alone >= 0.92
     configs = [
@@ -43,7 +43,7 @@ def test_photo_alone_and_on_two_hosts(
 
 @pytest.mark.soak
 def test_computers(shared_data: Path, tmp_path: Path) -> None:
-    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_computers.npz", tmp_path / "parts")
+    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_computers.npz", tmp_path / "parts", undirected=True)
     assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), fanout=(10, 10), epochs=15)) >= 0.87
 
 

@@ -124,7 +124,7 @@ def test_held_out_edges_stay_out_of_the_graph_and_are_at_hand(tmp_path: Path, ki
 def test_graphs_to_predict_links_on_have_all_edges_and_masks(tmp_path: Path) -> None:
     sources = write_links(tmp_path)
     for name, source in sources.items():
-        links, tables = load_links(source), load_link_graph(source)
+        links, tables = load_links(source), load_link_graph(source, undirected=name != "triples")
         relation = links.relations[0]
         table = tables.edges[relation]
         for split, edges in links.splits.items():

@@ -1,5 +1,6 @@
 """Sources of graphs: every one returns `halohop.store.tables.GraphTables`, those for link prediction within `LinkTables`."""
 
+from halohop.datasets.direction import add_reverses, directions
 from halohop.datasets.links import EdgeSplit, LinkTables, random_edge_masks
 from halohop.datasets.npz import read_npz
 from halohop.datasets.ogb import ogb_node
@@ -17,7 +18,9 @@ __all__ = [
     "GraphFiles",
     "LinkTables",
     "NodeFiles",
+    "add_reverses",
     "aifb",
+    "directions",
     "load_spec",
     "ogb_node",
     "random_edge_masks",

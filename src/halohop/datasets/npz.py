@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halohop.datasets.archive import Arrays
+from halohop.datasets.direction import add_reverses
 from halohop.datasets.splits import FRACTIONS, random_masks
 from halohop.errors import InputError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -22,7 +23,7 @@ from halohop.typing import EDGE, NODE
 def read_npz(
     path: str | Path,
     *,
-    undirected: bool = True,
+    undirected: bool = False,
     normalize_features: bool = False,
     fractions: Sequence[float] = FRACTIONS,
     seed: int = 0,
@@ -35,14 +36,14 @@ def read_npz(
 
     Args:
         path: the file.
-        undirected: add the reverse of every edge.
+        undirected: add the reverse of every edge; the Amazon and Coauthor graphs are meant to be undirected.
         normalize_features: divide each row of features by its sum; rows that sum to zero stay as they are.
         fractions, seed: of the random split into train, val and test.
         max_feature_bytes: refuse sparse features that take more than this as a dense matrix; default the machine's memory.
 
     Returns:
         Nodes with ``x`` float32 ``[num_nodes, num_features]`` (if the file has features), ``y`` int64 and masks; edges sorted
-        by source, then destination.
+        by source, then destination, reverses behind them.
 
     Raises:
         IncompleteDatasetError: there is no such file.
@@ -61,8 +62,9 @@ def read_npz(
     if x is not None:
         columns["x"] = _row_normalized(x) if normalize_features else x
     columns |= random_masks(columns["y"], fractions=fractions, seed=seed)
-    src, dst = _edges(arrays, num_nodes, undirected)
-    return GraphTables(nodes={NODE: NodeTable(num_nodes=num_nodes, columns=columns)}, edges={EDGE: EdgeTable(src=src, dst=dst)})
+    nodes = {NODE: NodeTable(num_nodes=num_nodes, columns=columns)}
+    tables = GraphTables(nodes=nodes, edges={EDGE: _edges(arrays, num_nodes)})
+    return add_reverses(tables) if undirected else tables
 
 
 def _csr(arrays: Arrays, prefix: str, num_rows: int, num_columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,14 +82,11 @@ def _csr(arrays: Arrays, prefix: str, num_rows: int, num_columns: int) -> tuple[
     return np.repeat(np.arange(num_rows), counts), indices
 
 
-def _edges(arrays: Arrays, num_nodes: int, undirected: bool) -> tuple[Tensor, Tensor]:
+def _edges(arrays: Arrays, num_nodes: int) -> EdgeTable:
     row, col = _csr(arrays, "adj", num_nodes, num_nodes)
     keep = row != col
-    keys = row[keep] * num_nodes + col[keep]
-    if undirected:
-        keys = np.concatenate([keys, col[keep] * num_nodes + row[keep]])
-    src, dst = np.divmod(np.unique(keys), max(num_nodes, 1))
-    return torch.from_numpy(src), torch.from_numpy(dst)
+    src, dst = np.divmod(np.unique(row[keep] * num_nodes + col[keep]), max(num_nodes, 1))
+    return EdgeTable(src=torch.from_numpy(src), dst=torch.from_numpy(dst))
 
 
 def _features(arrays: Arrays, num_nodes: int, max_bytes: int | None) -> Tensor | None:

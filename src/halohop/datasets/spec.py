@@ -14,6 +14,7 @@ A description in TOML (JSON and YAML say the same)::
     src = "user_id"
     dst = "item_id"
     time = "bought_at"
+    undirected = true                 # adds the relation item__rev_buys__user
 
 A homogeneous graph has ``nodes.node`` and ``edges.node__to__node``. Only the columns that are named are read.
 """
@@ -73,6 +74,7 @@ class EdgeFiles:
         weight: column that becomes ``weight``.
         time: column that becomes ``time``: whole numbers, or dates and times, which become seconds since 1970.
         columns: further columns, kept under their names.
+        undirected: add the reverses of the edges, with the same columns: see `halohop.datasets.add_reverses`.
     """
 
     file: str
@@ -83,6 +85,7 @@ class EdgeFiles:
     weight: str | None = None
     time: str | None = None
     columns: tuple[str, ...] = ()
+    undirected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

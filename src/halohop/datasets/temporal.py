@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from halohop.datasets.direction import add_reverses
 from halohop.datasets.links import EdgeSplit, LinkTables
 from halohop.datasets.splits import TIME_FRACTIONS, time_masks
 from halohop.errors import IncompleteDatasetError, InputError
@@ -29,7 +30,7 @@ def read_temporal(
     Args:
         path: ``.txt`` or ``.txt.gz``: three whole numbers a line with blanks between them; ``#`` begins a comment.
         fractions: shares of train, val and test among the edges; what they leave of 1 are the last edges, in no split.
-        undirected: put the reverse of all edges behind them, with the same times. The splits stay one way.
+        undirected: add the reverses of the edges, with the same times, behind them. The splits stay one way.
         held_out: have the edges of val and test in the graph, too, so that they are the past of those after them. That tells no
             answers only where neighbours are drawn from before the time of the edge in question.
 
@@ -55,12 +56,9 @@ def read_temporal(
     raw_id = torch.from_numpy(raw)
     src, dst = torch.from_numpy(rows.reshape(-1, 2)).t().contiguous()
     kept = torch.stack([*masks.values()]).any(dim=0) if held_out else masks["train_mask"]
-    ends, edge_time = (src[kept], dst[kept]), time[kept]
-    if undirected:
-        ends, edge_time = (torch.cat(ends), torch.cat(ends[::-1])), edge_time.repeat(2)
     tables = GraphTables(
         nodes={NODE: NodeTable(num_nodes=len(raw_id), raw_id=raw_id)},
-        edges={EDGE: EdgeTable(src=ends[0], dst=ends[1], columns={"time": edge_time})},
+        edges={EDGE: EdgeTable(src=src[kept], dst=dst[kept], columns={"time": time[kept]})},
     )
     splits = {
         name.removesuffix("_mask"): EdgeSplit(
@@ -73,7 +71,7 @@ def read_temporal(
         )
         for name, mask in masks.items()
     }
-    return LinkTables(tables=tables, relations=(EDGE,), splits=splits)
+    return LinkTables(tables=add_reverses(tables) if undirected else tables, relations=(EDGE,), splits=splits)
 
 
 def _read(path: Path) -> np.ndarray:

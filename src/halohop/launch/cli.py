@@ -65,6 +65,7 @@ def partition(
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
     halo: options.Halo = None,
     overwrite: options.Overwrite = False,
+    undirected: options.Undirected = False,
     normalize: options.Normalize = None,
     task: options.PartitionTask = options.Task.node,
     config: options.Config = None,
@@ -73,7 +74,7 @@ def partition(
 
     [dim]$[/] halohop partition synthetic:small parts --parts 4
 
-    [dim]$[/] halohop partition data/coauthor.npz parts --parts 2 --method random --normalize
+    [dim]$[/] halohop partition data/coauthor.npz parts --parts 2 --undirected --normalize
     """
     from halohop.launch import inspect, runs
 
@@ -85,6 +86,7 @@ def partition(
         seed=seed,
         halo=tuple(halo.split(",")) if halo else (),
         overwrite=overwrite,
+        undirected=undirected,
         normalize=normalize,
         task=task.value,
         console=Console(stderr=True),
@@ -156,6 +158,7 @@ def train(
     resume: options.Resume = None,
     out: options.RunFolder = None,
     method: options.PartitionMethod = options.Method.metis,
+    undirected: options.Undirected = False,
     normalize: options.Normalize = None,
     config: options.Config = None,
 ) -> None:
@@ -165,7 +168,7 @@ def train(
 
     [dim]$[/] halohop train synthetic:small --nodes 2 --epochs 5
 
-    [dim]$[/] halohop train data/collegemsg --task link --time-attr time
+    [dim]$[/] halohop train data/collegemsg --undirected --task link --time-attr time
 
     [dim]$[/] halohop train parts --config sage.toml --lr 0.003
 
@@ -180,7 +183,7 @@ def train(
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
-    source = runs.SourceOptions(num_parts=nodes, method=method.value, normalize=normalize)
+    source = runs.SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
     outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True))
     if outcome is not None:
         runs.show(outcome, Console())

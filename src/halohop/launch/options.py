@@ -185,6 +185,10 @@ Normalize = Annotated[
     ),
 ]
 
+Undirected = Annotated[
+    bool, typer.Option("--undirected", help="Add the reverse of every edge that has none; else edges go as they are stored.")
+]
+
 TaskName = Annotated[Task, typer.Option(help="node: classify nodes; link: predict edges.")]
 PartitionTask = Annotated[Task, typer.Option(help="link: with the edges of val and test, and masks that tell them apart.")]
 

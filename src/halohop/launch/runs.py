@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from halohop.datasets import directions
 from halohop.errors import InputError
 from halohop.launch import local, spec
 from halohop.launch.chart import short
@@ -75,6 +76,7 @@ class SourceOptions:
 
     num_parts: int
     method: str
+    undirected: bool = False
     normalize: bool | None = None
 
 
@@ -93,6 +95,7 @@ def partition_source(
     console: Console,
     halo: Sequence[str] = (),
     overwrite: bool = False,
+    undirected: bool = False,
     normalize: bool | None = None,
     task: str = "node",
 ) -> Report:
@@ -102,7 +105,10 @@ def partition_source(
     """
     with stages(console) as progress:
         progress("read", 0, 1)
-        tables = (load_link_graph if task == "link" else load_source)(source, seed=seed, normalize=normalize)
+        read = load_link_graph if task == "link" else load_source
+        tables = read(source, seed=seed, undirected=undirected, normalize=normalize)
+        for line in directions(tables):
+            console.print(line, style="dim", soft_wrap=True)
         return partition(
             tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
         )
@@ -139,6 +145,7 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
             parts,
             num_parts=source.num_parts,
             method=source.method,
+            undirected=source.undirected,
             normalize=source.normalize,
             seed=config.seed,
             task=config.task,

@@ -12,6 +12,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 
 from halohop.datasets import (
     LinkTables,
+    add_reverses,
     aifb,
     ogb_node,
     random_edge_masks,
@@ -47,7 +48,12 @@ KNOWN = (
 
 
 def load_source(
-    spec: str | Path, *, seed: int = 0, normalize: bool | None = None, fractions: Sequence[float] = FRACTIONS
+    spec: str | Path,
+    *,
+    seed: int = 0,
+    undirected: bool = False,
+    normalize: bool | None = None,
+    fractions: Sequence[float] = FRACTIONS,
 ) -> GraphTables:
     """The graph that `spec` names.
 
@@ -56,6 +62,8 @@ def load_source(
             with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder with ``aifb_stripped.nt.gz``, the
             folder of an OGB data set (``<root>/ogbn_products``), or what `load_links` takes, whose held-out edges stay out.
         seed: of synthetic graphs and random splits.
+        undirected: add the reverses of all edges, as `halohop.datasets.add_reverses` does; else edges are taken as they are
+            stored, from every kind of source.
         normalize: divide each node's features ``x`` by their sum. None does so for npz graphs, whose raw word counts let
             GraphSAGE collapse to the largest class.
         fractions: shares of train, val and test among the labelled nodes, where the source comes without a split.
@@ -78,7 +86,8 @@ def load_source(
         tables = _load_path(Path(text), fractions, seed)
     if normalize or (normalize is None and text.endswith(".npz")):
         tables = replace(tables, nodes={name: _normalized(table) for name, table in tables.nodes.items()})
-    return replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
+    tables = replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
+    return add_reverses(tables) if undirected else tables
 
 
 def load_links(spec: str | Path) -> LinkTables:
@@ -106,17 +115,22 @@ def load_links(spec: str | Path) -> LinkTables:
 
 
 def load_link_graph(
-    spec: str | Path, *, seed: int = 0, normalize: bool | None = None, fractions: Sequence[float] = EDGE_FRACTIONS
+    spec: str | Path,
+    *,
+    seed: int = 0,
+    undirected: bool = False,
+    normalize: bool | None = None,
+    fractions: Sequence[float] = EDGE_FRACTIONS,
 ) -> GraphTables:
     """The graph that `spec` names with all its edges, those of val and test, too; bool columns ``<split>_mask`` tell them apart.
 
-    It is what ``halohop train --task link`` takes. Triples are split by their files, edges with times by these (each comes with
-    its reverse behind all of them, which is in no split), others at random, unless they have masks already.
+    It is what ``halohop train --task link`` takes. Triples are split by their files, edges with times by these, others at
+    random, unless they have masks already. Reverses of edges with times are in no split: they only carry messages.
 
     Args:
         spec: as of `load_source`.
         seed: of random splits.
-        normalize: as of `load_source`.
+        undirected, normalize: as of `load_source`.
         fractions: shares of train, val and test among edges that are split at random.
 
     Raises:
@@ -124,19 +138,22 @@ def load_link_graph(
     """
     path = Path(spec)
     if not _holds_links(path):
-        tables = load_source(spec, seed=seed, normalize=normalize)
+        tables = load_source(spec, seed=seed, undirected=undirected, normalize=normalize)
         split = any("train_mask" in table.columns for table in tables.edges.values())
         return tables if split else random_edge_masks(tables, fractions=fractions, seed=seed)
     if path.is_dir() and not (path / "CollegeMsg.txt").is_file():
-        return read_triples(path).with_held_out()
-    return _split_by_time(read_temporal(path / "CollegeMsg.txt" if path.is_dir() else path, undirected=True, held_out=True))
+        tables = read_triples(path).with_held_out()
+        return add_reverses(tables) if undirected else tables
+    file = path / "CollegeMsg.txt" if path.is_dir() else path
+    return _split_by_time(read_temporal(file, undirected=undirected, held_out=True))
 
 
 def _split_by_time(links: LinkTables) -> GraphTables:
-    """Masks for the first half of the edges; the other half are their reverses."""
+    """Masks for the edges of the file; behind them are reverses."""
     ((relation, table),) = links.tables.edges.items()
-    masks = time_masks(table.columns["time"][: table.num_edges // 2])
-    masks = {name: torch.cat([mask, torch.zeros_like(mask)]) for name, mask in masks.items()}
+    stored = sum(map(len, links.splits.values()))
+    masks = time_masks(table.columns["time"][:stored])
+    masks = {name: torch.cat([mask, mask.new_zeros(table.num_edges - stored)]) for name, mask in masks.items()}
     return replace(links.tables, edges={relation: replace(table, columns=table.columns | masks)})
 
 

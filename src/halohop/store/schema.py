@@ -8,7 +8,8 @@ from torch import Tensor
 from halohop.errors import SchemaError
 from halohop.typing import NodeType, Relation, TableKey
 
-_REVERSE = "rev_"
+REVERSE = "rev_"
+"""What begins the name of a relation that holds the edges of another the other way round, by PyG's convention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Schema:
         relation = self.relation(relation)
         partners: dict[Relation, Relation] = {}
         for known in sorted(self.edges, key=lambda key: len(key[1])):  # "to" takes "rev_to" before "rev_to" takes "rev_rev_to"
-            flipped = (known[2], _REVERSE + known[1], known[0])
+            flipped = (known[2], REVERSE + known[1], known[0])
             if flipped in self.edges and known not in partners:
                 partners[known], partners[flipped] = flipped, known
         return partners.get(relation, relation if relation[0] == relation[2] else None)
