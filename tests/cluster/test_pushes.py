@@ -1,5 +1,6 @@
 """Rows that clients write: once each, whatever happens on the way."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import halohop
+from halohop import ops
 from halohop.cluster.pushes import Held
 from halohop.errors import ClusterError, IdError, InputError, RemoteError, SchemaError
 from halohop.partitioning.book import Book
@@ -57,11 +59,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
     assert not graph.rows("state", RAW).any()
 
 
-def held() -> Held:
-    book = Book(nodes={"node": (0, 4, 10)}, edges={})
-    made = Held(book, (1,))
-    made.hold(HoldRequest(node_type="node", name="w", shape=(), dtype="float32", fill=0.0), stored=())
+def held(parts: tuple[int, ...] = (1,), *, dtype: str = "float32", fill: float = 0.0) -> Held:
+    made = Held(Book(nodes={"node": (0, 4, 10)}, edges={}), parts)
+    made.hold(HoldRequest(node_type="node", name="w", shape=(), dtype=dtype, fill=fill), stored=())
     return made
+
+
+def written(pushes: Held) -> list[float]:
+    return [value for tensor in pushes._pieces["node", "w"].values() for value in tensor.tolist()]
 
 
 def a_push(number: int, gid: int = 5, sender: str = "a") -> PushRequest:
@@ -79,15 +84,74 @@ def test_a_push_counts_once():
     assert not pushes.push(replace(a_push(9), rows=torch.zeros(1)))
 
 
-def test_what_is_remembered_is_bounded():
+@pytest.mark.parametrize("add", [False, True])
+def test_a_push_that_fails_half_way_changes_nothing_and_is_tried_again(monkeypatch, add):
+    """Its rows go to two partitions, and memory runs out over those of the second."""
+    pushes, gid = held(parts=(0, 1), fill=3.0), torch.tensor([1, 5, 1])
+    push = replace(a_push(1), gid=gid, rows=torch.tensor([1.0, 2.0, 4.0]), add=add)
+    gather, calls = ops.gather_rows, []
+
+    def gathered(source, rows, **options):
+        calls.append(rows)
+        if len(calls) == 3 + add:  # ids, rows and sums of the first partition are made
+            raise MemoryError("no memory for the rows")
+        return gather(source, rows, **options)
+
+    monkeypatch.setattr(ops, "gather_rows", gathered)
+    with pytest.raises(MemoryError):
+        pushes.push(push)
+    monkeypatch.undo()
+    assert written(pushes) == [3.0] * 10
+    assert [pushes.push(push) for _ in range(2)] == [True, False]
+    now = written(pushes)
+    assert (now[1], now[5]) == ((8.0, 5.0) if add else (4.0, 2.0))
+
+
+def test_a_push_that_cannot_be_added_is_refused_each_time():
+    pushes = held(dtype="float8_e4m3fn")
+    push = replace(a_push(1), rows=torch.ones(1).to(torch.float8_e4m3fn))
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"float8_e4m3fn cannot be added .*without add"):
+            pushes.push(push)
+    assert pushes.push(replace(push, add=False))
+    assert not pushes.push(push)
+
+
+def test_a_push_that_comes_twice_at_once_counts_once():
+    pushes, at_once = held(), threading.Barrier(2)
+
+    def push(number: int) -> bool:
+        at_once.wait(timeout=20)
+        return pushes.push(a_push(number))
+
+    with ThreadPoolExecutor(2) as pool:
+        new = [list(pool.map(push, (number, number))) for number in range(1, 101)]
+    assert all(sorted(both) == [False, True] for both in new)
+    assert written(pushes)[1] == 100
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr("halohop.cluster.pushes._WINDOW", 100)
     pushes = held()
-    for number in range(1, 200_000):
+    for number in range(1, 301):
         pushes.push(a_push(number))
     known = pushes._senders.get("a")
     assert known is not None
-    assert len(known.recent) <= 2 * 65_536
-    assert not pushes.push(a_push(199_999))
+    assert len(known.recent) <= 200
+    assert not pushes.push(a_push(299))
     assert not pushes.push(a_push(5))  # so old that nobody sends it any more
+
+
+@pytest.mark.parametrize(("dtype", "fill"), [("int32", float("nan")), ("bits8", 0.0), ("nope", 0.0)])
+def test_what_a_column_cannot_hold_is_refused(dtype, fill):
+    with pytest.raises(InputError, match=rf"no column of '{dtype}' and row shape \(\)"):
+        held(dtype=dtype, fill=fill)
+
+
+def test_a_column_filled_with_nan_is_held_alike_by_two_clients():
+    pushes = held(fill=float("nan"))
+    again = HoldRequest(node_type="node", name="w", shape=(), dtype="float32", fill=float("nan"))
+    assert pushes.hold(again, stored=()) is None
 
 
 def test_pushes_survive_servers_connections(tmp_path):

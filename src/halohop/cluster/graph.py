@@ -137,6 +137,9 @@ class Graph:
     def push(self, name: str, raw: Tensor, rows: Tensor, *, add: bool = False, node_type: NodeType | None = None) -> None:
         """Writes rows of a held column, or adds to them; each push counts once, even if the connection breaks half-way.
 
+        A server that refuses its part of a push writes none of it. Where several servers hold the rows, another may have written
+        its own part when the error comes.
+
         Args:
             name: of the column.
             raw: the user's ids of the nodes, integers ``[n]``; of equal ones the last row stays, unless rows are added.
@@ -146,7 +149,7 @@ class Graph:
         Raises:
             SchemaError: nobody holds such a column.
             IdError: an id that the graph does not have.
-            InputError: rows that do not fit.
+            InputError: rows that do not fit, or of a dtype that cannot be added.
         """
         self._require_one_owner()
         node_type = self.schema.node_type(node_type)

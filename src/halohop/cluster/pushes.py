@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Iterable
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,22 +28,22 @@ class _Known:
         self.highest = 0
         self.recent: set[int] = set()
 
-    def add(self, number: int) -> bool:
-        """Whether it is new."""
-        if number in self.recent or number <= self.highest - _WINDOW:
-            return False
+    def __contains__(self, number: int) -> bool:
+        return number in self.recent or number <= self.highest - _WINDOW
+
+    def add(self, number: int) -> None:
         self.recent.add(number)
         self.highest = max(self.highest, number)
         if len(self.recent) > 2 * _WINDOW:
             self.recent = {other for other in self.recent if other > self.highest - _WINDOW}
-        return True
 
 
 class Held:
     """Columns of nodes beside the stored ones, which clients make, read and write. They last as long as the process.
 
-    A push that is sent again, because the connection broke before its answer came, is answered again and not applied again.
-    Pushes to one column are applied one after the other; whoever reads rows meanwhile may find some of them written.
+    A push that is sent again, because the connection broke before its answer came, is answered again and not applied again. One
+    that fails writes no row and does not count, so it may be tried again.
+    Pushes are applied one after the other; whoever reads rows meanwhile may find some of them written.
 
     Args:
         book: who owns what.
@@ -69,19 +71,13 @@ class Held:
         key = request.node_type, request.name
         with self._lock:
             known = self._specs.get(key)
-            if known == request:
+            if repr(known) == repr(request):  # a fill of NaN equals no other by value
                 return None
             if known is not None or request.name in (*stored, RAW_ID):
                 what = "is stored" if known is None else f"is held as {known}"
                 raise InputError(f"a column {request.name!r} of {request.node_type!r} {what}; take another name")
-            dtype = getattr(torch, request.dtype, None)
-            if not isinstance(dtype, torch.dtype) or any(size < 0 for size in request.shape):
-                raise InputError(f"no column of {request.dtype!r} and row shape {request.shape} can be held")
             bounds = self._book.bounds(request.node_type)
-            tensors = {
-                part: torch.full((bounds[part + 1] - bounds[part], *request.shape), request.fill, dtype=dtype)
-                for part in self._parts
-            }
+            tensors = {part: _filled(bounds[part + 1] - bounds[part], request) for part in self._parts}
             self._specs[key], self._pieces[key] = request, tensors
             return ops.Pieces([tensors.get(part) for part in range(self._book.num_parts)], bounds)
 
@@ -90,40 +86,41 @@ class Held:
 
         Raises:
             SchemaError: nobody holds such a column.
-            InputError: rows of another shape or dtype.
+            InputError: rows of another shape or dtype, or of a dtype that torch cannot add.
             IdError: a row that another partition owns.
         """
         key = request.node_type, request.name
         with self._lock:
             if key not in self._specs:
                 raise SchemaError(f"no column {request.name!r} of {request.node_type!r} is held here; `hold` it first")
-            tensors = self._pieces[key]
-            sample = next(iter(tensors.values()))
-            if request.rows.dtype != sample.dtype or request.rows.shape != (len(request.gid), *sample.shape[1:]):
-                raise InputError(
-                    f"rows of {request.rows.dtype} and shape {tuple(request.rows.shape)} do not fit {request.name!r}, which has "
-                    f"{sample.dtype} and row shape {tuple(sample.shape[1:])}"
-                )
-            places = self._places(request)
-            if not self._known(request).add(request.number):
+            known = self._known(request)
+            if request.number in known:
                 return False
-            for part, (lid, rows) in places.items():
-                if request.add:
-                    tensors[part].index_add_(0, lid, rows)
-                else:
-                    ops.scatter_rows(rows, lid, tensors[part])  # one after the other: of equal ones the last stays
+            for tensor, lid, rows in self._changes(request, self._pieces[key]):  # all are made before the first is written
+                ops.scatter_rows(rows, lid, tensor)  # one after the other: of equal ones the last stays
+            known.add(request.number)
             return True
 
-    def _places(self, request: PushRequest) -> dict[int, tuple[Tensor, Tensor]]:
-        """The rows by partition, and where they go in it."""
-        bounds, places, found = self._book.bounds(request.node_type), {}, 0
-        for part in self._parts:
-            mine = (request.gid >= bounds[part]) & (request.gid < bounds[part + 1])
-            places[part] = request.gid[mine] - bounds[part], request.rows[mine]
-            found += int(mine.sum())
-        if found < len(request.gid):
-            raise IdError(f"{len(request.gid) - found} of {len(request.gid)} rows of {request.node_type!r} are not held here")
-        return places
+    def _changes(self, request: PushRequest, tensors: dict[int, Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Where rows go, by partition: the tensor, the rows of it, and what they become."""
+        sample = next(iter(tensors.values()))
+        if request.rows.dtype != sample.dtype or request.rows.shape != (len(request.gid), *sample.shape[1:]):
+            raise InputError(
+                f"rows of {request.rows.dtype} and shape {tuple(request.rows.shape)} do not fit {request.name!r}, which has "
+                f"{sample.dtype} and row shape {tuple(sample.shape[1:])}"
+            )
+        bounds, absent = self._book.bounds(request.node_type), len(self._parts)
+        place = {part: index for index, part in enumerate(self._parts)}
+        buckets = ops.bucket(request.gid, bounds, [place.get(part, absent) for part in range(self._book.num_parts)])
+        if found := len(request.gid) - buckets.starts[absent]:
+            raise IdError(f"{found} of {len(request.gid)} rows of {request.node_type!r} are not held here")
+        changes = []
+        for part, (begin, end) in zip(self._parts, pairwise(buckets.starts), strict=False):
+            order = buckets.order[begin:end]
+            lid = torch.from_numpy(ops.gather_rows(request.gid, order).numpy() - bounds[part])
+            rows = ops.gather_rows(request.rows, order)
+            changes.append((tensors[part], *(_sums(tensors[part], lid, rows) if request.add else (lid, rows))))
+        return changes
 
     @property
     def num_senders(self) -> int:
@@ -140,3 +137,35 @@ class Held:
             known = _Known()
             self._senders.put(request.sender, known, seconds=request.repeated_seconds)
         return known
+
+
+def _filled(count: int, request: HoldRequest) -> Tensor:
+    """
+    Raises:
+        InputError: no such dtype or shape, or a fill that the dtype does not have.
+    """
+    dtype = getattr(torch, request.dtype, None)
+    if not isinstance(dtype, torch.dtype) or any(size < 0 for size in request.shape):
+        raise InputError(f"no column of {request.dtype!r} and row shape {request.shape} can be held")
+    try:
+        return torch.full((count, *request.shape), request.fill, dtype=dtype)
+    except RuntimeError as error:
+        raise InputError(
+            f"no column of {request.dtype!r} and row shape {request.shape}, filled with {request.fill}, can be held: {error}"
+        ) from error
+
+
+def _sums(tensor: Tensor, lid: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of a tensor that are added to, each once, and what they become; the tensor stays as it is.
+
+    Raises:
+        InputError: torch cannot add this dtype.
+    """
+    places, row = np.unique(lid.numpy(), return_inverse=True)
+    at = torch.from_numpy(places)
+    try:
+        return at, ops.gather_rows(tensor, at).index_add_(0, torch.from_numpy(row), rows)
+    except NotImplementedError as error:
+        raise InputError(
+            f"rows of {rows.dtype} cannot be added ({error}); push them without add"
+        ) from error
