@@ -1,4 +1,4 @@
-"""Which way edges go. Every source keeps them as they are stored; `add_reverses` makes them undirected where that is asked for."""
+"""Which way edges go: as they are stored, from every source; `add_reverses` makes them undirected where that is asked for."""
 
 from collections.abc import Iterable
 from dataclasses import replace
