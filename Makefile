@@ -1,5 +1,6 @@
 # make test      set up .venv, then lint, types and the test suite: what CI runs
 # make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
+# make quick     lint, types and the tests of what was changed since this branch left main
 # make demo      set up .venv, then train on a small graph
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 
@@ -10,13 +11,16 @@ DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all demo lint kernels venv clean
+.PHONY: test test-all quick demo lint kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
 
 test-all: lint kernels
 	$(BIN)/pytest $(PARALLEL) -m "not soak"
+
+quick: lint kernels
+	tests=$$($(BIN)/python tests/changed.py) && $(BIN)/pytest $(PARALLEL) $$tests
 
 demo: $(VENV)/.installed-all
 	$(DEMO)
