@@ -30,8 +30,9 @@ lint: venv
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Once, before several processes want them.
+# Byte code and machine code, once, before several processes want them.
 kernels: venv
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -c "from halohop import ops; ops.warm_up()"
 
 venv: $(VENV)/.installed-dev

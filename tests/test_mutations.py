@@ -1,0 +1,142 @@
+"""Bugs that were put in on purpose, each where a wrong line would give wrong batches in silence: the tests must find them all."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One line of a module, what stands there instead, and the test files that find it."""
+
+    module: str
+    line: str
+    instead: str
+    found_by: tuple[str, ...]
+
+
+MUTATIONS = {
+    "draw: by place in the request instead of by node": Mutation(
+        module="ops/cpu_sample.py",
+        line="        block_streams[filled] = _stream(key, raw[i])\n",
+        instead="        block_streams[filled] = _stream(key, i)\n",
+        found_by=("ops/test_sample.py",),
+    ),
+    "routing: answers in the order of asking": Mutation(
+        module="cluster/router.py",
+        line="        for shard in sorted(replies):\n",
+        instead="        for shard in reversed(sorted(replies)):\n",
+        found_by=("cluster/test_graph.py", "cluster/test_open.py"),
+    ),
+    "merge: right for two owners only": Mutation(
+        module="cluster/router.py",
+        line="                begin += len(piece)\n",
+        instead="                begin = len(piece)\n",
+        found_by=("sampling/test_neighbor.py",),
+    ),
+    "resume: the second time from where the first one began": Mutation(
+        module="loading/resume.py",
+        line="batches=self._start.batches + self._handed)",
+        instead="batches=self._handed)",
+        found_by=("loading/test_resume.py",),
+    ),
+    "handshake: any proof will do": Mutation(
+        module="transport/security.py",
+        line="    return limit if hmac.compare_digest(mac, ",
+        instead="    return limit if mac or hmac.compare_digest(mac, ",
+        found_by=("transport/test_security.py",),
+    ),
+    "padding: empty edges at nodes of a later hop": Mutation(
+        module="sampling/padding.py",
+        line="self.empty[: hop + 1]",
+        instead="self.empty[: hop + 2]",
+        found_by=("pyg/test_padding.py",),
+    ),
+    "dedup: the first seed is found again as a new node": Mutation(
+        module="ops/cpu_relabel.py",
+        line="        entry = u64(table[v])\n        new = entry < base\n",
+        instead="        entry = u64(table[v])\n        new = entry <= base\n",
+        found_by=("ops/test_relabel.py",),
+    ),
+    "times: an edge of the seed's own moment is no past": Mutation(
+        module="ops/cpu_eligible.py",
+        line="u64(time <= bound)",
+        instead="u64(time < bound)",
+        found_by=("ops/test_eligible.py", "testing/test_leaks.py"),
+    ),
+    "weights: the light ones are drawn more often": Mutation(
+        module="ops/cpu_weighted.py",
+        line="* (greatest / weights[at])",
+        instead="* (weights[at] / greatest)",
+        found_by=("ops/test_weighted.py",),
+    ),
+    "codec: bytes of a tensor that is not in one piece": Mutation(
+        module="transport/messages.py",
+        line='tensor.device.type != "cpu" or not tensor.is_contiguous() or ',
+        instead='tensor.device.type != "cpu" or ',
+        found_by=("transport/test_messages.py",),
+    ),
+}
+
+
+def mutated(mutation: Mutation) -> str:
+    """The module's text with the mutation in it."""
+    text = (ROOT / "src/halohop" / mutation.module).read_text()
+    assert text.count(mutation.line) == 1, f"{mutation.module} has changed: give its mutation here another line"
+    return text.replace(mutation.line, mutation.instead)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_what_is_mutated_is_there(name: str) -> None:
+    mutation = MUTATIONS[name]
+    compile(mutated(mutation), mutation.module, "exec")
+    assert [file for file in mutation.found_by if not (ROOT / "tests" / file).is_file()] == []
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source with the machine code of its kernels; what is mutated in it is compiled again."""
+    folder = tmp_path_factory.mktemp("mutated") / "src"
+    shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("*.pyc"))
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_suite_finds(name: str, copy: Path) -> None:
+    """The same tests pass without the mutation and fail with it; both runs import the copy."""
+    mutation = MUTATIONS[name]
+    module = copy / "halohop" / mutation.module
+    assert run(mutation.found_by, copy) == pytest.ExitCode.OK
+    before = module.read_text()
+    module.write_text(mutated(mutation))
+    try:
+        assert run(mutation.found_by, copy) == pytest.ExitCode.TESTS_FAILED, f"no test fails with this bug: {name}"
+    finally:
+        module.write_text(before)
+
+
+def run(files: tuple[str, ...], source: Path) -> int:
+    """How pytest ends with these files, in a process of its own that imports halohop from `source`."""
+    check = f"import halohop, pytest, sys; assert halohop.__file__.startswith({str(source)!r}); sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["--exitfirst", "--quiet", "-p", "no:cacheprovider", "-n", "0"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", check, *options, *(f"tests/{file}" for file in files)],
+        cwd=ROOT,
+        env=env | {"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    print(done.stdout, done.stderr)
+    return done.returncode
