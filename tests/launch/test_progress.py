@@ -32,6 +32,15 @@ def test_an_epoch_stands_under_its_columns() -> None:
     assert head.index("loss") + len("loss") == rows[0].index("0.5000") + len("0.5000")
 
 
+def test_what_a_batch_weighs_is_said_once() -> None:
+    output = io.StringIO()
+    with TrainingDisplay(Console(file=output, width=100), epochs=30) as display:
+        for epoch in (1, 2):
+            display({**EPOCH, "epoch": epoch, "batch_bytes": 600 * 2**20})
+    assert output.getvalue().splitlines()[0].split() == ["a", "batch", "weighs", "up", "to", "600", "MiB"]
+    assert output.getvalue().count("weighs") == 1
+
+
 def test_long_numbers_of_epochs_stay_apart() -> None:
     assert epoch_line({**EPOCH, "epoch": 1000}, 1000).split()[0] == "1000/1000"
 

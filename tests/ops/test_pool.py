@@ -60,6 +60,21 @@ def test_idle_memory_is_bounded():
     assert 0 < pool.statistics()["idle_bytes"] <= 3_000_000
 
 
+def test_idle_memory_makes_room_for_new() -> None:
+    pool = Pool(limit_bytes=4_000_000)
+    tensors = [pool.empty((size,), torch.uint8) for size in (800_000, 1_000_000, 1_100_000)]
+    while tensors:
+        del tensors[0]
+    assert pool.statistics()["idle_bytes"] > 3_000_000
+    kept = pool.empty((1_500_000,), torch.uint8)
+    assert 0 < pool.statistics()["idle_bytes"] <= 4_000_000 - 1_500_000
+    assert pool.empty((1_100_000,), torch.uint8).numel()
+    assert pool.statistics()["reused"] == 1  # the size that came back last was the last to go
+    assert pool.empty((9_000_000,), torch.uint8).numel()
+    assert pool.statistics()["idle_bytes"] == 0  # a buffer over the limit leaves nothing idle, and is freed itself
+    assert len(kept) == 1_500_000
+
+
 def test_threads_never_share_a_buffer():
     pool = Pool()
     failures = []

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from halohop.launch import options
+from halohop.launch import choices, options
 from halohop.launch.group import Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -61,13 +61,13 @@ def partition(
     source: options.Source,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
     parts: Annotated[int, typer.Option(min=1, help="How many partitions: at least one per node that will train.")] = 2,
-    method: options.PartitionMethod = options.Method.metis,
+    method: options.PartitionMethod = choices.Method.metis,
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
     halo: options.Halo = None,
     overwrite: options.Overwrite = False,
     undirected: options.Undirected = False,
     normalize: options.Normalize = None,
-    task: options.PartitionTask = options.Task.node,
+    task: options.PartitionTask = choices.Task.node,
     config: options.Config = None,
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
@@ -120,8 +120,8 @@ def inspect(
 @app.command()
 def train(
     parts: options.PartsOrSource,
-    task: options.TaskName = options.Task.node,
-    model: options.ModelName = options.Model.auto,
+    task: options.TaskName = choices.Task.node,
+    model: options.ModelName = choices.Model.auto,
     target: options.Target = _TRAIN["target"],
     fanout: options.Fanout = _TRAIN["fanout"],
     hidden: options.Hidden = _TRAIN["hidden"],
@@ -129,13 +129,13 @@ def train(
     bases: options.Bases = _TRAIN["bases"],
     dropout: options.Dropout = _TRAIN["dropout"],
     relation: options.RelationName = None,
-    decoder: options.DecoderName = options.Decoder.dot,
+    decoder: options.DecoderName = choices.Decoder.dot,
     negatives: options.NegativesPerEdge = _TRAIN["negatives"],
     eval_negatives: options.EvalNegatives = _TRAIN["eval_negatives"],
     strict_negatives: options.StrictNegatives = _TRAIN["strict_negatives"],
     exclude_seed_edges: options.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
     time_attr: options.TimeAttr = _TRAIN["time_attr"],
-    temporal_strategy: options.TemporalStrategy = options.Strategy.last,
+    temporal_strategy: options.TemporalStrategy = choices.Strategy.last,
     epochs: options.Epochs = _TRAIN["epochs"],
     batch_size: options.BatchSize = _TRAIN["batch_size"],
     lr: options.LearningRate = _TRAIN["lr"],
@@ -148,16 +148,17 @@ def train(
     nodes: options.Nodes = 1,
     trainers: options.Trainers = 1,
     workers: options.Workers = _TRAIN["workers"],
+    backlog_bytes: options.BacklogBytes = _TRAIN["backlog_bytes"],
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
-    sampling: options.SamplingPlace = options.Sampling.servers,
+    sampling: options.SamplingPlace = choices.Sampling.servers,
     token_file: options.TokenFile = None,
     encrypt: options.Encrypt = False,
     save_every: options.SaveEvery = _TRAIN["save_every"],
     metrics: options.MetricsAt = _TRAIN["metrics"],
     resume: options.Resume = None,
     out: options.RunFolder = None,
-    method: options.PartitionMethod = options.Method.metis,
+    method: options.PartitionMethod = choices.Method.metis,
     undirected: options.Undirected = False,
     normalize: options.Normalize = None,
     config: options.Config = None,
@@ -194,7 +195,7 @@ def infer(
     parts: options.PartsOrServers,
     checkpoint: options.Checkpoint,
     out: options.ResultFolder = Path("predictions"),
-    form: options.ResultForm = options.Form.npy,
+    form: options.ResultForm = choices.Form.npy,
     split: options.Split = _INFER["split"],
     target: options.EmbeddedType = _INFER["target"],
     embeddings: options.Embeddings = _INFER["embeddings"],
@@ -207,7 +208,7 @@ def infer(
     workers: options.Workers = _INFER["workers"],
     device: options.Device = _INFER["device"],
     deadline: options.Deadline = _INFER["deadline_s"],
-    sampling: options.SamplingPlace = options.Sampling.servers,
+    sampling: options.SamplingPlace = choices.Sampling.servers,
     token_file: options.TokenFile = None,
     encrypt: options.Encrypt = False,
     config: options.Config = None,

@@ -10,65 +10,13 @@ import typer
 
 from halohop.errors import InputError
 from halohop.launch import spec
+from halohop.launch.choices import Decoder, Form, Method, Model, Sampling, Strategy, Task
+from halohop.memory import parse_size
 from halohop.recipes.config import Config as AnyConfig
 from halohop.recipes.config import InferConfig, TrainConfig
 
 MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
 EVALUATION, PLACE = "Evaluation and inference", "Where it runs"
-
-
-class Method(StrEnum):
-    """How to partition."""
-
-    metis = "metis"
-    random = "random"
-
-
-class Task(StrEnum):
-    """What is learned."""
-
-    node = "node"
-    link = "link"
-
-
-class Decoder(StrEnum):
-    """From two nodes' vectors to the score of an edge."""
-
-    dot = "dot"
-    mlp = "mlp"
-    distmult = "distmult"
-
-
-class Strategy(StrEnum):
-    """Which edges of the past."""
-
-    uniform = "uniform"
-    last = "last"
-
-
-class Sampling(StrEnum):
-    """Who makes the batches of a graph on servers."""
-
-    servers = "servers"
-    client = "client"
-
-
-class Model(StrEnum):
-    """The models of `halohop train`."""
-
-    auto = "auto"
-    sage = "sage"
-    gcn = "gcn"
-    gat = "gat"
-    rgcn = "rgcn"
-    hgt = "hgt"
-
-
-class Form(StrEnum):
-    """The files of `halohop infer`."""
-
-    npy = "npy"
-    parquet = "parquet"
 
 
 def defaults(kind: type[TrainConfig] | type[InferConfig]) -> dict[str, Any]:
@@ -102,9 +50,19 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(text.split(","))
 
 
+def num_bytes(text: str | None) -> int | None:
+    """The size that an option spells.
+
+    Example:
+        >>> num_bytes("512MiB")
+        536870912
+    """
+    return None if text is None else parse_size(text)
+
+
 def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
     """The config that a command's parameters spell, by their names; `others` go first."""
-    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names}
+    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names, "backlog_bytes": num_bytes}
     values: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in given:
@@ -119,6 +77,14 @@ def _check_numbers(text: str | None) -> str | None:
         numbers(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not like 15,10,5: one whole number per hop, -1 for all neighbours") from None
+    return text
+
+
+def _check_size(text: str | None) -> str | None:
+    try:
+        num_bytes(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 
@@ -254,6 +220,16 @@ Nodes = Annotated[
 ]
 Trainers = Annotated[int, _group(PLACE, "Processes per node.", min=1)]
 Workers = Annotated[int | None, _group(PLACE, "Threads per trainer that make batches.", show_default="its share of the cores")]
+BacklogBytes = Annotated[
+    str | None,
+    _group(
+        PLACE,
+        "What the batches made ahead may weigh together, per trainer; each has one in any case.",
+        metavar="SIZE",
+        callback=_check_size,
+        show_default="1/16 of its memory, at most 4GiB",
+    ),
+]
 Device = Annotated[str, _group(PLACE, "auto (a GPU if there is one), cpu, cuda or cuda:N.")]
 Deadline = Annotated[
     float, _group(PLACE, "Seconds to wait for other trainers, and for servers, before giving up.", metavar="SECONDS")

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from halohop.launch.chart import short
+from halohop.memory import format_size
 
 _COLUMNS = (("epoch", 9), ("loss", 9), ("val", 9), ("seconds", 9), ("waiting", 9), ("edges/s", 9), ("remote", 9))
 
@@ -49,6 +50,8 @@ class TrainingDisplay:
             if not self._headed:
                 self._headed = True
                 names = ((f"val {self._figure[:3]}" if name == "val" else name, width) for name, width in _COLUMNS)
+                if event.get("batch_bytes"):
+                    self._console.print(Text(f"    a batch weighs up to {format_size(event['batch_bytes'])}", style="dim"))
                 self._console.print(Text("".join(name.rjust(width) for name, width in names), style="dim"))
             self._console.print(Text(epoch_line(event, self._epochs, self._figure)))
             if event.get("held_up"):

@@ -23,6 +23,7 @@ from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
 from halohop.loading.seeds import Share, checked, digest, plan_of
 from halohop.loading.worker import Bench
+from halohop.memory import spare_bytes
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect
@@ -51,7 +52,7 @@ class BatchLoader(DataLoader[Any]):
         num_workers: threads or processes; None takes one per core that this trainer has to itself, at most four.
         prefetch_factor: batches in flight per worker.
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
-            One may always be in flight.
+            One may always be in flight. None: `halohop.memory.spare_bytes`.
         timeout: seconds to wait for a batch before an error (0: 300 s).
         persistent_workers: processes and the memory that they share stay for the next epoch; otherwise each epoch forks its own,
             and pays for new memory.
@@ -79,7 +80,7 @@ class BatchLoader(DataLoader[Any]):
         batch_sampler: Any = None,
         num_workers: int | None = None,
         prefetch_factor: int | None = None,
-        backlog_bytes: int = 4 << 30,
+        backlog_bytes: int | None = None,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
         pin_memory: bool = False,
@@ -177,8 +178,8 @@ class BatchLoader(DataLoader[Any]):
         """Sums since the loader was made, those of worker processes included.
 
         Batches, edges, seconds making and waiting, rows asked near and far; batches in flight, and how many of them are made
-        (`backlog_batches`, `backlog_ready`), and their bytes, now and at most (`backlog_bytes`, `backlog_peak_bytes`); of padded
-        batches those for which places were added (`batches_over_caps`).
+        (`backlog_batches`, `backlog_ready`), and their bytes, now and at most (`backlog_bytes`, `backlog_peak_bytes`), and those
+        of the heaviest; of padded batches those for which places were added (`batches_over_caps`).
         """
         return added([self._sampler.graph.statistics(), self.counters.snapshot(), self._backlog.statistics()])
 
@@ -259,7 +260,7 @@ class BatchLoader(DataLoader[Any]):
         return Made(item=finished, num_bytes=batch.num_bytes)
 
 
-def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog_bytes: int, timeout: float) -> Flight:
+def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog: int | None, timeout: float) -> Flight:
     if run not in ("auto", "threads", "inline", "processes"):
         raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
     workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
@@ -268,7 +269,7 @@ def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, back
     return Flight(
         workers=0 if run == "inline" else workers,
         prefetch=prefetch_factor or 2,
-        backlog_bytes=whole(backlog_bytes, "backlog_bytes"),
+        backlog_bytes=spare_bytes() if backlog is None else whole(backlog, "backlog_bytes"),
         deadline=timeout or 300.0,
     )
 

@@ -14,7 +14,7 @@ PREFIX = "halohop_"
 _PEER = "peer_"
 _NOW = frozenset(
     (
-        *("backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "pool_idle_bytes"),
+        *("backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "heaviest_batch_bytes", "pool_idle_bytes"),
         *("transport_in_flight", "transport_waiting", "in_flight", "waiting"),
         *("kept_samplers", "kept_senders"),
     )

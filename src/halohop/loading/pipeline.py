@@ -6,13 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from halohop.errors import BatchError, DeadlineExceededError, HalohopError, InputError
+from halohop.memory import spare_bytes
 from halohop.telemetry import Counters
 
 Task = TypeVar("Task")
@@ -38,7 +39,7 @@ class Flight:
 
     workers: int = 2
     prefetch: int = 2
-    backlog_bytes: int = 4 << 30
+    backlog_bytes: int = field(default_factory=spare_bytes)
     deadline: float = 300.0
 
     def __post_init__(self) -> None:
@@ -104,11 +105,12 @@ class Backlog:
             self._waiting.remove(future)
 
     def statistics(self) -> dict[str, float]:
-        """The batches in flight and those of them that are made; their bytes now, and at most so far."""
+        """The batches in flight and those of them that are made; their bytes now, and at most so far; the heaviest one's."""
         with self._lock:
             ready = sum(future.done() for future in self._waiting)
             counts = {"backlog_batches": len(self._waiting), "backlog_ready": ready}
-            return {**counts, "backlog_bytes": self._weigh(), "backlog_peak_bytes": self._peak}
+            weights = {"backlog_bytes": self._weigh(), "backlog_peak_bytes": self._peak}
+            return {**counts, **weights, "heaviest_batch_bytes": self._heaviest or 0}
 
     def _weigh(self) -> int:
         known = [_weight(future) for future in self._waiting if future.done()]

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from halohop import memory
+
 SMALL = 1 << 16
 """Bytes from which memory is lent; below, the allocator is as quick, and does not touch new pages."""
 
@@ -33,7 +35,8 @@ class Pool:
     """Buffers for tensors of any shape and dtype.
 
     Args:
-        limit_bytes: how much may lie idle; what comes back beyond it is freed.
+        limit_bytes: how much may lie idle; what comes back beyond it is freed, and so is what would lie idle beside a new buffer
+            that takes the two beyond it. None: `halohop.memory.spare_bytes`.
         make: makes a buffer of a number of bytes.
 
     Example:
@@ -48,8 +51,8 @@ class Pool:
         True
     """
 
-    def __init__(self, limit_bytes: int = 4 << 30, make: Callable[[int], Buffer] = new_memory) -> None:
-        self._limit = limit_bytes
+    def __init__(self, limit_bytes: int | None = None, make: Callable[[int], Buffer] = new_memory) -> None:
+        self._limit = memory.spare_bytes() if limit_bytes is None else limit_bytes
         self.start_over(make)
 
     def start_over(self, make: Callable[[int], Buffer]) -> None:
@@ -99,13 +102,25 @@ class Pool:
                 self._idle_bytes -= size
                 return idle.pop()
             self._made += 1
+            self._make_room(size)
         return self._make(size)
+
+    def _make_room(self, size: int) -> None:
+        """Frees idle buffers, of sizes that came back longest ago first, so that they and a new one keep the limit together."""
+        while self._idle_bytes and self._idle_bytes + size > self._limit:
+            oldest, buffers = next(iter(self._idle.items()))
+            if buffers:
+                buffers.pop()
+                self._idle_bytes -= oldest
+            else:
+                del self._idle[oldest]
 
     def _welcome_back(self) -> None:
         while self._returned:
             buffer = self._returned.popleft()
             if self._idle_bytes + buffer.nbytes <= self._limit:
-                self._idle.setdefault(buffer.nbytes, []).append(buffer)
+                alike = self._idle[buffer.nbytes] = self._idle.pop(buffer.nbytes, [])  # now the last size
+                alike.append(buffer)
                 self._idle_bytes += buffer.nbytes
 
 

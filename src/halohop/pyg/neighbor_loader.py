@@ -52,7 +52,8 @@ class NeighborLoader(NeighborhoodLoader):
             alone goes through all of them, as in PyG.
         run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without
             other hosts), or "inline".
-        backlog_bytes: what the batches that are made ahead may weigh together (default 4 GiB).
+        backlog_bytes: what the batches that are made ahead may weigh together; by default a sixteenth of the trainer's share of
+            the machine's memory, at most 4 GiB.
         kwargs: batch_size, shuffle, drop_last, num_workers, prefetch_factor, persistent_workers, sampler, batch_sampler,
             generator, pin_memory, timeout, worker_init_fn as in `torch.utils.data.DataLoader`.
 

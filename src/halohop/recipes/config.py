@@ -44,6 +44,7 @@ class TrainConfig:
         patience: validations without a better result before the run stops; 0 never stops early.
         seed: of weights, dropout, shuffle and draws.
         workers: threads that make batches; None takes the trainer's share of the cores, at most four.
+        backlog_bytes: what the batches that a trainer has made ahead may weigh together; None: `halohop.memory.spare_bytes`.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
         sampling: who makes the batches of a graph on servers: these ("servers"), or the trainer, hop by hop ("client").
@@ -93,6 +94,7 @@ class TrainConfig:
     patience: int = 10
     seed: int = 0
     workers: int | None = None
+    backlog_bytes: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0
     sampling: Sampling = "servers"
@@ -136,7 +138,7 @@ class TrainConfig:
         )
         _check_at_least(1, **{name: getattr(self, name) for name in names})
         _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
-        _check_at_least(0, log_every=self.log_every, save_every=self.save_every)
+        _check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
         _check_positive(lr=self.lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")

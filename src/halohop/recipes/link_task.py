@@ -69,6 +69,7 @@ class LinkTask(Task):
             **shared(
                 seed=config.seed,
                 workers=config.workers,
+                backlog_bytes=config.backlog_bytes,
                 world=setting.world,
                 device=setting.device,
                 deadline_s=config.deadline_s,

@@ -118,6 +118,7 @@ class Run:
             "edges_per_second": spent["sampled_edges"] / seconds,
             "seeds_per_second": spent["seeds"] / seconds,
             "remote_share": spent["remote_rows"] / rows if rows else None,
+            "batch_bytes": round(max_over_ranks(self.loader.statistics()["heaviest_batch_bytes"], self.device, self.world)),
             "held_up": None if reason is None else msgspec.to_builtins(reason) | {"line": reason.line},
         }
 

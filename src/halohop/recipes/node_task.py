@@ -49,6 +49,7 @@ class NodeTask(Task):
             shuffle=train,
             seed=config.seed,
             workers=config.workers,
+            backlog_bytes=config.backlog_bytes,
             world=self.setting.world,
             device=self.setting.device,
             deadline_s=config.deadline_s,

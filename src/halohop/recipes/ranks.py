@@ -85,6 +85,7 @@ def share_of(
     shuffle: bool = False,
     seed: int,
     workers: int | None,
+    backlog_bytes: int | None = None,
     world: World,
     device: torch.device,
     deadline_s: float,
@@ -96,16 +97,19 @@ def share_of(
         nodes,
         batch_size=batch_size,
         shuffle=shuffle,
-        **shared(seed=seed, workers=workers, world=world, device=device, deadline_s=deadline_s),
+        **shared(seed=seed, workers=workers, backlog_bytes=backlog_bytes, world=world, device=device, deadline_s=deadline_s),
     )
 
 
-def shared(*, seed: int, workers: int | None, world: World, device: torch.device, deadline_s: float) -> dict[str, Any]:
+def shared(
+    *, seed: int, workers: int | None, backlog_bytes: int | None = None, world: World, device: torch.device, deadline_s: float
+) -> dict[str, Any]:
     """The options of any loader whose seeds are shared among ranks."""
     return {
         "seed": seed,
         "world": world,
         "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
+        "backlog_bytes": backlog_bytes,
         "pin_memory": device.type == "cuda",
         "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
     }

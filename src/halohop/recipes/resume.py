@@ -25,7 +25,7 @@ STATE = "resume.pt"
 
 MAY_CHANGE = frozenset(
     (
-        *("parts", "sampling", "token_file", "encrypt", "workers", "device", "deadline_s"),
+        *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
         *("out", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
     )
 )

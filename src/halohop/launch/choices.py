@@ -1,0 +1,57 @@
+"""What options choose among, as the command line spells it."""
+
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """How to partition."""
+
+    metis = "metis"
+    random = "random"
+
+
+class Task(StrEnum):
+    """What is learned."""
+
+    node = "node"
+    link = "link"
+
+
+class Decoder(StrEnum):
+    """From two nodes' vectors to the score of an edge."""
+
+    dot = "dot"
+    mlp = "mlp"
+    distmult = "distmult"
+
+
+class Strategy(StrEnum):
+    """Which edges of the past."""
+
+    uniform = "uniform"
+    last = "last"
+
+
+class Sampling(StrEnum):
+    """Who makes the batches of a graph on servers."""
+
+    servers = "servers"
+    client = "client"
+
+
+class Model(StrEnum):
+    """The models of `halohop train`."""
+
+    auto = "auto"
+    sage = "sage"
+    gcn = "gcn"
+    gat = "gat"
+    rgcn = "rgcn"
+    hgt = "hgt"
+
+
+class Form(StrEnum):
+    """The files of `halohop infer`."""
+
+    npy = "npy"
+    parquet = "parquet"

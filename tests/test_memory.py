@@ -1,0 +1,56 @@
+"""How much memory a trainer has, on made-up machines."""
+
+from pathlib import Path
+
+import pytest
+
+from halohop import memory
+from halohop.errors import InputError
+
+GIB = 2**30
+
+
+def machine(root: Path, groups: str, limits: dict[str, str], total: int = 24 * GIB) -> Path:
+    files = {
+        "proc/meminfo": f"MemTotal: {total // 1024} kB\nMemFree: 1 kB\n",
+        "proc/self/cgroup": groups,
+        **{f"sys/fs/cgroup/{name}": limit for name, limit in limits.items()},
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "expected"),
+    [
+        ("0::/\n", {}, 24 * GIB),
+        ("0::/\n", {"memory.max": f"{4 * GIB}\n"}, 4 * GIB),
+        ("0::/jobs/17\n", {"jobs/17/memory.max": "max\n", "jobs/memory.max": f"{6 * GIB}\n"}, 6 * GIB),
+        ("0::/not/mounted\n", {"memory.max": f"{2 * GIB}\n"}, 2 * GIB),
+        ("3:cpu:/a\n9:memory:/b\n", {"memory/b/memory.limit_in_bytes": f"{3 * GIB}\n"}, 3 * GIB),
+        ("9:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 24 * GIB),
+        ("0::/../outside\n", {"memory.max": f"{GIB}\n"}, GIB),
+    ],
+)
+def test_the_lowest_limit_counts(tmp_path: Path, groups: str, limits: dict[str, str], expected: int) -> None:
+    assert memory.machine_bytes(machine(tmp_path, groups, limits)) == expected
+
+
+def test_trainers_share_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = machine(tmp_path, "0::/\n", {})
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert memory.trainer_bytes(root) == 6 * GIB
+
+
+@pytest.mark.parametrize(("each", "spare"), [(12 * GIB, 768 * 2**20), (64 * GIB, 4 * GIB), (1000 * GIB, 4 * GIB)])
+def test_what_is_spare_has_an_upper_bound(monkeypatch: pytest.MonkeyPatch, each: int, spare: int) -> None:
+    monkeypatch.setattr(memory, "trainer_bytes", lambda: each)
+    assert memory.spare_bytes() == spare
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "12 parsecs", "-1", "1,5GiB", "nan"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no size; write a number and a unit"):
+        memory.parse_size(text)
