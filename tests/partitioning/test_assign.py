@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning import assign as assign_module
-from halohop.partitioning.assign import Assignment, assign
+from halohop.partitioning.assign import Assignment, assign, chosen
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE
 
@@ -79,19 +79,21 @@ def cut(tables: GraphTables, assignment: Assignment) -> float:
 
 @pytest.mark.parametrize("num_parts", [2, 4, 13])
 @pytest.mark.parametrize("make", [power_law, clustered, mixed])
-def test_metis_balances_nodes_training_nodes_and_edges(make: type, num_parts: int) -> None:
+@pytest.mark.parametrize("method", ["metis", "fennel"])
+def test_nodes_training_nodes_and_edges_are_balanced(make: type, num_parts: int, method: str) -> None:
     tables = make()
-    assignment = assign(tables, num_parts)
+    assignment = assign(tables, num_parts, method)
     assert max(balances(tables, assignment, num_parts)) <= 1.05 + 1e-6
     assert all(part.dtype == torch.int32 for part in assignment.values())
-    looser = assign(tables, num_parts, tolerance=0.2)
+    looser = assign(tables, num_parts, method, tolerance=0.2)
     assert max(balances(tables, looser, num_parts)) <= 1.2 + 1e-6
 
 
-def test_metis_cuts_less_than_random() -> None:
-    for make, factor in ((clustered, 0.35), (power_law, 0.95)):
+@pytest.mark.parametrize(("method", "of_clusters", "of_hubs"), [("metis", 0.35, 0.95), ("fennel", 0.4, 0.95)])
+def test_clusters_stay_together(method: str, of_clusters: float, of_hubs: float) -> None:
+    for make, factor in ((clustered, of_clusters), (power_law, of_hubs)):
         tables = make()
-        assert cut(tables, assign(tables, 4)) < factor * cut(tables, assign(tables, 4, "random"))
+        assert cut(tables, assign(tables, 4, method)) < factor * cut(tables, assign(tables, 4, "random"))
 
 
 def test_a_node_with_half_of_the_edges_is_lived_with() -> None:
@@ -105,7 +107,7 @@ def test_a_node_with_half_of_the_edges_is_lived_with() -> None:
     assert edges < 2.1  # its 2000 edges of 4000 are twice the mean
 
 
-@pytest.mark.parametrize("method", ["metis", "random"])
+@pytest.mark.parametrize("method", ["metis", "fennel", "random"])
 def test_same_seed_same_assignment(method: str) -> None:
     tables = power_law()
     first, again, other = (assign(tables, 4, method, seed=seed)["node"] for seed in (7, 7, 8))
@@ -191,6 +193,16 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="num_parts=0"):
         assign(mixed(), 0)
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(InputError, match=r"halohop\[metis\].*random"):
-        assign(mixed(), 2)
-    assign(mixed(), 1)  # needs no METIS
+    with pytest.raises(InputError, match=r"halohop\[metis\].*fennel"):
+        assign(mixed(), 2, "metis")
+    assign(mixed(), 1, "metis")  # divides nothing
+
+
+def test_without_metis_the_default_is_fennel(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = power_law()
+    assert chosen("auto") == "metis"
+    assert torch.equal(assign(tables, 4)["node"], assign(tables, 4, "metis")["node"])
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    assert chosen("auto") == "fennel"
+    assert torch.equal(assign(tables, 4)["node"], assign(tables, 4, "fennel")["node"])
+    assert chosen("random") == "random"

@@ -166,6 +166,4 @@ def _sums(tensor: Tensor, lid: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     try:
         return at, ops.gather_rows(tensor, at).index_add_(0, torch.from_numpy(row), rows)
     except NotImplementedError as error:
-        raise InputError(
-            f"rows of {rows.dtype} cannot be added ({error}); push them without add"
-        ) from error
+        raise InputError(f"rows of {rows.dtype} cannot be added ({error}); push them without add") from error

@@ -6,7 +6,9 @@ from enum import StrEnum
 class Method(StrEnum):
     """How to partition."""
 
+    auto = "auto"
     metis = "metis"
+    fennel = "fennel"
     random = "random"
 
 

@@ -23,7 +23,7 @@ def demo(out: Path, *, size: str, console: Console) -> runs.Outcome:
     """
     parts = out / "parts"
     console.print(f"[bold]1. Partition[/] a synthetic graph of size {size!r} for {NODES} nodes")
-    runs.partition_source(f"synthetic:{size}", parts, num_parts=NODES, method="metis", seed=0, overwrite=True, console=console)
+    runs.partition_source(f"synthetic:{size}", parts, num_parts=NODES, method="auto", seed=0, overwrite=True, console=console)
     console.print(render(summarize(parts)))
     trainers = 2 if (os.cpu_count() or 1) >= 2 * NODES else 1
     console.print(

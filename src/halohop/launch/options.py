@@ -135,7 +135,9 @@ Source = Annotated[
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
-PartitionMethod = Annotated[Method, typer.Option(help="metis cuts few edges; random is quick and even.")]
+PartitionMethod = Annotated[
+    Method, typer.Option(help="metis cuts the fewest edges, fennel a few more; auto: metis if installed.")
+]
 Halo = Annotated[
     str | None,
     typer.Option(

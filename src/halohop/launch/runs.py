@@ -20,6 +20,7 @@ from halohop.launch.inspect import summarize
 from halohop.launch.picture import page, training_charts
 from halohop.launch.progress import TrainingDisplay, stages
 from halohop.loading.metrics import address_of
+from halohop.partitioning.assign import chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
@@ -107,6 +108,10 @@ def partition_source(
         progress("read", 0, 1)
         read = load_link_graph if task == "link" else load_source
         tables = read(source, seed=seed, undirected=undirected, normalize=normalize)
+        if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
+            console.print(
+                'dividing by fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", highlight=False
+            )
         for line in directions(tables):
             console.print(line, style="dim", soft_wrap=True)
         return partition(

@@ -5,6 +5,7 @@ same names again, slow and obvious: it is the specification, and the tests compa
 """
 
 from halohop.ops.eligible import TIME_DTYPES, Eligible
+from halohop.ops.fennel import fennel
 from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, never_falls, repeat_positions, stitch
 from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
@@ -27,6 +28,7 @@ __all__ = [
     "build_csc",
     "copy_ids",
     "distinct_pairs",
+    "fennel",
     "fill_missing",
     "fractions",
     "gather_known",

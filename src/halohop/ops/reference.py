@@ -267,3 +267,27 @@ class Relabeler:
 
     def nodes(self, begin: int = 0) -> Tensor:
         return torch.tensor(self._ids[begin:], dtype=torch.int64)
+
+
+def fennel(
+    indptr: Tensor, neighbors: Tensor, weights: Tensor, loads: Tensor, order: Tensor, num_parts: int, *, slack: float, passes: int
+) -> Tensor:
+    starts, load, total = indptr.tolist(), loads.tolist(), float(loads.sum())
+    price = 1.5 * num_parts**0.5 * float(weights.sum()) / 2 / max(total, 1.0) ** 1.5
+    part, carried = [-1] * len(load), [0.0] * num_parts
+    for _ in range(passes):
+        before = list(part)
+        for v in order.tolist():
+            if part[v] >= 0:
+                carried[part[v]] -= load[v]
+            near = [0] * num_parts
+            for e in range(starts[v], starts[v + 1]):
+                if part[neighbors[e]] >= 0:
+                    near[part[neighbors[e]]] += int(weights[e])
+            scores = [near[p] - load[v] * price * max(carried[p], 0.0) ** 0.5 for p in range(num_parts)]
+            room = [p for p in range(num_parts) if carried[p] + load[v] <= (1 + slack) * total / num_parts]
+            part[v] = max(room, key=lambda p: scores[p]) if room else carried.index(min(carried))
+            carried[part[v]] += load[v]
+        if part == before:
+            break
+    return torch.tensor(part, dtype=torch.int64)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import InputError
-from halohop.partitioning.assign import Assignment, assign
+from halohop.partitioning.assign import Assignment, assign, chosen
 from halohop.partitioning.book import Book
 from halohop.partitioning.report import Report, measure
 from halohop.store.disk import write_dataset
@@ -44,7 +44,7 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment | Tensor = "metis",
+    method: str | Assignment | Tensor = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
     overwrite: bool = False,
@@ -94,7 +94,7 @@ def partition(
             schema=build.schema,
             node_bounds=build.book.nodes,
             edge_bounds=build.book.edges,
-            partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
+            partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
             report=report.to_dict(),
         )
         tell("write", num_parts, num_parts)

@@ -17,7 +17,7 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment = "metis",
+    method: str | Assignment = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
     overwrite: bool = False,
@@ -30,7 +30,8 @@ def partition(
             ``<split>_mask`` become splits.
         out: a new folder.
         num_parts: how many partitions.
-        method: "metis" (few cut edges; Karypis and Kumar 1998), "random", or a part for every node, per node type.
+        method: "metis" (few cut edges; Karypis and Kumar 1998), "fennel" (nearly as few, without pymetis; Tsourakakis et al.
+            2014), "random", or a part for every node, per node type. "auto" is "metis" where pymetis is installed, else "fennel".
         seed: of the division.
         halo: columns of nodes, one number each, that are stored once more along the edges from these nodes, and "raw_id". With
             them a host alone can sample by them where it holds but some of the partitions: ``halo=("time",)`` for times of
