@@ -48,7 +48,7 @@ def test_sparse_features_add_up_and_become_dense(tmp_path: Path) -> None:
 
 
 def test_normalized_rows_sum_to_one_or_zero(tmp_path: Path) -> None:
-    x = read_npz(write(tmp_path), normalize_features=True).nodes[NODE].columns["x"]
+    x = read_npz(write(tmp_path), normalize=True).nodes[NODE].columns["x"]
     assert torch.allclose(x, torch.tensor([[1 / 3, 0, 2 / 3], [0, 1, 0], [0, 0, 0], [0, 0, 0]]))
 
 

@@ -18,7 +18,7 @@ def undirected(pairs: list[tuple[int, int, int]], num_nodes: int) -> tuple[Tenso
     return indptr, torch.cat([low, high])[order], torch.cat([weight, weight])[order]
 
 
-@given(st.data(), st.integers(0, 12), st.integers(1, 5), st.integers(0, 4), st.sampled_from([0.0, 0.05, 1.0]))
+@given(st.data(), st.integers(0, 12), st.integers(1, 5), st.integers(1, 4), st.sampled_from([0.0, 0.05, 1.0]))
 def test_kernel_is_the_reference(data: st.DataObject, num_nodes: int, num_parts: int, passes: int, slack: float) -> None:
     ends = st.integers(0, max(num_nodes - 1, 0))
     pairs = data.draw(st.lists(st.tuples(ends, ends, st.integers(1, 3)), max_size=20 if num_nodes else 0))

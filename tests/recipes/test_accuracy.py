@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
 
 
 def parts_of(source: Path, folder: Path, *, undirected: bool = False) -> str:
-    halohop.partition(load_source(source, undirected=undirected), folder, num_parts=2, method="metis")
+    halohop.partition(load_source(source, undirected=undirected, normalize=undirected), folder, num_parts=2, method="metis")
     return str(folder)
 
 

@@ -48,10 +48,19 @@ def write_npz(path: Path) -> Path:
     return path
 
 
-def test_npz_features_are_normalised_unless_told_otherwise(tmp_path: Path) -> None:
-    path = write_npz(tmp_path / "graph.npz")
-    assert load_source(path).nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1]
-    assert load_source(path, normalize=False).nodes["node"].columns["x"].sum(dim=1).tolist() == [2, 0, 4, 5]
+def test_features_of_every_source_are_as_stored_unless_asked_otherwise(tmp_path: Path) -> None:
+    write_npz(tmp_path / "graph.npz")
+    x = load_source(tmp_path / "graph.npz").nodes["node"].columns["x"]
+    torch.save(Data(x=x, edge_index=torch.tensor([[0], [1]])), tmp_path / "graph.pt")
+    rows = "".join(f"{number},{','.join(map(str, row))}\n" for number, row in enumerate(x.tolist()))
+    (tmp_path / "nodes.csv").write_text("id,a,b,c\n" + rows)
+    spec = '[nodes.node]\nfile = "nodes.csv"\nid = "id"\nfeatures = ["a", "b", "c"]\n'
+    (tmp_path / "graph.toml").write_text(spec)
+    for name in ("graph.npz", "graph.pt", "graph.toml"):
+        assert load_source(tmp_path / name).nodes["node"].columns["x"].sum(dim=1).tolist() == [2, 0, 4, 5], name
+        assert load_source(tmp_path / name, normalize=True).nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1], name
+    (tmp_path / "graph.toml").write_text(spec + "normalize = true\n")
+    assert load_source(tmp_path / "graph.toml").nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1]
 
 
 def test_pt_keeps_its_split_or_gets_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from halohop.datasets.links import EdgeSplit, LinkTables, random_edge_masks
 from halohop.datasets.npz import read_npz
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.rdf import aifb, read_ntriples, read_rdf
+from halohop.datasets.scale import normalize_rows, scales
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
 from halohop.datasets.splits import random_masks, time_masks
 from halohop.datasets.synthetic import synthetic, synthetic_hetero
@@ -22,6 +23,7 @@ __all__ = [
     "aifb",
     "directions",
     "load_spec",
+    "normalize_rows",
     "ogb_node",
     "random_edge_masks",
     "random_masks",
@@ -31,6 +33,7 @@ __all__ = [
     "read_tables",
     "read_temporal",
     "read_triples",
+    "scales",
     "synthetic",
     "synthetic_hetero",
     "time_masks",

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halohop.datasets.archive import Arrays
 from halohop.datasets.direction import add_reverses
+from halohop.datasets.scale import normalize_rows
 from halohop.datasets.splits import FRACTIONS, random_masks
 from halohop.errors import InputError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -24,7 +25,7 @@ def read_npz(
     path: str | Path,
     *,
     undirected: bool = False,
-    normalize_features: bool = False,
+    normalize: bool = False,
     fractions: Sequence[float] = FRACTIONS,
     seed: int = 0,
     max_feature_bytes: int | None = None,
@@ -37,7 +38,7 @@ def read_npz(
     Args:
         path: the file.
         undirected: add the reverse of every edge; the Amazon and Coauthor graphs are meant to be undirected.
-        normalize_features: divide each row of features by its sum; rows that sum to zero stay as they are.
+        normalize: divide each row of features by its sum.
         fractions, seed: of the random split into train, val and test.
         max_feature_bytes: refuse sparse features that take more than this as a dense matrix; default the machine's memory.
 
@@ -60,10 +61,11 @@ def read_npz(
     columns = {"y": torch.from_numpy(labels.astype(np.int64))}
     x = _features(arrays, num_nodes, max_feature_bytes)
     if x is not None:
-        columns["x"] = _row_normalized(x) if normalize_features else x
+        columns["x"] = x
     columns |= random_masks(columns["y"], fractions=fractions, seed=seed)
     nodes = {NODE: NodeTable(num_nodes=num_nodes, columns=columns)}
     tables = GraphTables(nodes=nodes, edges={EDGE: _edges(arrays, num_nodes)})
+    tables = normalize_rows(tables) if normalize else tables
     return add_reverses(tables) if undirected else tables
 
 
@@ -114,11 +116,6 @@ def _features(arrays: Arrays, num_nodes: int, max_bytes: int | None) -> Tensor |
     # Entries that occur twice add up, as in any CSR matrix.
     x.index_add_(0, torch.from_numpy(row * int(shape[1]) + col), torch.from_numpy(data.astype(np.float32)))
     return x.view(num_nodes, int(shape[1]))
-
-
-def _row_normalized(x: Tensor) -> Tensor:
-    total = x.sum(dim=1, keepdim=True)
-    return x.div_(total.masked_fill_(total == 0, 1))
 
 
 def _memory() -> int:

@@ -50,6 +50,7 @@ class NodeFiles:
         split: column that holds train, val (valid, validation) or test. Empty means none of them.
         masks: bool columns by split: ``{"train": "is_train"}`` becomes ``train_mask``.
         columns: further columns, kept under their names.
+        normalize: divide each row of ``x`` by its sum: see `halohop.datasets.normalize_rows`.
     """
 
     file: str
@@ -60,6 +61,7 @@ class NodeFiles:
     split: str | None = None
     masks: dict[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    normalize: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from halohop.datasets.arrow import Column, first_null, is_text, pyarrow, read_columns
 from halohop.datasets.direction import add_reverses
+from halohop.datasets.scale import normalize_rows
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec, spec_path
 from halohop.datasets.splits import index_masks
 from halohop.errors import IdError, IncompleteDatasetError, InputError, SchemaError
@@ -52,7 +53,9 @@ def read_tables(source: str | Path | GraphFiles, root: str | Path = ".") -> Grap
             ids[node_type] = _mentioned(root, relations, node_type)
             nodes[node_type] = NodeTable(num_nodes=len(ids[node_type]), raw_id=_raw_ids(ids[node_type]))
     edges = {relation: _read_edges(_paths(root, files.file), relation, files, ids) for relation, files in relations.items()}
-    return add_reverses(GraphTables(nodes=nodes, edges=edges), [name for name, files in relations.items() if files.undirected])
+    tables = GraphTables(nodes=nodes, edges=edges)
+    tables = normalize_rows(tables, [name for name, files in source.nodes.items() if files.normalize])
+    return add_reverses(tables, [name for name, files in relations.items() if files.undirected])
 
 
 def _read_nodes(paths: list[Path], files: NodeFiles) -> tuple[Column, NodeTable]:

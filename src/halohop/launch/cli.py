@@ -66,7 +66,7 @@ def partition(
     halo: options.Halo = None,
     overwrite: options.Overwrite = False,
     undirected: options.Undirected = False,
-    normalize: options.Normalize = None,
+    normalize: options.Normalize = False,
     task: options.PartitionTask = choices.Task.node,
     config: options.Config = None,
 ) -> None:
@@ -160,7 +160,7 @@ def train(
     out: options.RunFolder = None,
     method: options.PartitionMethod = choices.Method.auto,
     undirected: options.Undirected = False,
-    normalize: options.Normalize = None,
+    normalize: options.Normalize = False,
     config: options.Config = None,
 ) -> None:
     """Train a model that classifies nodes or predicts links, with processes on this machine or as one of torchrun's ranks.

@@ -147,10 +147,7 @@ Halo = Annotated[
     ),
 ]
 Normalize = Annotated[
-    bool | None,
-    typer.Option(
-        "--normalize/--no-normalize", show_default="as the source does", help="Divide each row of features by its sum (.npz)."
-    ),
+    bool, typer.Option("--normalize/--no-normalize", help="Divide each node's features by their sum; else they stay as stored.")
 ]
 
 Undirected = Annotated[

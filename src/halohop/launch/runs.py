@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from halohop.datasets import directions
+from halohop.datasets import directions, scales
 from halohop.errors import InputError
 from halohop.launch import local, spec
 from halohop.launch.chart import short
@@ -78,7 +78,7 @@ class SourceOptions:
     num_parts: int
     method: str
     undirected: bool = False
-    normalize: bool | None = None
+    normalize: bool = False
 
 
 def is_partitioned(path: str | Path) -> bool:
@@ -97,7 +97,7 @@ def partition_source(
     halo: Sequence[str] = (),
     overwrite: bool = False,
     undirected: bool = False,
-    normalize: bool | None = None,
+    normalize: bool = False,
     task: str = "node",
 ) -> Report:
     """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
@@ -109,14 +109,13 @@ def partition_source(
         read = load_link_graph if task == "link" else load_source
         tables = read(source, seed=seed, undirected=undirected, normalize=normalize)
         if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
-            console.print(
-                'dividing by fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", highlight=False
-            )
-        for line in directions(tables):
-            console.print(line, style="dim", soft_wrap=True)
-        return partition(
+            console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
+        report = partition(
             tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
         )
+        for line in (*directions(tables), *scales(tables)):
+            console.print(line, style="dim", markup=False, soft_wrap=True)
+        return report
 
 
 def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console) -> Outcome | None:

@@ -44,8 +44,8 @@ def fennel(
     num_nodes = len(starts) - 1
     weighed = integers(weights, "weights", len(ends), only_int64=True)
     carry, turns = integers(loads, "loads", num_nodes).astype(np.float64), integers(order, "order", num_nodes, only_int64=True)
-    if num_parts < 1 or (carry <= 0).any():
-        raise InputError(f"num_parts={num_parts} and loads from {carry.min(initial=1):g}: both must be more than 0")
+    if min(num_parts, passes) < 1 or (carry <= 0).any():
+        raise InputError(f"num_parts={num_parts}, passes={passes}, loads from {carry.min(initial=1):g}: all must be more than 0")
     if starts[0] != 0 or starts[-1] != len(ends) or (np.diff(starts) < 0).any():
         raise InputError(f"indptr must rise from 0 to {len(ends)}, the number of neighbours")
     for name, values in (("neighbors", ends), ("order", turns)):

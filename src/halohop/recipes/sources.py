@@ -14,6 +14,7 @@ from halohop.datasets import (
     LinkTables,
     add_reverses,
     aifb,
+    normalize_rows,
     ogb_node,
     random_edge_masks,
     random_masks,
@@ -52,7 +53,7 @@ def load_source(
     *,
     seed: int = 0,
     undirected: bool = False,
-    normalize: bool | None = None,
+    normalize: bool = False,
     fractions: Sequence[float] = FRACTIONS,
 ) -> GraphTables:
     """The graph that `spec` names.
@@ -64,8 +65,8 @@ def load_source(
         seed: of synthetic graphs and random splits.
         undirected: add the reverses of all edges, as `halohop.datasets.add_reverses` does; else edges are taken as they are
             stored, from every kind of source.
-        normalize: divide each node's features ``x`` by their sum. None does so for npz graphs, whose raw word counts let
-            GraphSAGE collapse to the largest class.
+        normalize: divide each node's features ``x`` by their sum, as `halohop.datasets.normalize_rows` does; else features are
+            taken as they are stored, from every kind of source. Advised for counts of words.
         fractions: shares of train, val and test among the labelled nodes, where the source comes without a split.
 
     Raises:
@@ -84,9 +85,8 @@ def load_source(
         tables = _synthetic_hetero(size or "small", fractions, seed)
     else:
         tables = _load_path(Path(text), fractions, seed)
-    if normalize or (normalize is None and text.endswith(".npz")):
-        tables = replace(tables, nodes={name: _normalized(table) for name, table in tables.nodes.items()})
     tables = replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
+    tables = normalize_rows(tables) if normalize else tables
     return add_reverses(tables) if undirected else tables
 
 
@@ -119,7 +119,7 @@ def load_link_graph(
     *,
     seed: int = 0,
     undirected: bool = False,
-    normalize: bool | None = None,
+    normalize: bool = False,
     fractions: Sequence[float] = EDGE_FRACTIONS,
 ) -> GraphTables:
     """The graph that `spec` names with all its edges, those of val and test, too; bool columns ``<split>_mask`` tell them apart.
@@ -199,15 +199,6 @@ def _load_pt(path: Path) -> GraphTables:
     if not isinstance(data, Data | HeteroData):
         raise InputError(f"{path} holds a {type(data).__name__}, expected a PyG Data or HeteroData")
     return tables_from_pyg(data)
-
-
-def _normalized(table: NodeTable) -> NodeTable:
-    x = table.columns.get("x")
-    if x is None:
-        return table
-    total = x.float().sum(dim=1, keepdim=True)
-    x = (x.float() / total.masked_fill(total == 0, 1)).to(x.dtype if x.is_floating_point() else torch.float32)
-    return replace(table, columns=table.columns | {"x": x})
 
 
 def _divided(table: NodeTable, fractions: Sequence[float], seed: int) -> NodeTable:

@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+from halohop.datasets import normalize_rows, scales
+from halohop.store.tables import GraphTables, NodeTable
+
+
+def graph(**features: torch.Tensor) -> GraphTables:
+    nodes = {name: NodeTable(num_nodes=len(x), columns={"x": x}) for name, x in features.items()}
+    return GraphTables(nodes=nodes | {"bare": NodeTable(num_nodes=3)}, edges={})
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int64, torch.bool]
+)
+def test_rows_sum_to_one_in_a_dtype_of_fractions(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).to(dtype)
+    found = normalize_rows(graph(a=x)).nodes["a"].columns["x"]
+    assert found.dtype == (dtype if dtype.is_floating_point else torch.float32)
+    assert found.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0, 0], [0.25] * 4]
+    assert x.sum() == 6  # the input is as it was
+
+
+def test_signs_do_not_cancel() -> None:
+    x = torch.tensor([[1.0, -1.0], [3.0, -1.0]])
+    assert normalize_rows(graph(a=x)).nodes["a"].columns["x"].tolist() == [[0.5, -0.5], [0.75, -0.25]]
+
+
+def test_only_the_types_that_were_named() -> None:
+    tables = normalize_rows(graph(a=torch.ones(1, 2), b=torch.ones(1, 2)), ["b", "bare"])
+    assert [tables.nodes[name].columns["x"].tolist() for name in ("a", "b")] == [[[1, 1]], [[0.5, 0.5]]]
+
+
+def test_lines_tell_counts_from_shares_and_from_measurements() -> None:
+    words, measured = torch.eye(40).repeat(60, 1) * 3, torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    counts, stored = scales(graph(words=words, measured=measured, empty=torch.zeros(0, 3)))
+    assert counts == (
+        "features taken as stored: x of words, which holds counts; "
+        "--normalize, or normalize = true in graph.toml, divides each row by its sum"
+    )
+    assert stored == "features taken as stored: x of measured"
+    assert scales(normalize_rows(graph(words=words))) == ["features divided by their sum: x of words"]
