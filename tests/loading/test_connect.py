@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,24 @@ def test_servers_may_start_later(parts, undisturbed):
         late[0].close()
 
 
+def test_a_server_that_is_only_heard_of_may_start_later(parts, undisturbed):
+    """A trainer knows the server of one partition, and the others have not started yet: it waits until that one knows them."""
+    quick = replace(LIMITS, attempt_seconds=0.5)
+    first, other = free_addresses(2)
+    with ExitStack() as stack:
+
+        def serve(share: tuple[int, ...], address: str, peer: str) -> None:
+            options = {"listen": address, "peers": [peer], "token": TOKEN, "limits": quick}
+            stack.enter_context(halohop.serve(parts, partitions=share, **options))
+
+        serve((0,), first, other)
+        timer = threading.Timer(1.0, serve, ((1, 2), other, first))
+        timer.start()
+        with halohop.connect([first], token=TOKEN, limits=quick, deadline=30) as graph:
+            timer.join()
+            assert told(loader(graph, run="inline")) == undisturbed
+
+
 def test_servers_outlive_their_clients(parts, undisturbed):
     with served(parts, None) as servers:
         for _ in range(3):
@@ -158,9 +177,14 @@ def test_servers_outlive_their_clients(parts, undisturbed):
 
 def test_what_does_not_fit_together_is_refused(parts, tmp_path):
     partition(ring(400), tmp_path / "other", num_parts=2, method="random", seed=1)
+    (free,) = free_addresses(1)
     with served(parts, (0,), (1,)) as servers:
-        with pytest.raises(ClusterError, match=r"partitions \[2\] of 3 are held by no host"):
-            connected(servers)
+        first, second = (server.address for server in servers)
+        expected = rf"partitions \[2\] were found at no server within 0.5 s: .*{first} serves \[0\], .*{second} serves \[1\];"
+        with pytest.raises(ClusterError, match=expected):
+            connected(servers, deadline=0.5)
+        with pytest.raises(PeerLostError, match=rf"partitions \[2\] were found .*{free} does not answer"):
+            halohop.connect([first, second, free], token=TOKEN, limits=LIMITS, deadline=0.5)
         with served(tmp_path / "other", None) as others, pytest.raises(ClusterError, match="another data set"):
             connected([*servers, *others])
         with pytest.raises(AuthenticationError, match="server 0"):

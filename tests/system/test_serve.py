@@ -47,8 +47,8 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_server_ends_when_it_is_told_to(start, number, code):
     process, address = start("0")
-    with pytest.raises(halohop.errors.ClusterError, match="held by no host"):
-        halohop.connect([address], token=TOKEN, limits=LIMITS)
+    with pytest.raises(halohop.errors.ClusterError, match="found at no server"):
+        halohop.connect([address], token=TOKEN, limits=LIMITS, deadline=0.5)
     process.send_signal(number)
     assert process.wait(within(5)) == code
 

@@ -36,19 +36,19 @@ def connect(
     lost, the next is asked. Servers may start later than this; they are waited for.
 
     Args:
-        servers: ``"HOST:PORT"`` of each; together they must hold every partition.
+        servers: ``"HOST:PORT"`` of each; they, or those that they know (``--peers``), must hold every partition.
         sampling: who makes the batches of `NeighborLoader`, `LinkNeighborLoader`, `SubGraphLoader` and `ClusterLoader`. With
             "servers" they do, in turn, and finished batches come back, one request each; no kernel is compiled here. Servers that
             do not hold all partitions need to know each other (``--peers``). With "client" this process asks hop by hop, as it
             does for other loaders and for walks in any case.
         token: the secret that they share, and whether to encrypt; None takes the environment's HALOHOP_TOKEN and HALOHOP_ENCRYPT.
         limits: of the transport: deadlines per call, sizes.
-        deadline: seconds to wait for all servers at the start.
+        deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
 
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
-        ClusterError: they serve different data sets, or a partition is served by nobody.
+        ClusterError: they serve different data sets, or a partition is served by nobody; names it, and who was asked.
         InputError: no servers, or something that is no address.
     """
     if isinstance(servers, str) or not servers:

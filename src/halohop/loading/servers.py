@@ -1,19 +1,26 @@
 """Some servers as seen from outside: what each says of itself, and whom to ask about what."""
 
 import sys
-from collections.abc import Collection, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn
 
 from halohop.cluster.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import replicas
-from halohop.errors import ClusterError, PeerLostError
+from halohop.errors import ClusterError, DeadlineExceededError, PeerLostError, TransportError
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
 from halohop.transport import Channel, Codec, Limits, Token, connect
 from halohop.transport.addresses import plain
+
+_LOOKS = 5
+"""How often in the time of an attempt servers are asked whom else they know."""
+_MOMENT = 0.01
 
 
 def server_codec() -> Codec:
@@ -50,7 +57,7 @@ class Servers:
 
         Once those that have answered hold every partition, the others get one attempt's time more, and then it goes without them:
         servers that stand in for each other need not all be there. As long as a partition is missing, those that have answered
-        are asked whom else they know.
+        are asked whom else they know, again and again until the deadline: who serves it may still be starting.
 
         Args:
             manifest: that all must have; None takes that of the first.
@@ -60,55 +67,24 @@ class Servers:
             These servers and, behind them, those that were learned of; and what those say that have answered.
 
         Raises:
-            PeerLostError: a server that is needed did not come in time; names it.
+            PeerLostError: a server that is needed did not come in time; names it, and what the others serve.
             AuthenticationError: a server has another token.
-            ClusterError: a server has another manifest; names it.
+            ClusterError: a server has another manifest, or no server has a partition; names it.
         """
-        patient = replace(self.limits, connect_seconds=self.deadline, call_seconds=self.deadline)
-        known: dict[int, DescribeReply] = {}
-        lost: PeerLostError | None = None
-        group = self
         with ExitStack() as stack:
-            channels: list[Channel] = []
-            waiting: dict[Future[Any], int] = {}
-
-            def ask(server: int) -> None:
-                channels.append(stack.enter_context(group.channel([server], limits=patient)))
-                waiting[channels[server].submit(DescribeRequest())] = server
-
-            for server in range(len(self.addresses)):
-                ask(server)
-            while waiting:
-                enough = _hold_everything(known.values(), without)
-                done, _ = wait(waiting, self.limits.attempt_seconds, FIRST_COMPLETED)
-                if not done and enough:
-                    break
-                for future in done:
-                    server = waiting.pop(future)
-                    try:
-                        about: DescribeReply = future.result()
-                    except PeerLostError as error:
-                        lost = error
-                        continue
-                    if server < len(self.addresses) or about.server not in {other.server for other in known.values()}:
-                        known[server] = about
-                if not (done and waiting) and not _hold_everything(known.values(), without):
-                    for address in group._others([channels[server] for server in known]):
-                        group = replace(group, addresses=(*group.addresses, address))
-                        ask(len(channels))
-        if lost is not None and not _hold_everything(known.values(), without):
-            raise lost
-        group._check_same(known, manifest)
-        for server in set(range(len(self.addresses))) - set(known):
+            asked = _Asked(self, without, stack)
+            while asked.silent or not asked.complete:
+                if not asked.silent and asked.seconds_left <= 0:
+                    asked.fail()
+                if not asked.take(self.limits.attempt_seconds / (1 if asked.complete else _LOOKS)):
+                    if asked.complete:
+                        break
+                    asked.look_further()
+                asked.group._check_same(asked.known, manifest)
+        for server in set(range(len(self.addresses))) - set(asked.known):
             address = self.addresses[server]
             print(f"halohop: going on without {address}, which does not answer: others have its partitions", file=sys.stderr)
-        return group, dict(sorted(known.items()))
-
-    def _others(self, channels: Sequence[Channel]) -> list[str]:
-        """Whom some servers know beside these: such as may have come in the place of a lost one."""
-        done, _ = wait([channel.submit(MeetRequest()) for channel in channels], self.limits.attempt_seconds)
-        told = [address for future in done if future.exception() is None for address in future.result().addresses]
-        return [address for address in dict.fromkeys(told) if address not in map(plain, self.addresses)]
+        return asked.group, dict(sorted(asked.known.items()))
 
     def _check_same(self, known: dict[int, DescribeReply], manifest: bytes | None) -> None:
         for server, about in sorted(known.items()):
@@ -144,7 +120,107 @@ class Servers:
         ]
 
 
-def _hold_everything(known: Collection[DescribeReply], without: tuple[int, ...]) -> bool:
-    """Whether some servers, and whoever has the partitions `without`, have them all."""
-    held = {part for about in known for part in about.parts} | set(without)
-    return bool(known) and len(held) == max(about.num_parts for about in known)
+class _Asked:
+    """Servers that are asked what they serve and whom else they know, and their answers as they come.
+
+    Attributes:
+        group: the servers, and behind them those that were learned of.
+        known: what those say that have answered, by number.
+        lost: why others did not answer.
+        silent: of which neither is known yet.
+    """
+
+    def __init__(self, servers: Servers, without: tuple[int, ...], stack: ExitStack) -> None:
+        self.group = servers
+        self.known: dict[int, DescribeReply] = {}
+        self.lost: dict[int, TransportError] = {}
+        self.silent: set[int] = set()
+        self._num_given = len(servers.addresses)
+        self._without = without
+        self._ends = time.monotonic() + servers.deadline
+        self._stack = stack
+        self._channels: list[Channel] = []
+        self._answers: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._looking: set[int] = set()  # who is asked whom else it knows
+        for server in range(self._num_given):
+            self._ask(server)
+
+    @property
+    def seconds_left(self) -> float:
+        return self._ends - time.monotonic()
+
+    @property
+    def complete(self) -> bool:
+        """Whether those that have answered, and whoever has the partitions `without`, have them all."""
+        return bool(self.known) and not self.missing
+
+    @property
+    def missing(self) -> list[int]:
+        """The partitions that are still to be found; empty as long as nobody has answered."""
+        held = {part for about in self.known.values() for part in about.parts} | set(self._without)
+        return [part for part in range(max((about.num_parts for about in self.known.values()), default=0)) if part not in held]
+
+    def take(self, seconds: float) -> bool:
+        """Takes in the next answer; false if none comes in time."""
+        try:
+            self._answers.get(timeout=max(min(seconds, self.seconds_left), _MOMENT))()
+        except Empty:
+            return False
+        return True
+
+    def look_further(self) -> None:
+        """Asks those that have answered whom they know beside these, such as servers that have only just come."""
+        for server in set(self.known) - self._looking:
+            self._look(server)
+
+    def fail(self) -> NoReturn:
+        """
+        Raises:
+            PeerLostError, DeadlineExceededError, ClusterError: names the partitions that are missing, and who was asked.
+        """
+        cause = self.lost[min(self.lost)] if self.lost else None
+        if cause is not None and not self.known:
+            raise cause
+        addresses = self.group.addresses
+        told = [
+            f"server {server} at {addresses[server]} serves {list(about.parts)}" for server, about in sorted(self.known.items())
+        ]
+        told += [f"server {server} at {addresses[server]} does not answer" for server in sorted(self.lost)]
+        kind = ClusterError if cause is None else PeerLostError
+        raise kind(
+            f"partitions {self.missing} were found at no server within {self.group.deadline:g} s: {', '.join(told)}; "
+            "start a server that has them, and give its address"
+        ) from cause
+
+    def _ask(self, server: int) -> None:
+        patience = max(self.seconds_left, _MOMENT)
+        limits = replace(self.group.limits, connect_seconds=patience, call_seconds=patience)
+        self._channels.append(self._stack.enter_context(self.group.channel([server], limits=limits)))
+        self.silent.add(server)
+        asked = self._channels[server].submit(DescribeRequest())
+        asked.add_done_callback(lambda done: self._answers.put(partial(self._described, server, done)))
+
+    def _described(self, server: int, done: "Future[Any]") -> None:
+        self.silent.discard(server)
+        try:
+            about: DescribeReply = done.result()
+        except (PeerLostError, DeadlineExceededError) as error:
+            self.lost[server] = error
+            return
+        if server < self._num_given or about.server not in {other.server for other in self.known.values()}:
+            self.known[server] = about
+            if not self.complete:
+                self._look(server)
+
+    def _look(self, server: int) -> None:
+        self._looking.add(server)
+        asked = self._channels[server].submit(MeetRequest())
+        asked.add_done_callback(lambda done: self._answers.put(partial(self._met, server, done)))
+
+    def _met(self, server: int, done: "Future[Any]") -> None:
+        self._looking.discard(server)
+        told = done.result().addresses if done.exception() is None else ()  # one that does not answer is asked again
+        for address in map(plain, told):
+            if not self.complete and address not in map(plain, self.group.addresses):
+                self.group = replace(self.group, addresses=(*self.group.addresses, address))
+                self._ask(len(self._channels))
