@@ -65,7 +65,7 @@ def _ranks(network: list[Host], rank: int) -> dict[str, str]:
 
 def _server(host: Host, parts: Path, part: int, address: str, peers: list[str]) -> None:
     options = ("--partitions", part, "--listen", address, "--peers", ",".join(peers))
-    server = host.start("-m", "halohop.launch.cli", "serve", parts, *options, env=SECRET)
+    server = host.start("-m", "halohop", "serve", parts, *options, env=SECRET)
     line = told(server.stderr).readline()
     assert line.startswith("serving"), line
 

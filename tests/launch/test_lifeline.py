@@ -1,4 +1,5 @@
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -42,3 +43,35 @@ def test_a_process_ends_with_its_launcher(leads: bool, code: int) -> None:
         os.close(read_end)
         os.close(write_end)
         assert process.wait(PATIENCE_S) == code
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True)
+child.stdout.readline()
+print(child.pid, flush=True)
+child.wait()
+"""
+
+DEAF = """
+import ctypes, signal
+from halohop.launch.lifeline import end_with_parent
+end_with_parent(signal.SIGKILL)
+print(flush=True)
+ctypes.PyDLL(None).sleep(600)  # with Python's lock: no thread runs
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's request is Linux's")
+def test_a_process_that_runs_no_python_ends_with_its_parent_too() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, DEAF], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:  # it has ended already
+        return
+    ended, _, _ = select.select([descriptor], [], [], PATIENCE_S)
+    os.close(descriptor)
+    assert ended, f"process {pid} outlived its parent"

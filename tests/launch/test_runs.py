@@ -19,7 +19,7 @@ from halohop.launch.runs import is_partitioned
 from halohop.store.disk import held_parts, read_manifest
 from halohop.testing.deadlines import within
 
-HALOHOP = [sys.executable, "-m", "halohop.launch.cli"]
+HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100
 SMALL = ["--hidden", "8", "--fanout", "4,3", "--batch-size", "128", "--model", "sage"]
 

@@ -16,7 +16,7 @@ from halohop.loading.metrics import scrape
 from halohop.testing.deadlines import within
 from halohop.transport import Token
 
-HALOHOP = [sys.executable, "-m", "halohop.launch.cli"]
+HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100
 SECRET = "a secret of sixteen bytes and more"
 

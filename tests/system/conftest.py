@@ -62,7 +62,7 @@ def start(parts) -> Iterator[Any]:
 
     def begin(partitions: str, listen: str = "127.0.0.1:0", peers: str = "", *more: str) -> tuple[subprocess.Popen[str], str]:
         options = ["--partitions", partitions, "--listen", listen, "--peers", peers, *more]
-        command = [sys.executable, "-m", "halohop.launch.cli", "serve", str(parts), *options]
+        command = [sys.executable, "-m", "halohop", "serve", str(parts), *options]
         process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
         running.append(process)
         assert process.stderr is not None

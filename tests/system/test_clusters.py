@@ -75,7 +75,7 @@ class Cluster:
         home, address = self.homes[number], self.addresses[number]
         peers = ",".join(other for other in self.addresses if other != address)
         options = ("--partitions", self.share(number), "--listen", address, "--peers", peers)
-        return home.start("-m", "halohop.launch.cli", "serve", self.folder, *options, env=SECRET)
+        return home.start("-m", "halohop", "serve", self.folder, *options, env=SECRET)
 
     def start_client(
         self, number: int, sampling: str = "servers", *, seconds: float = PATIENCE, epochs: int = EPOCHS, state: str = ""

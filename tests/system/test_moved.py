@@ -86,7 +86,7 @@ def test_a_host_that_is_started_again_elsewhere_is_found(network, folders, expec
 
 def start_server(home: Host, folder: Path, partitions: str, peers: str) -> Process:
     options = ("--partitions", partitions, "--listen", f"{home.address}:{PORT}", "--peers", peers)
-    server = home.start("-m", "halohop.launch.cli", "serve", folder, *options, env=SECRET)
+    server = home.start("-m", "halohop", "serve", folder, *options, env=SECRET)
     assert server.stderr is not None
     line = server.stderr.readline()
     assert line.startswith("serving partitions"), line

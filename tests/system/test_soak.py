@@ -27,7 +27,7 @@ def start_servers(homes: list[Host], parts: Path) -> list[Process]:
     for part, (home, address) in enumerate(zip(homes, addresses, strict=True)):
         peers = ",".join(other for other in addresses if other != address)
         options = ("--partitions", part, "--listen", address, "--peers", peers, "--lease", LEASE_SECONDS)
-        servers.append(home.start("-m", "halohop.launch.cli", "serve", parts, *options, env=SECRET))
+        servers.append(home.start("-m", "halohop", "serve", parts, *options, env=SECRET))
     for server in servers:
         wait_until_it_serves(server)
     return servers

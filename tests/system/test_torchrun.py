@@ -11,7 +11,7 @@ def test_three_hosts_train_together(network, folders, tmp_path):
         host.start(
             *("-m", "torch.distributed.run", "--nnodes", 3, "--node-rank", rank, "--nproc-per-node", 1),
             *("--master-addr", network[0].address, "--master-port", 29666),
-            *("-m", "halohop.launch.cli", "train", folder, "--epochs", 8, "--batch-size", 32, "--out", tmp_path / f"run-{rank}"),
+            *("-m", "halohop", "train", folder, "--epochs", 8, "--batch-size", 32, "--out", tmp_path / f"run-{rank}"),
             env={"HALOHOP_TOKEN": "a secret of these tests only", "GLOO_SOCKET_IFNAME": "eth0"},
         )
         for rank, (host, folder) in enumerate(zip(network[:3], folders, strict=True))

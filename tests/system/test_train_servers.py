@@ -19,7 +19,7 @@ from halohop.datasets import synthetic
 from halohop.testing.deadlines import within
 from halohop.testing.worlds import environment, free_addresses
 
-TRAIN = [sys.executable, "-m", "halohop.launch.cli", "train"]
+TRAIN = [sys.executable, "-m", "halohop", "train"]
 OPTIONS = ["--fanout", "5,5", "--hidden", "16", "--batch-size", "5", "--epochs", "3", "--patience", "0", "--device", "cpu"]
 PATIENCE = 150.0
 """Seconds that a run may take, with a server that is started again in its midst."""

@@ -1,13 +1,10 @@
 """The command `halohop`: thin commands over what the library does."""
 
-import atexit
-import gc
 import json
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +13,6 @@ from halohop.launch import choices, options
 from halohop.launch.group import Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
-_EXIT_TERMINATED = 128 + signal.SIGTERM
 _TRAIN = options.defaults(TrainConfig)
 _INFER = options.defaults(InferConfig)
 
@@ -29,17 +25,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def main() -> None:
-    """The console script: a request to terminate ends it as Ctrl-C does, with everything that it started."""
-    signal.signal(signal.SIGTERM, _terminate)
-    atexit.register(gc.freeze)  # or Python looks for garbage once more, in a million objects of libraries: a second after Ctrl-C
-    app()
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    sys.exit(_EXIT_TERMINATED)
 
 
 @app.callback()
@@ -177,7 +162,7 @@ def train(
 
     [dim]$[/] halohop train --resume runs/first
 
-    [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop.launch.cli train parts --out runs/first
+    [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
     """
     given = locals()
     from halohop.launch import runs
@@ -274,10 +259,7 @@ def top(
     """
     from halohop.launch.top import top as watch
 
-    try:
-        watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
-    except KeyboardInterrupt:
-        raise typer.Exit(128 + signal.SIGINT) from None
+    watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
 
 
 @app.command()
@@ -315,7 +297,3 @@ def demo(
     outcome = show_everything(out, size=size, console=console)
     console.print("\n[bold]3. Results[/]")
     runs.show(outcome, console)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,6 @@
-"""What all commands have in common: the library's errors in one line."""
+"""What all commands have in common: the library's errors in one line, and signals that let a command undo what it has begun."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import typer
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from halohop.errors import HalohopError
+from halohop.launch.signals import Signals
 
 _EXIT_FAILED = 1
 
@@ -17,7 +19,8 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with ctx.obj.working() if isinstance(ctx.obj, Signals) else nullcontext():
+                return super().invoke(ctx)
         except HalohopError as error:
             if ctx.params.get("debug"):
                 raise

@@ -3,8 +3,10 @@
 It also works when the launcher is killed with a signal that nobody can catch, because the kernel closes its end.
 """
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 
@@ -12,6 +14,7 @@ from halohop.errors import InputError
 
 PARENT_FD = "HALOHOP_PARENT_FD"
 """Environment variable with the number of the inherited read end."""
+_PR_SET_PDEATHSIG = 1
 
 
 def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] | None = None) -> threading.Thread | None:
@@ -45,6 +48,12 @@ def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] 
     watcher = threading.Thread(target=_watch, args=(descriptor, on_loss or end_group), name="halohop-lifeline", daemon=True)
     watcher.start()
     return watcher
+
+
+def end_with_parent(kind: signal.Signals) -> None:
+    """Has the kernel send this process a signal when its parent ends, also where a thread could not run; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(kind), 0, 0, 0)
 
 
 def end_group() -> None:

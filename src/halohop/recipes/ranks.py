@@ -1,6 +1,8 @@
 """What trainers do together: share a machine, form a process group, add numbers up, and notice that one of them is gone."""
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +25,10 @@ _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "c
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
 
 _ROUND_S = 1.0
+LEAVE_S = 10.0
+"""Seconds that leaving a process group may take."""
+
+_LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is, and how much there is."""
@@ -139,7 +145,26 @@ def process_group(world: World, device: torch.device, deadline_s: float) -> Iter
     try:
         yield
     finally:
-        dist.destroy_process_group()
+        _leave_process_group()
+
+
+def _leave_process_group() -> None:
+    """Waits `LEAVE_S` seconds at most: gloo gives every collective under way its deadline, also where the peers are gone."""
+    failures: list[BaseException] = []
+
+    def leave() -> None:
+        try:
+            dist.destroy_process_group()
+        except BaseException as error:
+            failures.append(error)
+
+    leaving = threading.Thread(target=leave, name="halohop-leave-group", daemon=True)
+    leaving.start()
+    leaving.join(LEAVE_S)
+    if leaving.is_alive():
+        _LOG.warning("left the process group behind: a collective that its other ranks do not answer is still under way")
+    for failure in failures:
+        raise failure
 
 
 def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> list[float]:
