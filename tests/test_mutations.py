@@ -126,7 +126,9 @@ def test_the_suite_finds(name: str, copy: Path) -> None:
 
 def run(files: tuple[str, ...], source: Path) -> int:
     """How pytest ends with these files, in a process of its own that imports halohop from `source`."""
-    check = f"import halohop, pytest, sys; assert halohop.__file__.startswith({str(source)!r}); sys.exit(pytest.main(sys.argv[1:]))"
+    check = (
+        f"import halohop, pytest, sys; assert halohop.__file__.startswith({str(source)!r}); sys.exit(pytest.main(sys.argv[1:]))"
+    )
     options = ["--exitfirst", "--quiet", "-p", "no:cacheprovider", "-n", "0"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(

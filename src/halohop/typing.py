@@ -35,6 +35,9 @@ EDGE: Relation = (NODE, "to", NODE)
 RAW_ID = "raw_id"
 """Reserved node column: the user's node ids (int64)."""
 
+RAW_TEXT = "raw_id as text"
+"""Node column: the user's node ids where they are strings (UTF-8, uint8 rows, zeros behind). No batch has it."""
+
 EDGE_ID = "edge_id"
 """Reserved edge column: positions of the edges in the user's input (int64)."""
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles
 from halohop.datasets.tables import read_tables
+from halohop.datasets.text import texts_of
 from halohop.errors import IdError, IncompleteDatasetError, InputError, SchemaError
 from halohop.store.tables import EdgeTable, NodeTable
-from halohop.typing import EDGE, NODE
+from halohop.typing import EDGE, NODE, RAW_TEXT
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import csv as arrow_csv  # noqa: E402
@@ -337,3 +338,38 @@ def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r'pip install "halohop\[tables\]"'):
         read_tables(GraphFiles(edges={"node__to__node": EdgeFiles(file="e.csv", src="s", dst="d")}), tmp_path)
+
+
+def test_strings_are_kept_as_ids_and_as_names_of_classes(tmp_path: Path) -> None:
+    table = read_nodes(tmp_path, {"id": ["b", "ä", "c"], "kind": ["red", None, "blue"]}, label="kind")
+    assert texts_of(table.columns[RAW_TEXT]).tolist() == ["b", "ä", "c"]
+    assert (table.columns["y"].tolist(), table.names) == ([1, -1, 0], {"y": ("blue", "red")})
+    write(tmp_path / "e.csv", {"s": ["y", "x"], "d": ["x", "z"]})
+    files = EdgeFiles(file="e.csv", src="s", dst="d")
+    mentioned = read_tables(GraphFiles(edges={"node__to__node": files}), tmp_path).nodes[NODE]
+    assert texts_of(mentioned.columns[RAW_TEXT]).tolist() == ["x", "y", "z"]
+
+
+def test_several_labels_are_columns(tmp_path: Path) -> None:
+    table = read_nodes(tmp_path, {"id": [1, 2], "a": [1, 0], "b": [True, True]}, label=("a", "b"), fractions=(0.5, 0.5, 0))
+    assert table.columns["y"].tolist() == [[True, True], [False, True]]
+    assert table.names == {"y": ("a", "b")}
+    assert int(table.columns["train_mask"].sum()) == 1
+
+
+def test_splits_from_files_of_ids_and_by_shares(tmp_path: Path) -> None:
+    write(tmp_path / "t1.csv", {"id": [30]})
+    write(tmp_path / "t2.csv", {"id": [10], "more": [5]})
+    write(tmp_path / "v.parquet", {"id": [20]})
+    splits = {"train": "t*.csv", "valid": "v.parquet"}
+    table = read_nodes(tmp_path, {"id": [10, 20, 30, 40]}, splits=splits)
+    assert table.columns["train_mask"].tolist() == [True, False, True, False]
+    assert table.columns["val_mask"].tolist() == [False, True, False, False]
+    labelled = read_nodes(tmp_path, {"id": list(range(10)), "y": [0] * 8 + [None] * 2}, label="y", fractions=(0.5, 0.25, 0.25))
+    assert [int(labelled.columns[f"{split}_mask"].sum()) for split in ("train", "val", "test")] == [4, 2, 2]
+    with pytest.raises(IdError, match=r"t1\.csv: column 'id' holds 30 in row 0, no id of a node 'n.parquet'"):
+        read_nodes(tmp_path, {"id": [10, 20]}, splits=splits)
+    with pytest.raises(SchemaError, match="unknown split 'dev'"):
+        read_nodes(tmp_path, {"id": [10, 20, 30]}, splits={"dev": "t*.csv"})
+    with pytest.raises(InputError, match="names no label"):
+        read_nodes(tmp_path, {"id": [10]}, fractions=(0.5, 0.2, 0.3))

@@ -1,5 +1,6 @@
 """Sources of graphs: every one returns `halohop.store.tables.GraphTables`, those for link prediction within `LinkTables`."""
 
+from halohop.datasets.arrays import read_arrays
 from halohop.datasets.direction import add_reverses, directions
 from halohop.datasets.links import EdgeSplit, LinkTables, random_edge_masks
 from halohop.datasets.npz import read_npz
@@ -27,6 +28,7 @@ __all__ = [
     "ogb_node",
     "random_edge_masks",
     "random_masks",
+    "read_arrays",
     "read_npz",
     "read_ntriples",
     "read_rdf",

@@ -43,12 +43,17 @@ class NodeFiles:
 
     Args:
         file: path from the folder of the description; a pattern such as ``users/*.parquet`` means all that match, by name.
-        id: column of ids: integers of any value, which become raw ids, or strings, whose raw id is their row in the table.
+        id: column of ids: integers of any value, which become raw ids, or strings, whose raw id is their row in the table;
+            the strings are stored, too, and `halohop infer` gives them back.
         features: columns that are stacked to ``x``: numbers, or lists of numbers of one length.
         dtype: torch dtype of ``x``.
-        label: column that becomes ``y``: integers, or strings, which are numbered in sorted order. Empty means -1, unlabelled.
+        label: column that becomes ``y``: integers, or strings, which are numbered in sorted order; their names are
+            stored, too, and `halohop infer` gives them back. Empty means -1, unlabelled. Several columns of 0 and 1 make a node
+            belong to several classes, which are called as the columns.
         split: column that holds train, val (valid, validation) or test. Empty means none of them.
         masks: bool columns by split: ``{"train": "is_train"}`` becomes ``train_mask``.
+        splits: files by split, which list ids of nodes in a column of the same name as `id`: ``{"train": "train.csv"}``.
+        fractions: shares of train, val and test of a random split of the labelled nodes, which is always the same.
         columns: further columns, kept under their names.
         normalize: divide each row of ``x`` by its sum: see `halohop.datasets.normalize_rows`.
     """
@@ -57,10 +62,12 @@ class NodeFiles:
     id: str
     features: tuple[str, ...] = ()
     dtype: str = "float32"
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
     split: str | None = None
     masks: dict[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    splits: dict[str, str] = field(default_factory=dict)
+    fractions: tuple[float, ...] | None = None
     normalize: bool = False
 
 

@@ -131,8 +131,14 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, 
     nodes = {name: _number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
     edges = {relation: _number_edges(table, nodes[relation[2]]) for relation, table in tables.edges.items()}
     schema = Schema(
-        nodes={name: TableSpec(count=table.num_nodes, columns=_specs(table)) for name, table in tables.nodes.items()},
-        edges={relation: TableSpec(count=table.num_edges, columns=_specs(table)) for relation, table in tables.edges.items()},
+        nodes={
+            name: TableSpec(count=table.num_nodes, columns=_specs(table.columns, table.names))
+            for name, table in tables.nodes.items()
+        },
+        edges={
+            relation: TableSpec(count=table.num_edges, columns=_specs(table.columns, {}))
+            for relation, table in tables.edges.items()
+        },
     )
     book = Book(
         nodes={name: numbering.bounds for name, numbering in nodes.items()},
@@ -280,5 +286,5 @@ def _id_dtype(count: int) -> torch.dtype:
     return torch.int32 if count - 1 <= _INT32_MAX else torch.int64
 
 
-def _specs(table: NodeTable | EdgeTable) -> dict[str, ColumnSpec]:
-    return {name: ColumnSpec.of(column) for name, column in table.columns.items()}
+def _specs(columns: dict[str, Tensor], names: dict[str, tuple[str, ...]]) -> dict[str, ColumnSpec]:
+    return {name: ColumnSpec.of(column, names.get(name, ())) for name, column in columns.items()}

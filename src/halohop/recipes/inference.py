@@ -20,13 +20,15 @@ from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.inference_batches import infer_batches
 from halohop.recipes.inference_layers import LayerRun
 from halohop.recipes.inference_models import LayeredModel, recipe_layers, told
-from halohop.recipes.inference_results import PARQUET, npy_files, parquet, write_npy, write_parquet
+from halohop.recipes.inference_names import has_text_ids, write_classes, write_ids
+from halohop.recipes.inference_results import CLASSES, IDS, PARQUET, npy_files, parquet, write_npy, write_parquet
 from halohop.recipes.inference_user import UserLayers
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.ranks import Progress, choose_device, in_rounds, shared_graph
 from halohop.recipes.spec import check_raw_ids
 from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import NodeType
 from halohop.world import World
 
 
@@ -40,8 +42,9 @@ def infer(
     """Writes what a model says of the nodes; called by every trainer of the world.
 
     ``raw_ids.npy`` (int64 ``[n]``), ``predictions.npy`` (int64 ``[n]``, classes), ``confidence.npy`` (float32 ``[n]``, the
-    probability that the model gives to that class) and, on request, ``embeddings.npy`` (float32 ``[n, hidden]``); or a Parquet
-    file with the same columns.
+    probability that the model gives to that class) and, on request, ``embeddings.npy`` (float32 ``[n, hidden]``). Where the
+    user's ids or labels were strings, also ``ids.npy`` (``[n]``) and ``classes.npy`` (the name of each class). Or a Parquet file
+    with the same columns, and a column "class" of names.
 
     Without ``config.fanout`` all neighbours count, and each layer is computed once for every node. Such a run keeps what it has
     done in ``<out>/unfinished``; the same call after it was stopped, even killed, goes on from there, to the same result. With a
@@ -78,10 +81,14 @@ def infer(
     with shared_graph(config, world=world, device=device) as graph:
         options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
         if config.fanout is None:
-            files = _infer_layers(_in_stages(model, graph, config), graph, config, **options)
+            stages = _in_stages(model, graph, config)
+            target, module = stages.target, stages.module
+            files = _infer_layers(stages, graph, config, **options)
         else:
-            classifier, info = _trained(config, graph)
-            files = infer_batches(classifier, info, graph, config, **options)
+            module, info = _trained(config, graph)
+            target = info.model.target
+            files = infer_batches(module, info, graph, config, **options)
+        files += _name(graph, target, module, config, **options)
         if config.form == "parquet":
             work = write_parquet(out / PARQUET, files) if world.rank == 0 else _nothing()
             in_rounds("write parquet", work, 0, **options)
@@ -141,6 +148,30 @@ def _infer_layers(
         work = write_npy(Path(config.out), raw, run.columns, read) if mine else _nothing()
         in_rounds("write results", work, len(raw) if mine else 0, **options)
     return npy_files(Path(config.out), list(run.columns))
+
+
+def _name(
+    graph: Graph,
+    target: NodeType,
+    module: nn.Module,
+    config: InferConfig,
+    *,
+    world: World,
+    device: torch.device,
+    on_progress: Progress,
+) -> list[Path]:
+    """The files that hold ids and classes as strings, where the user's were."""
+    out, mine, files = Path(config.out), world.rank == 0, []
+    if has_text_ids(graph, target):
+        gid, _ = graph.select(config.split, target)
+        work = write_ids(out, graph, target, gid) if mine else _nothing()
+        in_rounds("write ids", work, len(gid) if mine else 0, world=world, device=device, on_progress=on_progress)
+        files.append(out / f"{IDS}.npy")
+    if isinstance(module, NodeClassifier) and module.spec.classes:
+        work = write_classes(out, module.spec.classes) if mine else _nothing()
+        in_rounds("write classes", work, 0, world=world, device=device, on_progress=on_progress)
+        files.append(out / f"{CLASSES}.npy")
+    return files
 
 
 def _nothing() -> Generator[int, None, None]:

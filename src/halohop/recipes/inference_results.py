@@ -11,7 +11,8 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.store.schema import ColumnSpec
 
-RAW_IDS = "raw_ids"
+RAW_IDS, IDS, CLASSES = "raw_ids", "ids", "classes"
+PREDICTED = "predictions"
 PARQUET = "predictions.parquet"
 ROWS = 65_536
 """Rows that are in memory at a time."""
@@ -53,21 +54,25 @@ def write_npy(
 
 
 def write_parquet(target: Path, files: list[Path]) -> Generator[int, None, None]:
-    """One Parquet file from the arrays, a row group at a time; the arrays are removed. Says how many rows a step wrote."""
+    """One Parquet file from the arrays, a row group at a time; the arrays are removed. Says how many rows a step wrote.
+
+    Where classes have names, these make a column "class".
+    """
     import pyarrow as pa
 
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    columns = [
-        (name, pa.list_(pa.float32(), array.shape[1]) if array.ndim == 2 else pa.from_numpy_dtype(array.dtype))
-        for name, array in arrays.items()
-    ]
-    schema = pa.schema(columns)
+    classes = arrays.pop(CLASSES, None)
+    schema = pa.schema([(name, _arrow_type(array)) for name, array in arrays.items()])
+    if classes is not None:
+        schema = schema.append(pa.field("class", pa.string()))
     part = target.with_name(f"{target.name}.new")
     with parquet().ParquetWriter(part, schema) as writer:
         total = len(arrays[RAW_IDS])
         for begin in range(0, total, ROWS):
             end = min(begin + ROWS, total)
             rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
+            if classes is not None:
+                rows.append(_arrow_column(classes[arrays[PREDICTED][begin:end]]))
             writer.write_table(pa.Table.from_arrays(rows, schema=schema))
             yield end - begin
     part.replace(target)
@@ -92,9 +97,19 @@ def _numpy_dtype(spec: ColumnSpec) -> Any:
     return torch.empty(0, dtype=getattr(torch, spec.dtype)).numpy().dtype
 
 
+def _arrow_type(array: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    if array.dtype.kind == "U":
+        return pa.string()
+    return pa.list_(pa.float32(), array.shape[1]) if array.ndim == 2 else pa.from_numpy_dtype(array.dtype)
+
+
 def _arrow_column(rows: np.ndarray) -> Any:
     import pyarrow as pa
 
+    if rows.dtype.kind == "U":
+        return pa.array(rows.tolist(), pa.string())
     values = np.ascontiguousarray(rows)
     return (
         pa.array(values) if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])

@@ -11,7 +11,7 @@ import halohop
 from halohop.loading.loader import BatchLoader
 from halohop.recipes.labels import count_classes, find_target, seed_labels
 from halohop.recipes.ranks import share_of, sum_over_ranks
-from halohop.recipes.spec import ModelSpec, numbered
+from halohop.recipes.spec import ModelSpec, class_names, numbered
 from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 10_000_000
@@ -32,7 +32,8 @@ class NodeTask(Task):
         schema = setting.graph.schema
         self.target = find_target(schema, setting.config.target)
         self.splits = schema.splits(self.target)
-        num_classes = count_classes(setting.graph, self.target, setting.world, setting.device)
+        found = count_classes(setting.graph, self.target, setting.world, setting.device)
+        num_classes = max(found, len(class_names(schema, self.target)))
         self.spec = numbered(setting.graph, ModelSpec.of(setting.config, schema, self.target, num_classes))
         self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES)
 

@@ -18,6 +18,7 @@ from halohop.datasets import (
     ogb_node,
     random_edge_masks,
     random_masks,
+    read_arrays,
     read_npz,
     read_tables,
     read_temporal,
@@ -26,6 +27,7 @@ from halohop.datasets import (
     synthetic_hetero,
     time_masks,
 )
+from halohop.datasets.arrays import EDGE_INDEX
 from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS
 from halohop.datasets.triples import SPLIT_FILES
 from halohop.errors import InputError
@@ -43,8 +45,9 @@ HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
 
 KNOWN = (
     "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, a .npz file, a .pt file with a PyG Data or "
-    "HeteroData, a graph.toml or its folder, a folder with aifb_stripped.nt.gz, the folder of an OGB data set, a folder with "
-    "train.txt, valid.txt and test.txt (triples), or a .txt or .txt.gz file or folder with CollegeMsg.txt (edges with times)"
+    "HeteroData, a graph.toml or its folder, a folder of .npy files (edge_index.npy, x.npy, ...), a folder with "
+    "aifb_stripped.nt.gz, the folder of an OGB data set, a folder with train.txt, valid.txt and test.txt (triples), or a .txt or "
+    ".txt.gz file or folder with CollegeMsg.txt (edges with times)"
 )
 
 
@@ -60,8 +63,9 @@ def load_source(
 
     Args:
         spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``, a ``.npz`` file, a ``.pt`` file
-            with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder with ``aifb_stripped.nt.gz``, the
-            folder of an OGB data set (``<root>/ogbn_products``), or what `load_links` takes, whose held-out edges stay out.
+            with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its folder, a folder of ``.npy`` files
+            (`halohop.datasets.read_arrays`), a folder with ``aifb_stripped.nt.gz``, the folder of an OGB data set
+            (``<root>/ogbn_products``), or what `load_links` takes, whose held-out edges stay out.
         seed: of synthetic graphs and random splits.
         undirected: add the reverses of all edges, as `halohop.datasets.add_reverses` does; else edges are taken as they are
             stored, from every kind of source.
@@ -172,6 +176,8 @@ def _load_path(path: Path, fractions: Sequence[float], seed: int) -> GraphTables
         return _load_pt(path)
     if path.name == "graph.toml" or (path / "graph.toml").is_file():
         return read_tables(path)
+    if path.suffix == ".npy" or (path / f"{EDGE_INDEX}.npy").is_file() or (path / "edges").is_dir():
+        return read_arrays(path.parent if path.is_file() else path)
     if (path / "aifb_stripped.nt.gz").is_file():
         return aifb(path, seed=seed)
     if path.name.startswith("ogbn_") and path.is_dir():

@@ -33,6 +33,7 @@ class ModelSpec:
         kind: which model.
         target: the node type whose nodes are classified, or get vectors.
         num_classes: length of the logits, or of the vectors.
+        classes: names of the classes, where the labels were strings.
         inputs: of every node type, in the schema's order.
         relations: in the schema's order.
         layers, hidden, heads, bases, dropout: as in `TrainConfig`.
@@ -51,6 +52,7 @@ class ModelSpec:
     dropout: float
     relation: Relation | None = None
     decoder: DecoderName | None = None
+    classes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -83,7 +85,14 @@ class ModelSpec:
             dropout=config.dropout_share,
             relation=relation,
             decoder=None if relation is None else config.decoder,
+            classes=() if relation is not None else class_names(schema, target),
         )
+
+
+def class_names(schema: Schema, target: NodeType) -> tuple[str, ...]:
+    """Names of the classes of a node type; none where labels are numbers."""
+    y = schema.nodes[target].columns.get("y")
+    return () if y is None else y.names
 
 
 def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:

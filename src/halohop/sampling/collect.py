@@ -8,11 +8,11 @@ from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.sampling.batch import Batch, EdgeBlock
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.typing import EDGE_ID, RAW_ID, Relation
+from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation
 
 
 def collect(graph: Graph, batch: Batch) -> Batch:
-    """The batch with every column of its nodes and edges, and ``raw_id`` and ``edge_id`` among them.
+    """The batch with every column of its nodes and edges (but ids that are strings), and ``raw_id`` and ``edge_id`` among them.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
@@ -22,7 +22,7 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     if batch.is_collected:
         return batch
     of_nodes = [
-        RowQuery(table=name, columns=(RAW_ID, *graph.schema.nodes[name].columns), gid=block.gid, padded=block.padded)
+        RowQuery(table=name, columns=(RAW_ID, *_of_batches(graph, name)), gid=block.gid, padded=block.padded)
         for name, block in batch.nodes.items()
     ]
     of_edges = {relation: _edge_queries(graph, relation, block) for relation, block in batch.edges.items()}
@@ -45,6 +45,11 @@ def collect(graph: Graph, batch: Batch) -> Batch:
         nodes={name: replace(block, columns=block.columns | nodes[name]) for name, block in batch.nodes.items()},
         edges={relation: replace(block, columns=edges[relation]) for relation, block in batch.edges.items()},
     )
+
+
+def _of_batches(graph: Graph, name: NodeType) -> list[str]:
+    """The columns of nodes that batches have: nobody learns from ids that are strings."""
+    return [column for column in graph.schema.nodes[name].columns if column != RAW_TEXT]
 
 
 def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock) -> list[RowQuery]:

@@ -14,14 +14,21 @@ REVERSE = "rev_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSpec:
-    """One column: torch dtype name (``"float32"``) and the shape of one row (``()`` for a scalar)."""
+    """One column.
+
+    Args:
+        dtype: torch's name of it (``"float32"``).
+        shape: of one row, ``()`` for a scalar.
+        names: of the values 0, 1, 2, ... where the user's were strings: classes.
+    """
 
     dtype: str
     shape: tuple[int, ...]
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, column: Tensor) -> "ColumnSpec":
-        return cls(dtype=str(column.dtype).removeprefix("torch."), shape=tuple(column.shape[1:]))
+    def of(cls, column: Tensor, names: tuple[str, ...] = ()) -> "ColumnSpec":
+        return cls(dtype=str(column.dtype).removeprefix("torch."), shape=tuple(column.shape[1:]), names=names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ class NodeTable:
         num_nodes: how many.
         columns: per-node tensors ``[num_nodes, ...]`` of any dtype: features, labels ``y``, masks ``<split>_mask`` (bool).
         raw_id: the user's ids, int64 ``[num_nodes]``, all different; None means 0, 1, 2, ...
+        names: by column, of its values 0, 1, 2, ... where the user's were strings.
 
     Raises:
         InputError: a column's first dimension is not num_nodes; raw ids of the wrong shape or dtype, or not unique.
@@ -31,6 +32,7 @@ class NodeTable:
     num_nodes: int
     columns: dict[str, Tensor] = field(default_factory=dict)
     raw_id: Tensor | None = None
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.num_nodes < 0:
