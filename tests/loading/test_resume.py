@@ -56,6 +56,17 @@ def test_restored_at_every_step(data, run):
             assert told(restored) == expected[epoch + 1]
 
 
+def test_interrupted_again_and_again_in_one_epoch(data):
+    """A place counts from the beginning of the epoch, not from where the loader went on."""
+    expected, state, got = told(loader(data)), loader(data).state_dict(), []
+    for _ in expected:
+        restored = loader(data)
+        restored.load_state_dict(state)
+        got += told([next(iter(restored))])
+        state = through_json(restored.state_dict())
+    assert got == expected
+
+
 def test_an_ended_epoch_is_followed_by_the_next(data):
     one = loader(data)
     list(one)
