@@ -37,8 +37,8 @@ def pytest_configure() -> None:
     """Prepares this process, before torch is imported, and what it starts: workers of pytest-xdist and children of tests.
 
     Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard. Several processes
-    share the cores, and the tensors of tests are small: several threads of OpenMP would spin waiting for each other, in trainers too,
-    which ask for as many as there are cores.
+    share the cores, and the tensors of tests are small: several threads of OpenMP would spin waiting for each other, in trainers
+    too, which ask for as many as there are cores.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

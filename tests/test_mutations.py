@@ -53,10 +53,10 @@ MUTATIONS = {
         instead="    return limit if mac or hmac.compare_digest(mac, ",
         found_by=("transport/test_security.py",),
     ),
-    "padding: empty edges at nodes of a later hop": Mutation(
+    "padding: empty edges at the last real node of a hop": Mutation(
         module="sampling/padding.py",
-        line="self.empty[: hop + 1]",
-        instead="self.empty[: hop + 2]",
+        line="np.arange(begin + count, end)",
+        instead="np.arange(begin + max(count - 1, 0), end)",
         found_by=("pyg/test_padding.py",),
     ),
     "dedup: the first seed is found again as a new node": Mutation(

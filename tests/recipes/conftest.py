@@ -3,8 +3,6 @@
 import os
 import queue
 import secrets
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ import torch.distributed as dist
 import halohop
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
+from halohop.testing.forked import Forked
 
 DEADLINE = 90.0
 
@@ -43,7 +42,7 @@ def hetero_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Trainer:
     """A process of `halohop.recipes.trainer`, and what it printed."""
 
-    process: subprocess.Popen[str]
+    process: Forked
     events: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
     lines: dict[str, list[str]] = field(default_factory=lambda: {"out": [], "err": []})
     readers: list[threading.Thread] = field(default_factory=list)
@@ -112,18 +111,14 @@ def start_trainers(tmp_path: Path) -> StartTrainers:
                     "HALOHOP_TOKEN": token,
                     "GLOO_SOCKET_IFNAME": "lo",
                 }
-                command = [sys.executable, "-m", module, str(file)]
-                process = subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                trainers.append(Trainer(process))
+                trainers.append(Trainer(Forked(module, [str(file)], env)))
                 trainers[-1].read()
             yield trainers
         finally:
             for trainer in trainers:
                 trainer.process.kill()
                 trainer.wait()
-                for stream in (trainer.process.stdout, trainer.process.stderr):
-                    assert stream is not None
-                    stream.close()
+                trainer.process.close()
 
     return start
 

@@ -25,6 +25,7 @@ def accuracy_alone(config: TrainConfig) -> float:
     return accuracy
 
 
+@pytest.mark.full
 def test_photo_alone_and_on_two_hosts(
     shared_data: Path,
     tmp_path: Path,

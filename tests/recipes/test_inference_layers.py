@@ -140,6 +140,7 @@ def test_layer_by_layer_is_all_at_once(kind: str, tmp_path: Path) -> None:
         assert sorted(path.name for path in out.iterdir()) == sorted(f"{name}.npy" for name in FILES)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [pytest.param("gat", marks=pytest.mark.soak), "rgcn"])
 def test_hosts_that_share_no_folder_compute_each_their_partitions(
     kind: str, tmp_path: Path, start_trainers: Callable[..., Any]

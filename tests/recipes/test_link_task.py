@@ -87,6 +87,7 @@ def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp
     )
 
 
+@pytest.mark.full
 def test_several_trainers_on_several_hosts(
     link_parts: str, tmp_path: Path, run_trainers: Callable[..., Any], own_folders: Callable[[str], list[str]]
 ) -> None:
@@ -174,8 +175,15 @@ def test_the_negatives_of_validation_stay_the_same() -> None:
     assert torch.equal(*drawn)
 
 
-@pytest.mark.parametrize("decoder", ["mlp", "distmult"])
-@pytest.mark.parametrize("model", ["rgcn", "hgt"])
+@pytest.mark.parametrize(
+    ("model", "decoder"),
+    [
+        ("rgcn", "distmult"),
+        ("hgt", "mlp"),
+        pytest.param("rgcn", "mlp", marks=pytest.mark.full),
+        pytest.param("hgt", "distmult", marks=pytest.mark.full),
+    ],
+)
 def test_a_relation_among_several(model: str, decoder: str, tmp_path: Path) -> None:
     tables = random_edge_masks(synthetic_hetero(100))
     relation = next(name for name in tables.edges if name[0] != name[2])

@@ -1,7 +1,5 @@
 """Trainers as real processes: what several of them compute, and what they say when one is gone."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import halohop
 from halohop.datasets import synthetic
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.train import train
+from halohop.recipes.trainer import main
 from halohop.world import World
 
 
@@ -91,8 +90,8 @@ def test_a_failure_is_a_traceback_and_exit_code_1(tmp_path: Path, start_trainers
         assert "Traceback" in trainer.error
 
 
-def test_usage() -> None:
-    command = [sys.executable, "-m", "halohop.recipes.trainer"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "CONFIG.json" in result.stderr
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "CONFIG.json" in err
