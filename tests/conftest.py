@@ -21,6 +21,10 @@ from hypothesis import settings
 settings.register_profile("halohop", derandomize=True, deadline=None, max_examples=50, database=None)
 settings.load_profile("halohop")
 
+# Read when torch is imported, here, in workers of pytest-xdist and in children of tests. Several processes share the cores, and
+# tensors of tests are small: threads of OpenMP would spin waiting for each other. Trainers ask for one per core, hence the limit.
+os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
+
 GRACE_SECONDS = 3.0
 """How long a thread that was told to stop may take to do so."""
 
@@ -34,15 +38,9 @@ SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
 
 
 def pytest_configure() -> None:
-    """Prepares this process, before torch is imported, and what it starts: workers of pytest-xdist and children of tests.
-
-    Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard. Several processes
-    share the cores, and the tensors of tests are small: several threads of OpenMP would spin waiting for each other, in trainers
-    too, which ask for as many as there are cores.
-    """
+    """Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
