@@ -8,6 +8,7 @@ HalohopError
 │   ├── IncompleteDatasetError     half-written, or a file is missing
 │   ├── CorruptDatasetError        a file is not what the manifest says
 │   └── VersionMismatchError       written by another format version
+├── WriteError (OSError)           a file cannot be written: the disk is full, the folder not ours
 ├── BatchError                     a batch could not be produced; the cause is chained
 ├── TransportError                 names the peer, the operation and the deadline
 │   ├── DeadlineExceededError (TimeoutError)   no answer in time
@@ -18,6 +19,8 @@ HalohopError
 │   └── RemoteError                the peer failed while answering; carries its traceback
 └── ClusterError                   hosts and partitions that do not fit together
 """
+
+import errno
 
 
 class HalohopError(Exception):
@@ -50,6 +53,22 @@ class CorruptDatasetError(DatasetError):
 
 class VersionMismatchError(DatasetError):
     """The data set was written in another format version."""
+
+
+class WriteError(HalohopError, OSError):
+    """A file or folder cannot be written: the disk is full, or it is not ours to write to."""
+
+    @classmethod
+    def of(cls, path: object, error: OSError) -> "WriteError":
+        """What the operating system said when `path` was written.
+
+        Example:
+            >>> WriteError.of("run/resume.pt", OSError(errno.ENOSPC, "No space left on device"))
+            WriteError('cannot write run/resume.pt: No space left on device; make room there, or choose another folder')
+        """
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room there, or choose another folder" if full else "choose a name that may be written to"
+        return cls(f"cannot write {path}: {error.strerror or error}; {remedy}")
 
 
 class BatchError(HalohopError):

@@ -122,7 +122,7 @@ def test_no_validation_and_no_test_is_fine(tmp_path: Path) -> None:
     parts = repartitioned(with_columns({}, without=("val_mask", "test_mask")), tmp_path / "parts")
     end = run(config_for(parts, tmp_path / "run", epochs=2))[-1]
     assert (end["best_epoch"], end["best_val_accuracy"], end["test_accuracy"]) == (2, None, None)
-    assert (tmp_path / "run/checkpoint/weights.pt").is_file()
+    assert (tmp_path / "run/checkpoint/model.pt").is_file()
 
 
 def test_nodes_without_features_learn_vectors(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, VersionMismatchError
-from halohop.store import disk, manifest, npy
+from halohop.store import disk, manifest, npy, writer
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 
@@ -75,10 +75,10 @@ def parts() -> list[Part]:
 
 def write(out: Path, *, overwrite: bool = False, seed: int = 0) -> Path:
     pieces = parts()
-    with disk.write_dataset(out, overwrite=overwrite) as writer:
+    with writer.write_dataset(out, overwrite=overwrite) as dataset:
         for piece in pieces:
-            writer.add(piece)
-        writer.finish(
+            dataset.add(piece)
+        dataset.finish(
             schema=Schema(
                 nodes={key: spec(table.columns, 3 * (key != "a_")) for key, table in pieces[0].nodes.items()},
                 edges={key: spec(table.columns, table.num_edges) for key, table in pieces[0].edges.items()},
@@ -399,8 +399,8 @@ def test_existing_folders_are_not_touched(tmp_path: Path) -> None:
 
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     def interrupted() -> None:
-        with disk.write_dataset(tmp_path / "new" / "out") as writer:
-            writer.add(parts()[0])
+        with writer.write_dataset(tmp_path / "new" / "out") as dataset:
+            dataset.add(parts()[0])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -410,10 +410,10 @@ def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_came_meanwhile_is_respected(tmp_path: Path) -> None:
     def overtaken() -> None:
-        with disk.write_dataset(tmp_path / "out") as writer:
+        with writer.write_dataset(tmp_path / "out") as dataset:
             write(tmp_path / "out", seed=7)
-            writer.add(Part(nodes={}, edges={}))
-            writer.finish(
+            dataset.add(Part(nodes={}, edges={}))
+            dataset.finish(
                 schema=Schema(nodes={"paper": spec({}, 0)}, edges={}),
                 node_bounds={"paper": (0, 0)},
                 edge_bounds={},
@@ -443,7 +443,7 @@ def test_an_old_data_set_comes_back_if_the_new_one_cannot_take_its_place(tmp_pat
     assert list(tmp_path.iterdir()) == [out]
 
 
-@pytest.mark.parametrize("moment", ["write_array", "encode", "_publish", "sync_folder"])
+@pytest.mark.parametrize("moment", ["writer.write_array", "writer.encode", "whole._take_place", "whole.sync_folder"])
 def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: Path, tmp_path: Path, moment: str) -> None:
     out = Path(shutil.copytree(dataset, tmp_path / "out"))
     script = f"""
@@ -452,14 +452,14 @@ def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: P
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         from pathlib import Path
-        from halohop.store import disk
-        original, calls = disk.{moment}, []
-        def deadly(*args):
+        from halohop.store import whole, writer
+        original, calls = {moment}, []
+        def deadly(*args, **options):
             calls.append(args)
-            if len(calls) == (20 if {moment!r} == "write_array" else 1):
+            if len(calls) == (20 if {moment!r} == "writer.write_array" else 1):
                 os.kill(os.getpid(), signal.SIGKILL)
-            return original(*args)
-        disk.{moment} = deadly
+            return original(*args, **options)
+        {moment} = deadly
         module.write(Path({str(out)!r}), overwrite=True, seed=5)
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, timeout=60, text=True)
@@ -471,3 +471,4 @@ def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: P
         disk.read_manifest(left)
     write(out, overwrite=True, seed=6)  # and the next run is not in its way
     assert disk.read_manifest(out).partitioned["seed"] == 6
+    assert list(tmp_path.iterdir()) == [out]  # and removes what the killed one left

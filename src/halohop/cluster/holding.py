@@ -13,6 +13,7 @@ from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST, Manifest
 from halohop.store.part import Part
+from halohop.store.reading import read_regular
 from halohop.telemetry import Counters
 
 
@@ -52,7 +53,7 @@ class Holding:
             raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
         return cls(
             manifest=manifest,
-            document=(path / MANIFEST).read_bytes(),
+            document=read_regular(path / MANIFEST),
             book=Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds),
             parts={part: map_part(path, manifest, part, verify=verify) for part in chosen},
         )

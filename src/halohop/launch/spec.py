@@ -10,7 +10,9 @@ from typing import Any
 import typer
 
 from halohop.errors import InputError
-from halohop.store.disk import whole_file
+from halohop.store.aside import writing
+from halohop.store.reading import decode_json, read_regular
+from halohop.store.whole import write_file
 
 OPTIONS = "options.json"
 """In the folder of a run: how it was started."""
@@ -34,7 +36,7 @@ def from_run(context: typer.Context, folder: Path | None) -> Path | None:
     Where the folder is not here, as on the other hosts of a run, they have to be given again.
     """
     if folder is not None and not context.resilient_parsing and (folder / OPTIONS).is_file():
-        context.default_map = {**json.loads((folder / OPTIONS).read_bytes()), **(context.default_map or {})}
+        context.default_map = {**_kept(folder / OPTIONS), **(context.default_map or {})}
     return folder
 
 
@@ -45,9 +47,9 @@ def keep_options(folder: Path, values: Mapping[str, Any]) -> None:
         for name, value in values.items()
         if value is not None and name not in _ALONE | {"out"}
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / OPTIONS) as stream:
-        stream.write(json.dumps(spelled, indent=2).encode())
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / OPTIONS, json.dumps(spelled, indent=2).encode())
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -63,6 +65,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text) if path.suffix.lower() == ".toml" else _yaml(text, path)
+    except RecursionError:
+        raise InputError(f"configuration file {path} cannot be read: it is nested too deep") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"configuration file {path} cannot be read: {error}") from error
     if table is None:
@@ -103,6 +107,11 @@ def options(table: Mapping[str, Any], known: Mapping[str, frozenset[str]], path:
             raise InputError(f"{path}: option {key!r} needs a value, got {value!r}")
         found[name] = ",".join(map(str, value)) if isinstance(value, list) else value
     return found
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    values: dict[str, Any] = decode_json(read_regular(file), file, dict[str, Any])
+    return values
 
 
 def _flags(parameter: Any) -> frozenset[str]:

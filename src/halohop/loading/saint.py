@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -24,7 +23,10 @@ from halohop.loading.seeds import Share
 from halohop.sampling.batch import EdgeBlock, NodeBlock, NodeSet
 from halohop.sampling.saint import RandomNodes
 from halohop.sampling.sampler import Sampler
+from halohop.store.aside import writing
+from halohop.store.reading import open_regular
 from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.whole import whole_file
 from halohop.typing import EDGE_ID
 
 _COUNTING = -1
@@ -111,12 +113,11 @@ def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flig
 def save(occurrences: Occurrences, path: Path, graph: Graph, nodes: RandomNodes) -> None:
     """Writes a file that is of use for any partitioning; whole or not at all."""
     gid, _ = graph.select(None, nodes.node_type)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with partial.open("wb") as stream:
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as stream:
         by_raw = occurrences.of_nodes[gid.numpy()]
         np.savez(stream, of_nodes=by_raw, of_edges=occurrences.of_edges, num_subgraphs=np.array(occurrences.num_subgraphs))
-    partial.replace(path)
 
 
 def load(path: Path, graph: Graph, nodes: RandomNodes) -> Occurrences:
@@ -127,7 +128,7 @@ def load(path: Path, graph: Graph, nodes: RandomNodes) -> Occurrences:
     """
     gid, _ = graph.select(None, nodes.node_type)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as stored:
             arrays: dict[str, NDArray[Any]] = {name: stored[name] for name in ("of_nodes", "of_edges", "num_subgraphs")}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DatasetError(f"{path} cannot be read ({type(error).__name__}: {error}); delete it, and it is made anew") from error

@@ -12,10 +12,10 @@ from halohop.errors import InputError
 from halohop.partitioning.assign import Assignment, assign, chosen
 from halohop.partitioning.book import Book
 from halohop.partitioning.report import Report, measure
-from halohop.store.disk import write_dataset
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.store.writer import write_dataset
 from halohop.typing import RAW_ID, NodeType, Relation
 
 _INT32_MAX = 2**31 - 1

@@ -1,7 +1,9 @@
-"""A trained model on disk: ``weights.pt`` (plain tensors, no pickled code) and ``config.json`` (what they are the weights of)."""
+"""A trained model on disk, one file with a checksum: plain tensors, no pickled code, and what they are the weights of."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -13,16 +15,20 @@ from halohop.recipes.config import TrainConfig
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
+from halohop.store.aside import writing
+from halohop.store.reading import decode_json
 from halohop.store.schema import Schema
+from halohop.store.whole import read_sealed, sealed_file
 
-FORMAT = 2
-WEIGHTS = "weights.pt"
-CONFIG = "config.json"
+FORMAT = 3
+MODEL = "model.pt"
+_CONFIG_OF_OLD = "config.json"
+"""Formats 1 and 2 were two files, this one and ``weights.pt``, without checksums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What ``config.json`` holds: the model, the run that made it, the epoch and its validation score (None: not measured).
+    """What a checkpoint says of its weights: the model, the run that made it, the epoch, its validation score (None: no).
 
     The score is the accuracy of a node model, the mean reciprocal rank of a link model.
     """
@@ -35,40 +41,61 @@ class CheckpointInfo:
 
 
 def save_checkpoint(folder: str | Path, info: CheckpointInfo, state: dict[str, Tensor]) -> None:
-    """Writes both files; a crash in between leaves the files of before, or the new ones, never half of one."""
+    """Writes the file; a crash at any moment leaves the one of before, or the new one.
+
+    Raises:
+        WriteError: it cannot be written; names it.
+    """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save(state, folder / f"{WEIGHTS}.new")
-    (folder / f"{CONFIG}.new").write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2))
-    for name in (WEIGHTS, CONFIG):
-        (folder / f"{name}.new").replace(folder / name)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with sealed_file(folder / MODEL) as stream:
+        torch.save({"format": FORMAT, "info": msgspec.json.encode(info).decode(), "weights": state}, stream)
 
 
 def load_checkpoint(folder: str | Path, schema: Schema) -> tuple[NodeClassifier | LinkPredictor, CheckpointInfo]:
     """The model of a checkpoint, ready to use on a graph of this schema.
 
     Raises:
-        IncompleteDatasetError: a file is missing.
+        IncompleteDatasetError: the folder holds no checkpoint.
         VersionMismatchError: written by another version of the format.
-        CorruptDatasetError: a file is not what its name says, or the two do not belong together.
+        CorruptDatasetError: the file was changed, or is not what its name says.
         SchemaError: the graph has other node types, relations or features than the model knows.
     """
-    folder = Path(folder)
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise IncompleteDatasetError(f"{folder} is no checkpoint: it has no {name}; give the folder <run>/checkpoint")
-    try:
-        text = (folder / CONFIG).read_bytes()
-        version = msgspec.json.decode(text, type=dict[str, object]).get("format")
-        if version != FORMAT:
-            raise VersionMismatchError(f"{folder} has checkpoint format {version!r}, this halohop reads {FORMAT}; train again")
-        info = msgspec.json.decode(text, type=CheckpointInfo)
-    except msgspec.DecodeError as error:
-        raise CorruptDatasetError(f"{folder / CONFIG} does not describe a checkpoint: {error}") from error
+    file = Path(folder) / MODEL
+    if not file.exists():
+        if (file.parent / _CONFIG_OF_OLD).is_file():
+            raise VersionMismatchError(f"{folder} is a checkpoint of format 2 or older, this halohop reads {FORMAT}; train again")
+        raise IncompleteDatasetError(f"{folder} is no checkpoint: it has no {MODEL}; give the folder <run>/checkpoint")
+    data = load_tensors(file)
+    if data.get("format") != FORMAT:
+        raise VersionMismatchError(f"{file} has format {data.get('format')!r}, this halohop reads {FORMAT}; train again")
+    info: CheckpointInfo = decode_json(str(data.get("info")).encode(), file, CheckpointInfo)
     check_fits(info.model, schema)
     model = build_model(info.model)
     try:
-        model.load_state_dict(torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True))
-    except Exception as error:  # whatever the reader makes of a damaged file
-        raise CorruptDatasetError(f"{folder / WEIGHTS} are no weights for {folder / CONFIG}: {error}") from error
+        model.load_state_dict(data["weights"])
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise CorruptDatasetError(f"{file} holds no weights for the model that it describes: {error}") from error
     return model, info
+
+
+def load_tensors(file: Path) -> dict[str, Any]:
+    """The dictionary that torch saved to a sealed file: plain values and tensors, no code; on the CPU.
+
+    Raises:
+        IncompleteDatasetError: there is no such file.
+        CorruptDatasetError: it was changed, or holds something else.
+    """
+    return tensors_of(read_sealed(file), file)
+
+
+def tensors_of(data: bytes, file: Path) -> dict[str, Any]:
+    """The dictionary that torch wrote as these bytes; raises as `load_tensors`."""
+    try:
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever the reader makes of it
+        raise CorruptDatasetError(f"{file} cannot be read: {error}; train again") from error
+    if not isinstance(found, dict):
+        raise CorruptDatasetError(f"{file} holds a {type(found).__name__}, and no state; train again")
+    return found

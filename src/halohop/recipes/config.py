@@ -52,6 +52,7 @@ class TrainConfig:
         encrypt: between hosts, and to servers; they do too where HALOHOP_ENCRYPT is 1.
         log_every: steps from one "step" event to the next; 0 gives none.
         save_every: steps from one resumable state to the next; the end of every epoch saves one, too. 0: only there.
+        overwrite: begin anew where `out` holds a run, which is lost.
         resume: go on with the run in `out` from the last state that it saved, as if it had never been interrupted. The number of
             trainers and what decides the batches must be as they were (see `halohop.recipes.resume`).
         metrics: ``HOST:PORT`` where Prometheus can read what the loader counts, PORT plus its local rank for each trainer of a
@@ -102,6 +103,7 @@ class TrainConfig:
     encrypt: bool = False
     log_every: int = 10
     save_every: int = 0
+    overwrite: bool = False
     resume: bool = False
     metrics: str | None = None
     relation: tuple[str, ...] | None = None
@@ -190,6 +192,7 @@ class InferConfig:
         batch_size: nodes per trainer and step.
         batch_edges: in-edges per trainer and step, where no `fanout` is given.
         seed: of the draws, where not all neighbours are taken.
+        overwrite: replace results that are in `out`.
         workers, device, deadline_s, sampling, token_file, encrypt: as in `TrainConfig`.
 
     Raises:
@@ -207,6 +210,7 @@ class InferConfig:
     batch_size: int = 1024
     batch_edges: int = 131_072
     seed: int = 0
+    overwrite: bool = False
     workers: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0

@@ -4,7 +4,8 @@ Row i of every result belongs to the i-th node in ascending order of raw ids. No
 """
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.inference_batches import infer_batches
 from halohop.recipes.inference_layers import LayerRun
 from halohop.recipes.inference_models import LayeredModel, recipe_layers, told
-from halohop.recipes.inference_names import has_text_ids, write_classes, write_ids
-from halohop.recipes.inference_results import CLASSES, IDS, PARQUET, npy_files, parquet, write_npy, write_parquet
+from halohop.recipes.inference_names import class_names, has_text_ids, id_dtype, text_ids
+from halohop.recipes.inference_results import CLASSES, IDS, PARQUET, Results, check_results, laid_out, parquet
 from halohop.recipes.inference_user import UserLayers
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
-from halohop.recipes.ranks import Progress, choose_device, in_rounds, shared_graph
+from halohop.recipes.ranks import Progress, choose_device, in_rounds, max_over_ranks, shared_graph
 from halohop.recipes.spec import check_raw_ids
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import NodeType
@@ -58,13 +59,16 @@ def infer(
         on_progress: called with (what is being done, how much is done, how much there is): about once a second, by all ranks
             alike; in batches with a fanout after each step of this rank.
 
+    The files appear together, when all are complete; until then, and after a failure, older ones stay.
+
     Returns:
         The files, which are complete when this returns on any rank; rank 0 has written them.
 
     Raises:
-        InputError: Parquet without pyarrow, a fanout or a model that does not fit, or a folder with an unfinished run of another
-            model or graph.
+        InputError: results are there already and ``config.overwrite`` is false, Parquet without pyarrow, a fanout or a model that
+            does not fit, or a folder with an unfinished run of another model or graph.
         DatasetError: the checkpoint or the graph cannot be read.
+        WriteError: a file cannot be written; names it.
         SchemaError: the graph is not one that the model knows, or has no such split.
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
@@ -75,25 +79,27 @@ def infer(
         raise InputError(f"fanout={config.fanout} is for the recipes' own models; leave it out to compute yours layer by layer")
     if config.form == "parquet":
         parquet()  # says now, rather than after hours, that it is not installed
+    if world.rank == 0:
+        check_results(config)
     device = choose_device(config.device, world)
-    out = Path(config.out)
-    out.mkdir(parents=True, exist_ok=True)
     with shared_graph(config, world=world, device=device) as graph:
         options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
         if config.fanout is None:
             stages = _in_stages(model, graph, config)
             target, module = stages.target, stages.module
-            files = _infer_layers(stages, graph, config, **options)
+            work = _infer_layers(stages, graph, config, **options)
         else:
             module, info = _trained(config, graph)
             target = info.model.target
-            files = infer_batches(module, info, graph, config, **options)
-        files += _name(graph, target, module, config, **options)
-        if config.form == "parquet":
-            work = write_parquet(out / PARQUET, files) if world.rank == 0 else _nothing()
-            in_rounds("write parquet", work, 0, **options)
-            files = [out / PARQUET]
-        return files
+            work = infer_batches(module, info, graph, config, **options)
+        with work as results:
+            _name(results, graph, target, module, config, **options)
+            if config.form == "parquet":
+                in_rounds("write parquet", results.write_parquet() if world.rank == 0 else _nothing(), 0, **options)
+            elif world.rank == 0:
+                results.publish()
+        max_over_ranks(0, device, world)  # the files have their names
+        return results.files if config.form == "npy" else [Path(config.out) / PARQUET]
 
 
 def _in_stages(model: nn.Module | None, graph: Graph, config: InferConfig) -> LayeredModel:
@@ -131,26 +137,31 @@ class AttentionLayers(UserLayers):
         return told(self.module, rows, embeddings=self._embeddings)
 
 
+@contextmanager
 def _infer_layers(
     model: LayeredModel, graph: Graph, config: InferConfig, *, world: World, device: torch.device, on_progress: Progress
-) -> list[Path]:
+) -> Iterator[Results]:
+    """The results of all layers, on rank 0 with their files; what a later run would need is deleted when the block ends well."""
     options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
     gid, raw = graph.select(config.split, model.target)  # before any work: there may be no such split
-    run = LayerRun(model, graph, config, **options)
-    with run.results() as last:
+    run, out = LayerRun(model, graph, config, **options), Path(config.out)
+    with run.results() as last, ExitStack() as stack:
 
         def read(begin: int, end: int) -> dict[str, Tensor]:
             query = RowQuery(table=model.target, columns=tuple(run.columns), gid=gid[begin:end])
             (rows,) = last.fetch(FetchRequest(queries=(query,)))
             return dict(zip(run.columns, rows, strict=True))
 
-        mine = world.rank == 0
-        work = write_npy(Path(config.out), raw, run.columns, read) if mine else _nothing()
-        in_rounds("write results", work, len(raw) if mine else 0, **options)
-    return npy_files(Path(config.out), list(run.columns))
+        results, work = Results(out, {}, run.columns, len(raw)), _nothing()
+        if world.rank == 0:
+            results = stack.enter_context(laid_out(out, raw, run.columns))
+            work = results.fill(read)
+        in_rounds("write results", work, len(raw) if world.rank == 0 else 0, **options)
+        yield results
 
 
 def _name(
+    results: Results,
     graph: Graph,
     target: NodeType,
     module: nn.Module,
@@ -159,19 +170,20 @@ def _name(
     world: World,
     device: torch.device,
     on_progress: Progress,
-) -> list[Path]:
-    """The files that hold ids and classes as strings, where the user's were."""
-    out, mine, files = Path(config.out), world.rank == 0, []
+) -> None:
+    """Adds ids and classes as strings, where the user's were."""
+    options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
+    mine = world.rank == 0
     if has_text_ids(graph, target):
         gid, _ = graph.select(config.split, target)
-        work = write_ids(out, graph, target, gid) if mine else _nothing()
-        in_rounds("write ids", work, len(gid) if mine else 0, world=world, device=device, on_progress=on_progress)
-        files.append(out / f"{IDS}.npy")
+        work = results.add(IDS, id_dtype(graph, target), len(gid), text_ids(graph, target, gid)) if mine else _nothing()
+        in_rounds("write ids", work, len(gid) if mine else 0, **options)
+        results.names.append(IDS)
     if isinstance(module, NodeClassifier) and module.spec.classes:
-        work = write_classes(out, module.spec.classes) if mine else _nothing()
-        in_rounds("write classes", work, 0, world=world, device=device, on_progress=on_progress)
-        files.append(out / f"{CLASSES}.npy")
-    return files
+        names = class_names(module.spec.classes)
+        work = results.add(CLASSES, names.dtype, len(names), iter([names])) if mine else _nothing()
+        in_rounds("write classes", work, len(names) if mine else 0, **options)
+        results.names.append(CLASSES)
 
 
 def _nothing() -> Generator[int, None, None]:

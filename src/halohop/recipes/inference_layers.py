@@ -19,18 +19,17 @@ from halohop.cluster.rendezvous import owners
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_edges import Reader
 from halohop.recipes.inference_models import LayeredModel, Neighbours
+from halohop.recipes.inference_results import UNFINISHED
 from halohop.recipes.inference_stages import HIDDEN, Chunk, Stage, begin, end
 from halohop.recipes.opening import opened
 from halohop.recipes.ranks import Progress, in_rounds, max_over_ranks, sum_over_ranks
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST
+from halohop.store.reading import read_regular
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import ColumnSpec
 from halohop.typing import NodeType
 from halohop.world import World
-
-UNFINISHED = "unfinished"
-"""Folder beside the results where a run keeps what it needs to go on after it was stopped."""
 
 _BATCHES_PER_CHUNK = 16
 
@@ -96,7 +95,7 @@ class LayerRun:
     def _run(self) -> dict[str, str | int]:
         """What the rows are a function of."""
         return {
-            "graph": hashlib.sha256((Path(self._config.parts) / MANIFEST).read_bytes()).hexdigest(),
+            "graph": hashlib.sha256(read_regular(Path(self._config.parts) / MANIFEST)).hexdigest(),
             "model": _fingerprint(self._model.module),
             "target": self._model.target,
             "results": ", ".join(self.columns),

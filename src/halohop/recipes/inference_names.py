@@ -1,16 +1,16 @@
 """Names in the results of inference: the users' own ids where they are strings, and the names of classes."""
 
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.datasets.text import texts_of
-from halohop.recipes.inference_results import CLASSES, IDS, ROWS
+from halohop.recipes.inference_results import ROWS
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_TEXT, NodeType
 
@@ -20,31 +20,26 @@ def has_text_ids(graph: Graph, target: NodeType) -> bool:
     return RAW_TEXT in graph.schema.nodes[target].columns
 
 
-def write_ids(out: Path, graph: Graph, target: NodeType, gid: Tensor) -> Generator[int, None, None]:
-    """Writes ``ids.npy``, the nodes' ids as strings ``[n]``, which appears when it is complete. Says how many rows a step wrote.
+def id_dtype(graph: Graph, target: NodeType) -> np.dtype[Any]:
+    """What holds each of them."""
+    (width,) = graph.schema.nodes[target].columns[RAW_TEXT].shape
+    return np.dtype(f"U{width}")
+
+
+def text_ids(graph: Graph, target: NodeType, gid: Tensor) -> Iterator[NDArray[Any]]:
+    """The nodes' ids as strings, some at a time.
 
     Args:
-        out: an existing folder.
         graph: where the ids are stored.
         target: type of the nodes.
         gid: the nodes, int64 ``[n]``.
     """
-    (width,) = graph.schema.nodes[target].columns[RAW_TEXT].shape
-    part = out / f"{IDS}.npy.new"
-    ids: np.memmap[Any, Any] = np.lib.format.open_memmap(part, mode="w+", dtype=f"U{width}", shape=(len(gid),))
     for begin in range(0, len(gid), ROWS):
-        chunk = gid[begin : begin + ROWS]
-        ((rows,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=target, columns=(RAW_TEXT,), gid=chunk),)))
-        ids[begin : begin + len(chunk)] = texts_of(rows.to(torch.uint8))
-        yield len(chunk)
-    ids.flush()
-    part.replace(out / f"{IDS}.npy")
+        query = RowQuery(table=target, columns=(RAW_TEXT,), gid=gid[begin : begin + ROWS])
+        ((rows,),) = graph.fetch(FetchRequest(queries=(query,)))
+        yield np.asarray(texts_of(rows.to(torch.uint8)), dtype=np.str_)
 
 
-def write_classes(out: Path, classes: tuple[str, ...]) -> Generator[int, None, None]:
-    """Writes ``classes.npy``, the name of each class: ``classes[predictions]`` are the predicted names."""
-    part = out / f"{CLASSES}.npy.new"
-    with part.open("wb") as stream:
-        np.save(stream, np.array(classes, dtype=np.str_))
-    part.replace(out / f"{CLASSES}.npy")
-    yield 0
+def class_names(classes: tuple[str, ...]) -> NDArray[Any]:
+    """The name of each class: ``classes[predictions]`` are the predicted names."""
+    return np.array(classes, dtype=np.str_)

@@ -1,83 +1,198 @@
-"""The files that inference leaves: a row per node, ascending by raw id, as ``.npy`` files or as one Parquet table."""
+"""The files that inference leaves: a row per node, ascending by raw id, as ``.npy`` files or as one Parquet table.
 
-from collections.abc import Callable, Generator
+They are written beside their names and get them together, when all are complete.
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.errors import InputError
+from halohop.errors import ClusterError, InputError
+from halohop.recipes.config import InferConfig
+from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS
+from halohop.recipes.ranks import from_rank_0
+from halohop.store.aside import writing
+from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
+from halohop.store.whole import publish, set_aside, whole_file
+from halohop.world import World
 
 RAW_IDS, IDS, CLASSES = "raw_ids", "ids", "classes"
-PREDICTED = "predictions"
 PARQUET = "predictions.parquet"
+UNFINISHED = "unfinished"
+"""Folder beside the results where a run layer by layer keeps what it needs to go on after it was stopped."""
 ROWS = 65_536
 """Rows that are in memory at a time."""
 
-
-def npy_files(out: Path, names: list[str]) -> list[Path]:
-    """The files of `write_npy`."""
-    return [out / f"{name}.npy" for name in (RAW_IDS, *names)]
+_ALL = (PARQUET, *(f"{name}.npy" for name in (RAW_IDS, PREDICTIONS, CONFIDENCE, EMBEDDINGS, IDS, CLASSES)))
+"""Whatever a run may leave: what one leaves takes the place of all that another left."""
 
 
-def write_npy(
-    out: Path, raw: Tensor, columns: dict[str, ColumnSpec], read: Callable[[int, int], dict[str, Tensor]]
-) -> Generator[int, None, None]:
-    """Writes the files of some columns; each appears under its name when all are complete. Says how many rows a step wrote.
+def check_results(config: InferConfig) -> None:
+    """Refuses to lose results without having been asked to.
+
+    Raises:
+        InputError: results are there, and ``config.overwrite`` is false.
+    """
+    out = Path(config.out)
+    there = [name for name in _ALL if (out / name).exists()]
+    goes_on = config.fanout is None and (out / UNFINISHED).exists()  # it was asked when it began
+    if there and not config.overwrite and not goes_on:
+        raise InputError(
+            f"{out / there[0]} would be lost; choose another folder, or replace what is there (overwrite=True, --overwrite)"
+        )
+
+
+class Results:
+    """The result files of a run while they are being written, by one rank or by several.
 
     Args:
-        out: an existing folder.
+        out: the folder of the results.
+        unfinished: where each column, and the ids, lie meanwhile, by name; empty on a rank that does not write.
+        columns: dtype and shape of a row.
+        count: rows.
+
+    Attributes:
+        names: of all files.
+    """
+
+    def __init__(self, out: Path, unfinished: dict[str, Path], columns: dict[str, ColumnSpec], count: int) -> None:
+        self._out, self.unfinished, self._count = out, unfinished, count
+        self.names = [RAW_IDS, *columns]
+        self._stack = ExitStack()
+        self._specs = {name: (_stored_dtype(spec), (count, *spec.shape)) for name, spec in columns.items()}
+        self._files: dict[str, ArrayFile] = {}
+
+    @contextmanager
+    def writable(self) -> Iterator["Results"]:
+        """Open for `write`; what was written has reached the disk when the block ends."""
+        with ExitStack() as stack:
+            for name, (dtype, shape) in self._specs.items():
+                self._files[name] = stack.enter_context(ArrayFile(self.unfinished[name], dtype, shape))
+            yield self
+            for file in self._files.values():
+                file.sync()
+
+    def write(self, positions: Tensor, rows: dict[str, Tensor]) -> None:
+        """Writes row i of each column to ``positions[i]``, int64."""
+        for name, values in rows.items():
+            self._files[name].scatter(positions, values.cpu().to(self._specs[name][0]))
+
+    def fill(self, read: Callable[[int, int], dict[str, Tensor]]) -> Generator[int, None, None]:
+        """Writes all rows, which `read` gives from one position to another; says how many rows a step wrote."""
+        with self.writable():
+            for begin in range(0, self._count, ROWS):
+                end = min(begin + ROWS, self._count)
+                self.write(torch.arange(begin, end), read(begin, end))
+                yield end - begin
+
+    def add(self, name: str, dtype: np.dtype[Any], count: int, chunks: Iterator[np.ndarray]) -> Generator[int, None, None]:
+        """Writes one more file, an array ``[count]``, of what comes in chunks; says how many rows a step wrote."""
+        (path,) = self._stack.enter_context(set_aside([self._out / f"{name}.npy"]))
+        self.unfinished[name] = path
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
+        with writing(path):
+            stream = path.open("r+b")
+        with stream:
+            with writing(path):
+                np.lib.format.write_array_header_1_0(stream, header)
+            for chunk in chunks:
+                with writing(path):
+                    stream.write(chunk.astype(dtype).tobytes())
+                yield len(chunk)
+            with writing(path):
+                stream.flush()
+                os.fsync(stream.fileno())
+
+    def close(self) -> None:
+        """Removes what was not published."""
+        self._stack.close()
+
+    @property
+    def files(self) -> list[Path]:
+        """What `publish` makes."""
+        return [self._out / f"{name}.npy" for name in self.names]
+
+    def publish(self) -> None:
+        """Gives the files their names, in place of whatever results were there."""
+        files = {path: self._out / f"{name}.npy" for name, path in self.unfinished.items()}
+        publish(files, instead_of=[self._out / name for name in _ALL])
+
+    def write_parquet(self) -> Generator[int, None, None]:
+        """One Parquet file of all columns, a row group at a time, in place of whatever results were there. Says how many rows a
+        step wrote. Where classes have names, these make a column "class"."""
+        import pyarrow as pa
+
+        arrays = {name: np.load(path, mmap_mode="r", allow_pickle=False) for name, path in self.unfinished.items()}
+        classes = arrays.pop(CLASSES, None)
+        schema = pa.schema([(name, _arrow_type(array)) for name, array in arrays.items()])
+        if classes is not None:
+            schema = schema.append(pa.field("class", pa.string()))
+        others = [self._out / name for name in _ALL if name != PARQUET]
+        with whole_file(self._out / PARQUET, instead_of=others) as stream, parquet().ParquetWriter(stream, schema) as writer:
+            for begin in range(0, self._count, ROWS):
+                end = min(begin + ROWS, self._count)
+                rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
+                if classes is not None:
+                    rows.append(_arrow_column(classes[arrays[PREDICTIONS][begin:end]]))
+                writer.write_table(pa.Table.from_arrays(rows, schema=schema))
+                yield end - begin
+
+
+@contextmanager
+def laid_out(out: Path, raw: Tensor, columns: dict[str, ColumnSpec]) -> Iterator[Results]:
+    """Result files in their full size, with the room that they need; only the ids are filled in. They are removed when the block
+    ends, unless they were published.
+
+    Args:
+        out: the folder.
         raw: ids of the rows, int64 ``[n]``.
-        columns: what is written, by name.
-        read: gives the rows from one position to another.
+        columns: what will be written, by name.
     """
-    files = npy_files(out, list(columns))
-    partial = [file.with_name(f"{file.name}.new") for file in files]
-    with partial[0].open("wb") as stream:
-        np.save(stream, raw.numpy())
-    arrays = {
-        name: np.lib.format.open_memmap(file, mode="w+", dtype=_numpy_dtype(spec), shape=(len(raw), *spec.shape))
-        for (name, spec), file in zip(columns.items(), partial[1:], strict=True)
-    }
-    for begin in range(0, len(raw), ROWS):
-        end = min(begin + ROWS, len(raw))
-        for name, values in read(begin, end).items():
-            arrays[name][begin:end] = values.numpy()
-        yield end - begin
-    for array in arrays.values():
-        array.flush()
-    for new, file in zip(partial, files, strict=True):
-        new.replace(file)
+    specs = {RAW_IDS: ColumnSpec.of(raw), **columns}
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with set_aside([out / f"{name}.npy" for name in specs]) as paths:
+        unfinished = dict(zip(specs, paths, strict=True))
+        for name, spec in specs.items():
+            ArrayFile.reserve(unfinished[name], _stored_dtype(spec), (len(raw), *spec.shape))
+        with ArrayFile(unfinished[RAW_IDS], raw.dtype, tuple(raw.shape)) as ids:
+            ids.write(0, raw)
+            ids.sync()
+        with closing(Results(out, unfinished, columns, len(raw))) as results:
+            yield results
 
 
-def write_parquet(target: Path, files: list[Path]) -> Generator[int, None, None]:
-    """One Parquet file from the arrays, a row group at a time; the arrays are removed. Says how many rows a step wrote.
+@contextmanager
+def shared_results(
+    out: Path, raw: Tensor, columns: dict[str, ColumnSpec], *, world: World, device: torch.device
+) -> Iterator[Results]:
+    """The files of `laid_out` for all ranks, which must see the same folder; rank 0 makes, publishes and removes them.
 
-    Where classes have names, these make a column "class".
+    Raises:
+        ClusterError: this rank does not see a file that rank 0 has made.
     """
-    import pyarrow as pa
-
-    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    classes = arrays.pop(CLASSES, None)
-    schema = pa.schema([(name, _arrow_type(array)) for name, array in arrays.items()])
-    if classes is not None:
-        schema = schema.append(pa.field("class", pa.string()))
-    part = target.with_name(f"{target.name}.new")
-    with parquet().ParquetWriter(part, schema) as writer:
-        total = len(arrays[RAW_IDS])
-        for begin in range(0, total, ROWS):
-            end = min(begin + ROWS, total)
-            rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
-            if classes is not None:
-                rows.append(_arrow_column(classes[arrays[PREDICTED][begin:end]]))
-            writer.write_table(pa.Table.from_arrays(rows, schema=schema))
-            yield end - begin
-    part.replace(target)
-    for file in files:
-        file.unlink()
+    with ExitStack() as stack:
+        names: dict[str, str] = {}
+        if world.rank == 0:
+            results = stack.enter_context(laid_out(out, raw, columns))
+            names = {name: path.name for name, path in results.unfinished.items()}
+        names = msgspec.json.decode(from_rank_0(msgspec.json.encode(names), device, world), type=dict[str, str])
+        if world.rank != 0:
+            results = Results(out, {name: out / path for name, path in names.items()}, columns, len(raw))
+            for path in results.unfinished.values():
+                if not path.is_file():
+                    raise ClusterError(
+                        f"rank {world.rank} does not see {path}, which rank 0 has made; all ranks must see the same `out`"
+                    )
+        yield results
 
 
 def parquet() -> Any:
@@ -93,8 +208,10 @@ def parquet() -> Any:
     return parquet
 
 
-def _numpy_dtype(spec: ColumnSpec) -> Any:
-    return torch.empty(0, dtype=getattr(torch, spec.dtype)).numpy().dtype
+def _stored_dtype(spec: ColumnSpec) -> torch.dtype:
+    """The column's own; float32 for floats that NumPy lacks, such as bfloat16."""
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    return torch.float32 if dtype.is_floating_point and "u" in numpy_name(dtype) else dtype
 
 
 def _arrow_type(array: np.ndarray) -> Any:

@@ -9,7 +9,6 @@ batches, which `begin` remembers; so a chunk that is done is right, whoever did 
 """
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,10 +21,12 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.store.disk import Manifest, sync_folder, whole_file
-from halohop.store.manifest import MANIFEST, column_file, encode, table_folder
-from halohop.store.npy import record_of, reserve_array, sum_array, write_rows
+from halohop.store.aside import writing
+from halohop.store.manifest import MANIFEST, Manifest, column_file, encode, table_folder
+from halohop.store.npy import ArrayFile, record_of, sum_array
+from halohop.store.reading import decode_json, read_regular
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
+from halohop.store.whole import publish, set_aside, sync_folder, write_file
 from halohop.typing import NodeType
 
 RUN = "run.json"
@@ -66,7 +67,7 @@ def begin(work: Path, run: dict[str, str | int]) -> None:
     """
     file = work / RUN
     with suppress(FileNotFoundError):
-        before = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        before: dict[str, Any] = decode_json(read_regular(file), file, dict[str, Any])
         other = sorted(name for name in {*before, *run} if before.get(name) != run.get(name))
         if other:
             raise InputError(
@@ -74,8 +75,9 @@ def begin(work: Path, run: dict[str, str | int]) -> None:
                 "or finish that run first"
             )
         return
-    work.mkdir(parents=True, exist_ok=True)
-    _publish(file, msgspec.json.encode(run))
+    with writing(work):
+        work.mkdir(parents=True, exist_ok=True)
+    write_file(file, msgspec.json.encode(run))
 
 
 def end(work: Path) -> None:
@@ -122,20 +124,24 @@ class Stage:
         """The chunks that need not be computed again."""
         found = set()
         for journal in self._journals.glob("*.jsonl"):
-            for line in journal.read_bytes().splitlines():
-                with suppress(msgspec.DecodeError):  # cut short, or empty
+            for line in read_regular(journal).splitlines():
+                with suppress(msgspec.DecodeError, RecursionError):  # cut short, or empty
                     found.add(msgspec.json.decode(line, type=Chunk))
         return found
 
     def reserve(self, parts: tuple[int, ...]) -> None:
-        """Makes the files of some partitions, where they are not there yet."""
-        self._journals.mkdir(parents=True, exist_ok=True)
-        for part in parts:
-            for name in self.columns:
-                (self.folder / table_folder(part, name)).mkdir(parents=True, exist_ok=True)
+        """Makes the files of some partitions, where they are not there yet; the room that they need is taken now."""
+        with writing(self.folder):
+            self._journals.mkdir(parents=True, exist_ok=True)
+            for part in parts:
+                for name in self.columns:
+                    (self.folder / table_folder(part, name)).mkdir(parents=True, exist_ok=True)
         for file in self._files(parts):
-            if not (self.folder / file.path).is_file():
-                reserve_array(self.folder / file.path, file.dtype, file.shape)
+            path = self.folder / file.path
+            if not path.is_file():
+                with set_aside([path]) as (partial,):
+                    ArrayFile.reserve(partial, file.dtype, file.shape)
+                    publish({partial: path})
         for folder in [path for path in self.folder.rglob("*") if path.is_dir()]:
             sync_folder(folder)
         for folder in (self.folder, self._journals, self.folder.parent):
@@ -144,16 +150,22 @@ class Stage:
     @contextmanager
     def journal(self, rank: int) -> "Iterator[Journal]":
         """Where this rank writes what it has done."""
-        with (self._journals / f"rank-{rank}.jsonl").open("ab", buffering=0) as stream:
+        file = self._journals / f"rank-{rank}.jsonl"
+        with writing(file):
+            stream = file.open("ab", buffering=0)
+        with stream:
+            with writing(file):
+                stream.write(b"\n")  # a line that a crash cut short ends here
             sync_folder(self._journals)
-            stream.write(b"\n")  # a line that a crash cut short ends here
-            yield Journal(stage=self, descriptor=stream.fileno())
+            yield Journal(stage=self, file=file, descriptor=stream.fileno())
 
     def write(self, chunk: Chunk, rows: dict[str, Tensor]) -> None:
         """Writes the rows of a chunk, through to the disk."""
         for name, values in rows.items():
             file = self._file(chunk.part, chunk.node_type, name)
-            write_rows(self.folder / file.path, file.shape, chunk.begin, values.to(file.dtype))
+            with ArrayFile(self.folder / file.path, file.dtype, file.shape) as array:
+                array.write(chunk.begin, values.to(file.dtype))
+                array.sync()
 
     def checksums(self, parts: tuple[int, ...], all_parts: int) -> Iterator[tuple[int, int]]:
         """(which of all files, its checksum) of the files of some partitions, each read once."""
@@ -177,7 +189,7 @@ class Stage:
             partitioned={},
             report={},
         )
-        _publish(self.folder / MANIFEST, encode(manifest))
+        write_file(self.folder / MANIFEST, encode(manifest))  # all hosts write the same, so who comes last does not matter
 
     def remove(self) -> None:
         """Deletes the rows, and what is known of them."""
@@ -204,16 +216,12 @@ class Journal:
     """Writes chunks, and remembers that it did."""
 
     stage: Stage
+    file: Path
     descriptor: int
 
     def keep(self, chunk: Chunk, rows: dict[str, Tensor]) -> None:
         """The rows first, then the line that says they are there; both through to the disk."""
         self.stage.write(chunk, rows)
-        os.write(self.descriptor, msgspec.json.encode(chunk) + b"\n")
-        os.fsync(self.descriptor)
-
-
-def _publish(file: Path, data: bytes) -> None:
-    """All hosts write the same file, so who comes last does not matter."""
-    with whole_file(file, f"{secrets.token_hex(4)}.new") as stream:
-        stream.write(data)
+        with writing(self.file):
+            os.write(self.descriptor, msgspec.json.encode(chunk) + b"\n")
+            os.fsync(self.descriptor)

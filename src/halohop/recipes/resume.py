@@ -4,7 +4,6 @@ Rank 0 writes and reads the file; the other ranks get it from there. It holds th
 loader's place, every rank's random state (of dropout), and the counters. The file of before stays until the new one is complete.
 """
 
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -15,18 +14,20 @@ from torch import Tensor, nn
 
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.loading.loader import BatchLoader
+from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
 from halohop.recipes.ranks import from_rank_0, gather_rows
 from halohop.recipes.task import Score, Setting
-from halohop.store.disk import whole_file
+from halohop.store.aside import writing
+from halohop.store.whole import read_sealed, sealed_file
 
-FORMAT = 1
+FORMAT = 2
 STATE = "resume.pt"
 
 MAY_CHANGE = frozenset(
     (
         *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
-        *("out", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
+        *("out", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
     )
 )
 """What another run may choose for itself: none of it changes a batch, or what is learned from it."""
@@ -107,7 +108,8 @@ class Keeper:
         states = [gather_rows(state[None], self._device, self._world) for state in self._random()]
         if self._world.rank != 0:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self._path.parent):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         state = {
             "format": FORMAT,
             "config": to_dict(self._config),
@@ -121,7 +123,7 @@ class Keeper:
             "log_bytes": saved.log_bytes,
             "random": states,
         }
-        with whole_file(self._path) as stream:
+        with sealed_file(self._path) as stream:
             write_state(state, stream)
 
     def restore(self) -> Saved:
@@ -147,14 +149,11 @@ class Keeper:
     def _read(self) -> dict[str, Any]:
         data = b""
         if self._world.rank == 0:
-            if not self._path.is_file():
+            if not self._path.exists():
                 raise InputError(f"there is no {self._path} to go on from; begin the run without resuming it")
-            data = self._path.read_bytes()
-        try:
-            state = torch.load(io.BytesIO(from_rank_0(data, self._device, self._world)), map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever the reader makes of a damaged file
-            raise CorruptDatasetError(f"{self._path} cannot be read: {error}; train again") from error
-        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            data = read_sealed(self._path)
+        state = tensors_of(from_rank_0(data, self._device, self._world), self._path)
+        if state.get("format") != FORMAT:
             raise VersionMismatchError(f"{self._path} is not of format {FORMAT}, which this halohop reads; train again")
         return state
 

@@ -15,12 +15,15 @@ from urllib.parse import quote
 import msgspec
 
 from halohop.errors import CorruptDatasetError, VersionMismatchError
+from halohop.store.reading import decode_json
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import NodeType, Relation, TableKey
 
 FORMAT = "halohop"
 VERSION = 1
 MANIFEST = "manifest.json"
+STAMP = "stamp"
+"""In the folder of each partition: which data set it belongs to."""
 
 INDPTR = "indptr"
 INDICES = "indices"
@@ -54,8 +57,9 @@ class Manifest:
         report: cut and balance, see `halohop.partitioning.report`; empty if nobody measured.
         halo: per relation, columns of the sources that are stored along its edges.
         ascending: per relation, the columns (halo ones too) that never fall within a list, in any partition.
+        stamps: per partition, what `stamp_of` says of its files; its folder holds the same.
 
-    Data sets written before there were `halo` and `ascending` have none; they are read as they always were.
+    Data sets written before there were `halo`, `ascending` and `stamps` have none; they are read as they always were.
     """
 
     schema: Schema
@@ -66,6 +70,7 @@ class Manifest:
     report: dict[str, Any]
     halo: dict[Relation, dict[str, ColumnSpec]] = field(default_factory=dict)
     ascending: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
+    stamps: tuple[str, ...] = ()
 
     @property
     def num_parts(self) -> int:
@@ -100,6 +105,7 @@ class _Document:
     partitioned: dict[str, str | int]
     report: dict[str, Any]
     files: dict[str, FileRecord]
+    stamps: tuple[str, ...] = ()
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -125,6 +131,7 @@ def encode(manifest: Manifest) -> bytes:
         partitioned=manifest.partitioned,
         report=manifest.report,
         files=manifest.files,
+        stamps=manifest.stamps,
     )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
@@ -137,20 +144,15 @@ def decode(data: bytes, name: str) -> Manifest:
         VersionMismatchError: written in another version of the format.
         CorruptDatasetError: not a manifest, or changed since it was written.
     """
-    try:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.format != FORMAT:
-            raise CorruptDatasetError(f"{name} describes a {head.format!r} data set, not a {FORMAT!r} one")
-        if head.version != VERSION:
-            remedy = "upgrade halohop" if head.version > VERSION else "run `halohop partition` again on the source data"
-            raise VersionMismatchError(
-                f"{name} is of format version {head.version}, this halohop reads version {VERSION}; {remedy}"
-            )
-        if head.checksum != f"{zlib.crc32(data.replace(head.checksum.encode(), _NO_CHECKSUM.encode(), 1)):08x}":
-            raise CorruptDatasetError(f"{name} was changed after it was written: its checksum differs; copy the data set again")
-        document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no JSON, no text, a field missing or of a wrong type
-        raise CorruptDatasetError(f"{name} is not the manifest of a halohop data set: {error}") from error
+    head: _Head = decode_json(data, name, _Head)
+    if head.format != FORMAT:
+        raise CorruptDatasetError(f"{name} describes a {head.format!r} data set, not a {FORMAT!r} one")
+    if head.version != VERSION:
+        remedy = "upgrade halohop" if head.version > VERSION else "run `halohop partition` again on the source data"
+        raise VersionMismatchError(f"{name} is of format version {head.version}, this halohop reads version {VERSION}; {remedy}")
+    if head.checksum != f"{zlib.crc32(data.replace(head.checksum.encode(), _NO_CHECKSUM.encode(), 1)):08x}":
+        raise CorruptDatasetError(f"{name} was changed after it was written: its checksum differs; copy the data set again")
+    document: _Document = decode_json(data, name, _Document)
     if problem := _contradiction(document):
         raise CorruptDatasetError(f"{name} contradicts itself: {problem}")
     nodes = {table.key[0]: table for table in document.nodes}
@@ -164,7 +166,13 @@ def decode(data: bytes, name: str) -> Manifest:
         report=document.report,
         halo={key: table.halo for key, table in edges.items()},
         ascending={key: table.ascending for key, table in edges.items()},
+        stamps=document.stamps,
     )
+
+
+def stamp_of(records: dict[str, FileRecord]) -> str:
+    """What tells a partition from those of other data sets: a digest of its files' checksums. The same data have the same."""
+    return hashlib.blake2b(msgspec.json.encode(records, order="sorted"), digest_size=16).hexdigest()
 
 
 def part_folder(part: int) -> str:
@@ -233,6 +241,8 @@ def _contradiction(document: _Document) -> str | None:
             return f"{table.key} has bounds that fall: {table.bounds}"
         if unknown := set(table.ascending) - {*table.columns, *table.halo}:
             return f"{table.key} has no columns {sorted(unknown)}"
+    if document.stamps and len(document.stamps) != len(tables[0].bounds) - 1:
+        return f"{len(document.stamps)} stamps of {len(tables[0].bounds) - 1} partitions"
     return None
 
 

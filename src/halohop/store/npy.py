@@ -4,24 +4,24 @@ The header is written here and compared byte by byte when reading: whatever else
 written.
 """
 
-import ctypes
 import math
-import mmap
 import os
 import struct
-import sys
-import weakref
 import zlib
-from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError
+from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
+from halohop.store.aside import writing
+from halohop.store.libc import map_privately
 from halohop.store.manifest import FileRecord
+from halohop.store.reading import open_regular
+from halohop.store.whole import SumStream
 
 _CHUNK = 1 << 20
 
@@ -43,9 +43,6 @@ _NUMPY_NAMES = {
 }
 _UNSIGNED = {1: "|u1", 2: "<u2", 4: "<u4"}
 
-# Python's mmap names the Linux flag only since 3.13; elsewhere it is either named or not needed.
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-
 
 def numpy_name(dtype: torch.dtype) -> str:
     """The NumPy type that a column is stored as: its own, or unsigned integers of its width (bfloat16, float8, ...).
@@ -62,7 +59,8 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
 
     Raises:
         InputError: the tensor is not a dense one on the CPU.
-        FileExistsError: there is such a file; two names may differ only in case, where the file system ignores it.
+        WriteError: it cannot be written, or there is such a file: two names may differ only in case, where the file system
+            ignores it.
     """
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise InputError(
@@ -70,45 +68,87 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
         )
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
-    header = _header(dtype, shape)
-    data = _bytes_of(tensor)
-    checksum = zlib.crc32(header)
-    with file.open("xb") as stream:
-        stream.write(header)
+    header, data = _header(dtype, shape), _bytes_of(tensor)
+    with writing(file), file.open("xb") as stream:
+        summed = SumStream(stream)
+        summed.write(header)
         for begin in range(0, len(data), _CHUNK):
-            chunk = data[begin : begin + _CHUNK]
-            checksum = zlib.crc32(chunk, checksum)
-            stream.write(chunk)
+            summed.write(data[begin : begin + _CHUNK])
         stream.flush()
         os.fsync(stream.fileno())
-    return FileRecord(dtype=dtype, shape=shape, bytes=len(header) + len(data), crc32=f"{checksum:08x}")
+    return FileRecord(dtype=dtype, shape=shape, bytes=len(header) + len(data), crc32=f"{summed.checksum:08x}")
 
 
-def reserve_array(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Makes the file of an array of zeros, for `write_rows` to fill; it appears under its name when it has its full size."""
-    header = _header(numpy_name(dtype), shape)
-    partial = file.with_name(f"{file.name}.new")
-    with partial.open("wb") as stream:
-        stream.write(header)
-        stream.truncate(len(header) + dtype.itemsize * math.prod(shape))
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(file)
+class ArrayFile:
+    """A `.npy` file of known size that is filled by rows, in any order, by one process or by several; a context manager.
 
+    It is written, not mapped: where the disk is full, a write says so, and a mapping ends the process (SIGBUS).
 
-def write_rows(file: Path, shape: tuple[int, ...], first: int, rows: Tensor) -> None:
-    """Writes some rows of a reserved array of this shape, through to the disk; `first` is where they begin."""
-    with file.open("r+b") as stream:
-        stream.seek(len(_header(numpy_name(rows.dtype), shape)) + first * rows.dtype.itemsize * math.prod(shape[1:]))
-        stream.write(_bytes_of(rows.detach().contiguous()))
-        stream.flush()
-        os.fsync(stream.fileno())
+    Args:
+        file: made by `reserve`.
+        dtype, shape: of the array.
+
+    Raises:
+        WriteError: the file cannot be written, at any time; names it.
+    """
+
+    def __init__(self, file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+        self._file, self._dtype = file, dtype
+        self._begin = len(_header(numpy_name(dtype), shape))
+        self._row_bytes = dtype.itemsize * math.prod(shape[1:])
+        with writing(file):
+            self._descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+
+    @staticmethod
+    def reserve(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+        """Makes an array of zeros of a file that is there, through to the disk: its room is taken now, and not found missing
+        later.
+
+        Raises:
+            WriteError: there is not so much room.
+        """
+        header = _header(numpy_name(dtype), shape)
+        size = len(header) + dtype.itemsize * math.prod(shape)
+        with writing(file), file.open("r+b", buffering=0) as stream:
+            stream.write(header)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(stream.fileno(), 0, size)
+            else:
+                stream.truncate(size)
+            os.fsync(stream.fileno())
+
+    def write(self, first: int, rows: Tensor) -> None:
+        """Writes consecutive rows; `first` is where they begin."""
+        assert rows.dtype == self._dtype, f"{rows.dtype} rows for {self._file}, an array of {self._dtype}"
+        data, position = _bytes_of(rows.detach().contiguous()), self._begin + first * self._row_bytes
+        with writing(self._file):
+            while data:
+                count = os.pwrite(self._descriptor, data, position)
+                data, position = data[count:], position + count
+
+    def scatter(self, positions: Tensor, rows: Tensor) -> None:
+        """Writes row i to ``positions[i]``, int64; neighbours at once."""
+        cuts = (torch.nonzero(positions.diff() != 1).flatten() + 1).tolist()
+        for begin, end in pairwise([0, *cuts, len(positions)]):
+            if begin < end:
+                self.write(int(positions[begin]), rows[begin:end])
+
+    def sync(self) -> None:
+        """Waits until what was written is on the disk."""
+        with writing(self._file):
+            os.fsync(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._descriptor)
 
 
 def sum_array(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
     """The checksum of an array that was written by rows; reads all of it."""
     header = _header(numpy_name(dtype), shape)
-    with file.open("rb", buffering=0) as stream:
+    with open_regular(file) as stream:
         stream.seek(len(header))
         return _rest_of_sum(stream.fileno(), header)
 
@@ -124,12 +164,12 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
 
     Raises:
         IncompleteDatasetError: there is no such file.
-        DatasetError: the operating system cannot map it.
-        CorruptDatasetError: another size or header than recorded, or (with `verify`) another checksum.
+        DatasetError: the operating system cannot open or map it.
+        CorruptDatasetError: no regular file, another size or header than recorded, or (with `verify`) another checksum.
     """
     header = _header(record.dtype, record.shape)
     try:
-        stream = file.open("rb", buffering=0)
+        stream = open_regular(file)
     except FileNotFoundError:
         raise IncompleteDatasetError(f"{file} is missing; copy the partition again") from None
     with stream:
@@ -142,7 +182,7 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
             )
         if verify:
             _check_sum(stream.fileno(), file, header, record)
-        data = _map(stream.fileno(), size, file)[len(header) :]
+        data = map_privately(stream.fileno(), size, file)[len(header) :]
     return torch.from_numpy(data).view(dtype).view(record.shape)
 
 
@@ -172,35 +212,3 @@ def _check_sum(descriptor: int, file: Path, header: bytes, record: FileRecord) -
     checksum = _rest_of_sum(descriptor, header)
     if f"{checksum:08x}" != record.crc32:
         raise CorruptDatasetError(f"{file} has checksum {checksum:08x}, the manifest says {record.crc32}; copy it again")
-
-
-def _map(descriptor: int, size: int, file: Path) -> NDArray[np.uint8]:
-    """All bytes of a file that is open for reading.
-
-    The pages are private and writable: torch wants writable memory and has no read-only tensors, and a stray write then gets a
-    copy of its page, which no other process and no file ever sees. Pages that are only read are the page cache's own, shared by
-    all processes. Without a reservation a file may be larger than RAM: the kernel need not promise a copy of every page.
-
-    Python's `mmap` keeps a descriptor open for each mapping, and a graph of many relations has thousands of arrays; hence libc.
-    """
-    libc = _libc()
-    protection = mmap.PROT_READ | mmap.PROT_WRITE
-    address = libc.mmap(None, size, protection, mmap.MAP_PRIVATE | _NORESERVE, descriptor, 0)
-    if address == ctypes.c_void_p(-1).value:
-        raise DatasetError(f"cannot map the {size} bytes of {file}: {os.strerror(ctypes.get_errno())}")
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        libc.madvise(address, size, mmap.MADV_HUGEPAGE)  # a wish: fewer look-ups of addresses where the system grants it
-    memory = (ctypes.c_ubyte * size).from_address(address)
-    # Not at exit: a thread may still read then, and the process's end unmaps everything anyway.
-    weakref.finalize(memory, libc.munmap, address, size).atexit = False
-    return np.ctypeslib.as_array(memory)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
-    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return libc

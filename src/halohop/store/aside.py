@@ -1,0 +1,163 @@
+"""What is unfinished lies beside its name, locked by its writer, as ``NAME.partial-BOOT-RANDOM``.
+
+A kill leaves it there, unlocked, and the next writer of that name removes it. BOOT names the running system, since a lock is
+known to that system alone: what another host on a shared disk writes, or left, is not touched. Where two names cannot be
+exchanged in one step, what was there before is ``NAME.replaced-BOOT-RANDOM`` for a moment; a kill in that moment is undone by
+the next writer.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from halohop.errors import HalohopError, WriteError
+
+UNFINISHED = re.compile(r"\.partial-([0-9a-f]{8}-)?[0-9a-f]{8}$")
+"""The end of the name of something unfinished."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Gives a failure to write, inside the block, the name of what was written.
+
+    Raises:
+        WriteError: says which file, why, and what helps.
+    """
+    try:
+        yield
+    except HalohopError:  # some of which are OSErrors, too
+        raise
+    except OSError as error:
+        raise WriteError.of(path, error) from error
+
+
+@contextmanager
+def unfinished(name: Path, make: Callable[[Path], int], check: Callable[[], None] = lambda: None) -> Iterator[Path]:
+    """Something new beside a name, locked for as long as the block takes; it is removed at the end if it is still there.
+
+    Args:
+        name: what it is to become; its folder exists.
+        make: `new_file` or `new_folder`.
+        check: called when what killed writers left has been removed, and before anything is made.
+
+    Raises:
+        WriteError: it cannot be written; names it.
+    """
+    with writing(name):
+        _clear(name)
+        check()
+        partial, descriptor = _locked(name, make)
+    try:
+        yield partial
+    finally:
+        remove(partial)
+        os.close(descriptor)
+
+
+def new_file(path: Path) -> int:
+    """Makes a file; returns a descriptor."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def new_folder(path: Path) -> int:
+    """Makes a folder; returns a descriptor."""
+    path.mkdir()
+    return _opened_folder(path)
+
+
+def move_aside(folder: Path, instead: Path) -> None:
+    """Gives `instead` the name of a folder that is there, which is removed, in two steps.
+
+    Raises:
+        OSError: a step failed, and the folder has its name again.
+    """
+    descriptor = _opened_folder(folder)
+    try:
+        _lock(descriptor)  # or another writer would take it for left behind
+        replaced = folder.rename(_beside(folder, "replaced"))
+        try:
+            instead.rename(folder)
+        except OSError:
+            replaced.rename(folder)
+            raise
+        remove(replaced)  # who has mapped it keeps its pages
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a folder, also where another writer is doing the same."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _clear(name: Path) -> None:
+    """Removes what killed writers left beside a name; what one of them had moved away from the name comes back."""
+    left = re.compile(rf"{re.escape(name.name)}\.(partial|replaced)-{_boot()}-[0-9a-f]{{8}}")
+    for path in [path for path in name.parent.iterdir() if left.fullmatch(path.name)]:
+        with _abandoned(path) as free:
+            if free and ".replaced-" in path.name and not name.exists():
+                path.rename(name)
+            elif free:
+                remove(path)
+
+
+@contextmanager
+def _abandoned(path: Path) -> Iterator[bool]:
+    """Whether no living process writes there; none begins to while the block lasts."""
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # locked, gone meanwhile, not ours, or on a file system without locks
+            yield False
+        else:
+            yield path.exists()
+
+
+def _locked(name: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    while True:
+        path = _beside(name, "partial")
+        try:
+            descriptor = make(path)
+        except FileNotFoundError:
+            if not name.parent.is_dir():
+                raise
+            continue  # another writer took it for left behind before it was open
+        _lock(descriptor)
+        if path.exists():
+            return path, descriptor
+        os.close(descriptor)  # likewise, before it was locked
+
+
+def _lock(descriptor: int) -> None:
+    with suppress(OSError):  # a file system without locks: `_abandoned` gets none there either
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _opened_folder(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _beside(name: Path, why: str) -> Path:
+    return name.with_name(f"{name.name}.{why}-{_boot()}-{secrets.token_hex(4)}")
+
+
+@cache
+def _boot() -> str:
+    """Of the running system, since it started; the same in all its containers."""
+    text = _BOOT_ID.read_text() if _BOOT_ID.exists() else platform.node()
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,208 @@
+"""The one writer of files and folders: they appear under their names whole and on the disk, or not at all.
+
+Until then they lie beside their names, see `halohop.store.aside`.
+"""
+
+import errno
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, WriteError
+from halohop.store.aside import move_aside, new_file, new_folder, unfinished, writing
+from halohop.store.libc import exchange
+from halohop.store.reading import read_regular
+
+_SEAL = b"\nhalohop crc32 "
+
+
+@contextmanager
+def whole_file(file: Path, *, instead_of: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
+    """A file that appears under its name when all of it is on the disk; until then what was there remains.
+
+    Args:
+        file: the name.
+        instead_of: other files whose place it takes, see `publish`.
+
+    Raises:
+        WriteError: it cannot be written; names it.
+
+    Example:
+        >>> with whole_file(Path("notes.txt")) as stream:
+        ...     _ = stream.write(b"whole")
+        >>> Path("notes.txt").read_bytes()
+        b'whole'
+    """
+    with set_aside([file]) as (partial,), _stream(partial, file) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+        publish({partial: file}, instead_of=instead_of)
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Writes a `whole_file` that is in memory."""
+    with whole_file(file) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def sealed_file(file: Path) -> Iterator[IO[bytes]]:
+    """A `whole_file` that ends with a checksum of the rest, for `read_sealed`; what reads zip files does not mind the end."""
+    with whole_file(file) as stream:
+        summed = SumStream(stream)
+        yield cast("IO[bytes]", summed)
+        stream.write(_seal(summed.checksum))
+
+
+def read_sealed(file: Path) -> bytes:
+    """What was written to a `sealed_file`.
+
+    Raises:
+        IncompleteDatasetError: there is no such file.
+        CorruptDatasetError: it is not sealed, or was changed since.
+    """
+    try:
+        data = read_regular(file)
+    except FileNotFoundError:
+        raise IncompleteDatasetError(f"there is no file {file}") from None
+    end = len(data) - len(_seal(0))
+    if end < 0 or not data[end:].startswith(_SEAL):
+        raise CorruptDatasetError(f"{file} does not end with its checksum: it was cut short, or is of an older halohop")
+    if data[end:] != _seal(zlib.crc32(memoryview(data)[:end])):
+        raise CorruptDatasetError(f"{file} was changed after it was written: its checksum differs")
+    return data[:end]
+
+
+@contextmanager
+def set_aside(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Empty files beside some names, to be written and published together; those that were not are removed at the end.
+
+    Raises:
+        WriteError: as of `whole_file`.
+    """
+    with ExitStack() as stack:
+        yield [stack.enter_context(unfinished(_real(file), new_file)) for file in files]
+
+
+def publish(files: Mapping[Path, Path], *, instead_of: Sequence[Path] = ()) -> None:
+    """Gives finished files their names, in this order.
+
+    Args:
+        files: where each lies, synced already, and its name.
+        instead_of: the names of everything of an earlier set, which goes first. A kill between two renames then leaves files
+            missing, and never those of two sets side by side.
+
+    Raises:
+        WriteError: as of `whole_file`.
+    """
+    for stale in instead_of:
+        with writing(stale):
+            stale.unlink(missing_ok=True)
+    for partial, file in files.items():
+        with writing(file):
+            partial.replace(_real(file))
+    for folder in {_real(file).parent for file in files.values()}:
+        sync_folder(folder)
+
+
+@contextmanager
+def whole_folder(folder: Path, check: Callable[[], None], *, overwrite: bool) -> Iterator[Path]:
+    """A folder to fill, which appears under its name when the block ends well; files in it are synced where they are written.
+
+    Args:
+        folder: its name; where a link leads to, if it is one.
+        check: raises if the name may not be taken; called at the beginning and, since others may write meanwhile, at the end.
+        overwrite: take the place of a folder that is there.
+
+    Raises:
+        InputError: another writer was quicker, and `overwrite` is false.
+        WriteError: it cannot be written; names it.
+    """
+    folder = _real(folder)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished(folder, new_folder, check) as partial:
+        yield partial
+        for path in [partial, *(path for path in partial.rglob("*") if path.is_dir())]:
+            sync_folder(path)
+        check()
+        with writing(folder):
+            _take_place(partial, folder, overwrite=overwrite)
+        sync_folder(folder.parent)
+
+
+class SumStream:
+    """Passes bytes on to a stream and keeps the CRC-32 of all of them."""
+
+    def __init__(self, stream: IO[bytes], checksum: int = 0) -> None:
+        self._stream = stream
+        self.checksum = checksum
+
+    def write(self, data: bytes | memoryview) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable; the files' contents are synced on their own."""
+    with writing(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Remembering(io.FileIO):
+    """A file that remembers why it could not be written: torch and zipfile raise errors of their own, without the reason."""
+
+    failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+
+@contextmanager
+def _stream(partial: Path, file: Path) -> Iterator[IO[bytes]]:
+    """The unfinished file, open for writing; errors name what it is to become."""
+    with writing(file), _Remembering(partial, "wb") as raw:
+        try:
+            yield io.BufferedWriter(cast(io.RawIOBase, raw), 1 << 20)
+        except Exception as error:
+            if raw.failure is None:
+                raise
+            raise WriteError.of(file, raw.failure) from error
+
+
+def _take_place(partial: Path, folder: Path, *, overwrite: bool) -> None:
+    """Renames an unfinished folder; what was there is under the unfinished one's name then, or gone."""
+    try:
+        partial.rename(folder)  # also onto an empty one
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not overwrite:
+            raise InputError(f"{folder} exists: another process was quicker; choose another folder") from error
+        if not exchange(partial, folder):
+            move_aside(folder, partial)
+
+
+def _seal(checksum: int) -> bytes:
+    return _SEAL + f"{checksum:08x}\n".encode()
+
+
+def _real(path: Path) -> Path:
+    """Where a name leads to through links, so that a file is written aside on the disk where it will lie."""
+    return Path(os.path.realpath(path))

@@ -1,0 +1,135 @@
+"""Writes a data set: partitions one at a time, the manifest last, under another name until everything has reached the disk."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from halohop.errors import DatasetError, InputError, VersionMismatchError
+from halohop.store.aside import writing
+from halohop.store.disk import read_manifest
+from halohop.store.manifest import (
+    HALO,
+    INDICES,
+    INDPTR,
+    MANIFEST,
+    STAMP,
+    FileRecord,
+    Manifest,
+    column_file,
+    encode,
+    halo_file,
+    part_folder,
+    stamp_of,
+    structure_file,
+    table_folder,
+)
+from halohop.store.npy import write_array
+from halohop.store.part import Part
+from halohop.store.schema import ColumnSpec, Schema
+from halohop.store.whole import whole_folder, write_file
+from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, TableKey
+
+
+class DatasetWriter:
+    """Takes the partitions of a data set one at a time; made by `write_dataset`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, FileRecord] = {}
+        self._stamps: list[str] = []
+        self._halo: dict[Relation, dict[str, ColumnSpec]] = {}
+        self._ascending: dict[Relation, frozenset[str]] = {}
+        self.finished = False
+
+    def add(self, part: Part) -> int:
+        """Writes the next partition; returns its size in bytes."""
+        index = len(self._stamps)
+        arrays: dict[str, Tensor | None] = {}
+        for key, nodes in part.nodes.items():
+            arrays[structure_file(index, key, RAW_ID)] = nodes.raw_id
+            arrays |= {column_file(index, key, name): column for name, column in nodes.columns.items()}
+        for relation, edges in part.edges.items():
+            for name, ids in ((INDPTR, edges.indptr), (INDICES, edges.indices), (EDGE_ID, edges.edge_id)):
+                arrays[structure_file(index, relation, name)] = ids
+            arrays |= {column_file(index, relation, name): column for name, column in edges.columns.items()}
+            arrays |= {halo_file(index, relation, name): column for name, column in edges.halo.items()}
+            self._halo[relation] = {name: ColumnSpec.of(column) for name, column in edges.halo.items()}
+            self._ascending[relation] = self._ascending.get(relation, edges.ascending) & edges.ascending
+        tables: list[TableKey] = [*part.nodes, *part.edges]
+        with writing(self._folder / part_folder(index)):
+            (self._folder / part_folder(index)).mkdir()
+            for table in tables:
+                (self._folder / table_folder(index, table)).mkdir(parents=True)
+            for relation in (relation for relation, edges in part.edges.items() if edges.halo):
+                (self._folder / table_folder(index, relation) / HALO).mkdir()
+        written = {path: write_array(self._folder / path, array) for path, array in arrays.items() if array is not None}
+        self._stamps.append(stamp_of(written))
+        write_file(self._folder / part_folder(index) / STAMP, f"{self._stamps[-1]}\n".encode())
+        self._files |= written
+        return sum(record.bytes for record in written.values())
+
+    def finish(
+        self,
+        *,
+        schema: Schema,
+        node_bounds: dict[NodeType, tuple[int, ...]],
+        edge_bounds: dict[Relation, tuple[int, ...]],
+        partitioned: dict[str, str | int],
+        report: dict[str, Any],
+    ) -> Manifest:
+        """Writes the manifest, after the last partition; the arguments are those of `Manifest`."""
+        manifest = Manifest(
+            schema=schema,
+            node_bounds=node_bounds,
+            edge_bounds=edge_bounds,
+            files=self._files,
+            partitioned=partitioned,
+            report=report,
+            halo=self._halo,
+            ascending={relation: tuple(sorted(names)) for relation, names in self._ascending.items()},
+            stamps=tuple(self._stamps),
+        )
+        assert manifest.num_parts == len(self._stamps), (
+            f"{len(self._stamps)} partitions written, bounds are of {manifest.num_parts}"
+        )
+        write_file(self._folder / MANIFEST, encode(manifest))
+        self.finished = True
+        return manifest
+
+
+@contextmanager
+def write_dataset(out: str | Path, *, overwrite: bool = False) -> Iterator[DatasetWriter]:
+    """A writer for a new data set, which appears under the name `out` when the block ends, or not at all.
+
+    Args:
+        out: a folder that does not exist, or is empty.
+        overwrite: `out` may also be a halohop data set; the new one takes its place when it is complete.
+
+    Raises:
+        InputError: `out` exists already, or is something else than a halohop data set.
+    """
+    out = Path(out).resolve()
+    with whole_folder(out, lambda: _check_target(out, overwrite=overwrite), overwrite=overwrite) as partial:
+        writer = DatasetWriter(partial)
+        yield writer
+        assert writer.finished, "a data set without manifest"
+
+
+def _check_target(out: Path, *, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise InputError(f"{out} exists; choose another folder, or pass overwrite=True to replace the data set there")
+    try:
+        read_manifest(out)
+    except VersionMismatchError:
+        pass  # an older data set is replaced too: that is the remedy which read_manifest names
+    except (DatasetError, NotADirectoryError) as error:
+        raise InputError(f"{out} is not a halohop data set and is not overwritten; delete it yourself ({error})") from error
+    foreign = [path.name for path in out.iterdir() if path.name != MANIFEST and not re.fullmatch(r"part-\d{4,}", path.name)]
+    if foreign:
+        raise InputError(f"{out} also holds {sorted(foreign)[0]!r}, which would be deleted with the data set; move it away first")
