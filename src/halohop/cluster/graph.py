@@ -244,6 +244,11 @@ class Graph:
             )
 
     @property
+    def parts_here(self) -> tuple[int, ...]:
+        """The partitions in this process."""
+        return self._router.parts_here
+
+    @property
     def is_local(self) -> bool:
         """Whether every partition is in this process, so that a forked one can read them, too."""
         return not self._links.channels

@@ -66,6 +66,9 @@ class Router:
         pool: where the memory of merged answers comes from.
         holders: every partition of the book that may be asked about must be in exactly one of them. Requests about others
             raise `ClusterError` naming the partition.
+
+    Attributes:
+        parts_here: the partitions that are asked without the network.
     """
 
     def __init__(self, book: Book, holders: Sequence[Holder], pool: ops.Pool, counters: Counters) -> None:
@@ -74,6 +77,7 @@ class Router:
         self._counters = counters
         self._shards = tuple(holder.shard for holder in holders)
         self._remote = tuple(holder.remote for holder in holders)
+        self.parts_here = tuple(part for holder in holders if not holder.remote for part in holder.parts)
         self._copied = [part for holder in holders if holder.copies > 1 for part in holder.parts]
         # One bucket more than there are shards: for partitions that nobody here holds.
         self._shard_of_part = [len(holders)] * book.num_parts

@@ -197,7 +197,7 @@ EvalFanout = Annotated[
         "Neighbours per hop.",
         metavar="N,N,...",
         callback=_check_numbers,
-        show_default="all; as in training on graphs of over 10 M edges",
+        show_default="all of the graph by layers, or as in training: what costs less",
     ),
 ]
 InferFanout = Annotated[

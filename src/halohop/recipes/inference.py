@@ -17,13 +17,12 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
 from halohop.recipes.config import InferConfig, read_config
-from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.inference_batches import infer_batches
 from halohop.recipes.inference_layers import LayerRun
-from halohop.recipes.inference_models import LayeredModel, recipe_layers, told
+from halohop.recipes.inference_models import LayeredModel
 from halohop.recipes.inference_names import class_names, has_text_ids, id_dtype, text_ids
 from halohop.recipes.inference_results import CLASSES, IDS, PARQUET, Results, check_results, laid_out, parquet
-from halohop.recipes.inference_user import UserLayers
+from halohop.recipes.inference_user import UserLayers, trained_layers
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.ranks import Progress, choose_device, in_rounds, max_over_ranks, shared_graph
@@ -107,9 +106,7 @@ def _in_stages(model: nn.Module | None, graph: Graph, config: InferConfig) -> La
         return UserLayers(model, graph, embeddings=config.embeddings, target=config.target)
     encoder, _ = _trained(config, graph)
     target = encoder.spec.target if config.target is None else graph.schema.node_type(config.target)
-    if isinstance(encoder, AttentionClassifier):
-        return AttentionLayers(encoder, graph, embeddings=config.embeddings, target=target)
-    return recipe_layers(encoder, target, embeddings=config.embeddings)
+    return trained_layers(encoder, graph, target, embeddings=config.embeddings)
 
 
 def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, CheckpointInfo]:
@@ -126,15 +123,6 @@ def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, Checkpo
     if config.target not in (None, info.model.target):
         raise InputError(f"target={config.target!r}, but the model classifies nodes of {info.model.target!r}; leave it out")
     return model, info
-
-
-class AttentionLayers(UserLayers):
-    """HGT, as any model that is made of layers."""
-
-    module: AttentionClassifier
-
-    def results(self, rows: Tensor) -> dict[str, Tensor]:
-        return told(self.module, rows, embeddings=self._embeddings)
 
 
 @contextmanager

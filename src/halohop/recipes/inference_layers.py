@@ -60,7 +60,7 @@ class LayerRun:
         manifest = read_manifest(config.parts)
         self._num_parts, self._bounds = manifest.num_parts, manifest.node_bounds
         found = held_parts(config.parts, manifest)
-        self._parts = _dealt(found, self._num_parts, world, device)
+        self._parts = dealt(found, self._num_parts, world, device)
         self._edges = {part: map_part(config.parts, manifest, part).edges for part in self._parts}
         self._work = Path(config.out) / UNFINISHED
         model.module.to(device).eval()
@@ -198,7 +198,7 @@ def stage_columns(model: LayeredModel, graph: Graph, device: torch.device) -> li
     return found
 
 
-def _dealt(found: tuple[int, ...], num_parts: int, world: World, device: torch.device) -> tuple[int, ...]:
+def dealt(found: tuple[int, ...], num_parts: int, world: World, device: torch.device) -> tuple[int, ...]:
     """The partitions that this host computes: each is computed by one host that holds it."""
     held = [0.0] * (world.num_hosts * num_parts)
     if world.local_rank == 0:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 
+from halohop.recipes.inference_products import product_of
 from halohop.recipes.models import (
     MeanConv,
     NodeClassifier,
@@ -128,12 +129,25 @@ class _RecipeLayers(LayeredModel):
 
 
 class PlainLayers(_RecipeLayers):
-    """GraphSAGE, GCN and GAT: a stage per convolution."""
+    """GraphSAGE, GCN and GAT: a stage per convolution.
+
+    Before them comes one without neighbours, where features are wider than what the first convolution multiplies them to: then
+    each row of features is read once, and not by every batch that has the node.
+    """
 
     module: PlainClassifier
 
     def __init__(self, module: PlainClassifier, target: NodeType, *, embeddings: bool) -> None:
-        super().__init__(module, target, module.spec.layers, embeddings=embeddings)
+        self._convs: list[Any] = list(module.encoder.convs)
+        self._product = product_of(self._convs[0])
+        (node_input,) = module.spec.inputs
+        self._narrows = (node_input.width or 0) > self._product.width
+        if self._narrows:
+            self._convs[0] = self._product.rest
+        super().__init__(module, target, module.spec.layers + self._narrows, embeddings=embeddings)
+
+    def hops(self, stage: int) -> bool:
+        return stage > 0 or not self._narrows
 
     def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
         (values,) = columns
@@ -141,9 +155,11 @@ class PlainLayers(_RecipeLayers):
         return out
 
     def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
-        conv = self.module.encoder.convs[stage]
-        out = _FOLDS[type(conv)](conv, x, neighbours)
-        return F.relu(self.module.encoder.norms[stage](out) if stage < self.stages - 1 else out)
+        if not self.hops(stage):
+            return self._product.of(x)
+        layer = stage - self._narrows
+        out = _FOLDS[type(self.module.encoder.convs[layer])](self._convs[layer], x, neighbours)
+        return F.relu(self.module.encoder.norms[layer](out) if stage < self.stages - 1 else out)
 
 
 class RelationalLayers(_RecipeLayers):

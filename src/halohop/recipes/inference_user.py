@@ -21,7 +21,9 @@ from torch import Tensor, nn
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.pyg.convert import is_homogeneous
-from halohop.recipes.inference_models import EMBEDDINGS, LayeredModel, Neighbours, classified
+from halohop.recipes.hgt import AttentionClassifier
+from halohop.recipes.inference_models import EMBEDDINGS, LayeredModel, Neighbours, classified, recipe_layers, told
+from halohop.recipes.models import NodeClassifier
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID, NodeType, Relation
 
@@ -156,3 +158,19 @@ class UserLayers(LayeredModel):
                     "their in-edges only: it looks further (at degrees of the sources as GCNConv, at all nodes as GraphNorm) or "
                     "draws random numbers, so it cannot be computed a layer at a time"
                 )
+
+
+class AttentionLayers(UserLayers):
+    """HGT, as any model that is made of layers."""
+
+    module: AttentionClassifier
+
+    def results(self, rows: Tensor) -> dict[str, Tensor]:
+        return told(self.module, rows, embeddings=self._embeddings)
+
+
+def trained_layers(encoder: NodeClassifier, graph: Graph, target: NodeType, *, embeddings: bool = False) -> LayeredModel:
+    """A recipe's model in stages, for the nodes of a type; with `embeddings` the last hidden layer is among its results."""
+    if isinstance(encoder, AttentionClassifier):
+        return AttentionLayers(encoder, graph, embeddings=embeddings, target=target)
+    return recipe_layers(encoder, target, embeddings=embeddings)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from halohop.loading.loader import BatchLoader
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
@@ -69,20 +68,19 @@ class Run:
             self.emit.begin()
             self._announce()
             self._save(self.progress)
-        validation = self.task.loader("val") if "val" in self.task.splits else None
         while self.progress.epoch < self.config.epochs and not 0 < self.config.patience <= self.progress.stale:
-            self._finish_epoch(validation)
+            self._finish_epoch()
             self._save(self.progress)
         if self.progress.best is None:
             self._keep(None)
         return self._end()
 
-    def _finish_epoch(self, validation: BatchLoader | None) -> None:
+    def _finish_epoch(self) -> None:
         event = self._epoch(self.progress.epoch + 1, self.progress.part)
         epoch, edges = self.progress.epoch + 1, self.progress.edges + event["sampled_edges"]
         self.progress = replace(self.progress, epoch=epoch, part=Part(), edges=edges)
         due = epoch % self.config.eval_every == 0 or epoch == self.config.epochs
-        score = self._score(validation) if validation is not None and due else None
+        score = self.task.evaluate(self.model, "val") if "val" in self.task.splits and due else None
         figures = {f"val_{name}": figure for name, figure in score.figures.items()} if score else {}
         self.emit(event | {f"val_{self.task.figure}": None} | figures | {"val_loss": score and score.loss})
         if score is None:
@@ -145,10 +143,6 @@ class Run:
         self.optimizer.step()
         return total, known
 
-    def _score(self, loader: BatchLoader) -> Score:
-        loader.set_epoch(0)  # the same draws every time, so that scores compare
-        return self.task.score(self.model, loader)
-
     def _keep(self, score: Score | None) -> None:
         """Remembers the model as it is now."""
         self.progress = replace(self.progress, best=score, best_epoch=self.progress.epoch, stale=0)
@@ -191,6 +185,7 @@ class Run:
                 "partitions": self.graph.book.num_parts,
                 "steps": len(self.loader),
                 "eval_fanout": list(self.task.eval_fanout),
+                "eval_by_layers": self.task.by_layers,
                 "ranks": self.world.size,
                 "hosts": self.world.num_hosts,
                 "device": str(self.device),
@@ -207,7 +202,7 @@ class Run:
         figures: dict[str, float | None] = {f"test_{self.task.figure}": None}
         if "test" in self.task.splits:
             self.model.load_state_dict(self.best_state)
-            score = self._score(self.task.loader("test"))
+            score = self.task.evaluate(self.model, "test")
             self._evaluated("test", self.progress.best_epoch, score)
             figures = {f"test_{name}": figure for name, figure in score.figures.items()}
         best = self.progress.best

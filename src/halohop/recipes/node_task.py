@@ -1,6 +1,7 @@
 """Node classification: nodes with sampled neighbourhoods, cross-entropy, accuracy."""
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,10 +10,15 @@ from torch import Tensor, nn
 
 import halohop
 from halohop.loading.loader import BatchLoader
+from halohop.memory import spare_bytes
+from halohop.recipes.evaluation import LayerPass, costs_less
+from halohop.recipes.inference_user import trained_layers
 from halohop.recipes.labels import count_classes, find_target, seed_labels
-from halohop.recipes.ranks import share_of, sum_over_ranks
+from halohop.recipes.models import NodeClassifier
+from halohop.recipes.ranks import max_over_ranks, share_of, sum_over_ranks
 from halohop.recipes.spec import ModelSpec, class_names, numbered
 from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
+from halohop.store.requests import FetchRequest, RowQuery
 
 FEW_EDGES = 10_000_000
 """Graphs of up to so many edges are evaluated with all neighbours, unless the user says otherwise."""
@@ -35,7 +41,9 @@ class NodeTask(Task):
         found = count_classes(setting.graph, self.target, setting.world, setting.device)
         num_classes = max(found, len(class_names(schema, self.target)))
         self.spec = numbered(setting.graph, ModelSpec.of(setting.config, schema, self.target, num_classes))
-        self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES)
+        self._passes: dict[str, LayerPass] = {}
+        self.by_layers = self._costs_less_by_layers()
+        self.eval_fanout = (-1,) * setting.config.layers if self.by_layers else evaluation_fanout(setting, few_edges=FEW_EDGES)
 
     def about(self) -> dict[str, Any]:
         return {"target": self.target, "classes": self.spec.num_classes}
@@ -65,14 +73,42 @@ class NodeTask(Task):
     def score(self, model: nn.Module, loader: BatchLoader) -> Score:
         start = time.perf_counter()
         model.eval()
+        batches = (moved(batch, self.setting.device) for batch in loader)
+        return self._scored(((model(batch), seed_labels(batch, self.target)) for batch in batches), start)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, split: str) -> Score:
+        if not self.by_layers:
+            return super().evaluate(model, split)
+        start = time.perf_counter()
+        model.eval()
+        assert isinstance(model, NodeClassifier)
+        graph, device = self.setting.graph, self.setting.device
+        if split not in self._passes:
+            self._passes[split] = LayerPass(self.setting, self.target, graph.select(split, self.target)[0])
+        work = self._passes[split]
+        ((labels,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=self.target, columns=("y",), gid=work.gid),)))
+        logits = model.head(work.rows(trained_layers(model, graph, self.target)))
+        return self._scored([(logits, labels.view(-1).long().to(device))], start)
+
+    def _scored(self, found: Iterable[tuple[Tensor, Tensor]], start: float) -> Score:
+        """The score of all ranks, from this one's logits and labels; -1 is no label."""
         correct = losses = known = 0.0
-        for batch in loader:
-            batch = moved(batch, self.setting.device)
-            y = seed_labels(batch, self.target)
-            logits, y = model(batch)[y >= 0], y[y >= 0]
+        for logits, y in found:
+            logits, y = logits[y >= 0], y[y >= 0]
             correct += int((logits.argmax(dim=1) == y).sum())
             losses += float(F.cross_entropy(logits, y, reduction="sum"))
             known += len(y)
         correct, losses, known = sum_over_ranks([correct, losses, known], self.setting.device, self.setting.world)
         accuracy, mean = (correct / known, losses / known) if known else (float("nan"), float("nan"))
         return Score(figures={"accuracy": accuracy}, loss=mean, count=int(known), seconds=time.perf_counter() - start)
+
+    def _costs_less_by_layers(self) -> bool:
+        """See `halohop.recipes.evaluation.costs_less`; the same on all ranks, whatever the memory of each."""
+        setting = self.setting
+        if setting.config.eval_fanout is not None:
+            return False
+        seeds = [len(setting.graph.select(split, self.target)[0]) for split in self.splits if split != "train"]
+        spare = -max_over_ranks(-spare_bytes(), setting.device, setting.world)
+        width, schema = 2 * setting.config.hidden, setting.graph.schema
+        return costs_less(schema, setting.config.fanout, max(seeds, default=0), width=width, spare_bytes=int(spare))

@@ -58,6 +58,7 @@ class Task(ABC):
         scored: what the count of a score counts, "nodes" or "edges".
         figure: the main one of its scores.
         eval_fanout: of validation and test.
+        by_layers: whether these compute all nodes a layer at a time, rather than batches.
     """
 
     spec: ModelSpec
@@ -65,9 +66,11 @@ class Task(ABC):
     scored: str
     figure: str
     eval_fanout: tuple[int, ...]
+    by_layers = False
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
+        self._loaders: dict[str, BatchLoader] = {}
 
     @abstractmethod
     def about(self) -> dict[str, Any]:
@@ -84,6 +87,13 @@ class Task(ABC):
     @abstractmethod
     def score(self, model: nn.Module, loader: BatchLoader) -> Score:
         """How good the model is, over all ranks; each takes its share, all get the same answer. Leaves it in evaluation mode."""
+
+    def evaluate(self, model: nn.Module, split: str) -> Score:
+        """`score` on a split, with the same draws every time, so that scores compare."""
+        if split not in self._loaders:
+            self._loaders[split] = self.loader(split)
+        self._loaders[split].set_epoch(0)
+        return self.score(model, self._loaders[split])
 
 
 def evaluation_fanout(setting: Setting, *, few_edges: int) -> tuple[int, ...]:
