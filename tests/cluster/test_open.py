@@ -11,9 +11,12 @@ import torch
 import torch.distributed as dist
 from torch_geometric.loader import NodeLoader
 
-from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World, partition
+from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World, ops, partition
 from halohop.cluster.graph import Graph
+from halohop.cluster.holding import Holding
 from halohop.cluster.open import open_graph
+from halohop.cluster.remote import graph_codec
+from halohop.cluster.router import Router
 from halohop.errors import (
     ClusterError,
     CorruptDatasetError,
@@ -27,8 +30,9 @@ from halohop.errors import (
 )
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.telemetry import Counters
 from halohop.testing.worlds import TOKEN, hosts, partitioned
-from halohop.transport import Limits, Token
+from halohop.transport import Limits, Token, tcp
 from halohop.typing import EDGE, NODE
 
 
@@ -177,6 +181,35 @@ def test_a_lost_host_is_named_within_the_deadline(parts):
             graphs[0].check_peers(deadline=2.0)
 
 
+def test_another_data_set_at_a_lost_hosts_address_is_not_believed(parts, tmp_path):
+    partition(graph_tables(), tmp_path / "other", num_parts=3, method="random", seed=1)
+    other = Holding.of(tmp_path / "other")
+    limits = Limits(call_seconds=2, attempt_seconds=0.5)
+    options = {"codec": graph_codec(), "token": TOKEN}
+    with hosts(parts, [[0, 1], [2]], limits=limits) as graphs:
+        address = graphs[1]._links.listener.address
+        expected = epoch(graphs[0])
+        graphs[1].shut(wait=False)
+        with (
+            tcp.serve(Router(*whole(other)).answer, bind=address, identity=other.identity, **options) as wrong,
+            pytest.raises(
+                PeerLostError, match=rf"'host 1'.*data set {other.fingerprint} with .*where a server of .* was expected"
+            ),
+        ):
+            epoch(graphs[0])
+        assert wrong.statistics()["calls"] == 0
+        assert wrong.statistics()["sessions"] > 0
+        right = Holding.of(parts)
+        with tcp.serve(Router(*whole(right)).answer, bind=address, identity=right.identity, **options):
+            assert_same(epoch(graphs[0]), expected)
+
+
+def whole(holding: Holding) -> tuple:
+    """What a router of all of a data set is made of."""
+    pool, counters = ops.Pool(), Counters()
+    return holding.book, holding.holders(pool, counters), pool, counters
+
+
 def test_one_host_needs_all_partitions(parts):
     with pytest.raises(ClusterError, match=r"partitions \[1\] of 3 are held by no host"):
         open_graph(parts, partitions=[0, 2])
@@ -196,9 +229,8 @@ def test_several_hosts_need_a_token(parts, monkeypatch):
 
 
 def test_another_token_is_refused(parts):
-    from halohop.cluster.remote import RemoteShard, graph_codec
+    from halohop.cluster.remote import RemoteShard
     from halohop.errors import AuthenticationError
-    from halohop.transport import tcp
 
     with hosts(parts, [[0, 1], [2]]) as graphs:
         listener = graphs[0]._links.listener

@@ -19,10 +19,11 @@ from halohop.loading.serve import Server
 from halohop.loading.servers import Servers, server_codec
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
-from halohop.transport import Channel, Limits, connect, serve
+from halohop.transport import Channel, Identity, Limits, connect, serve
 
 LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
 PATIENCE = 30.0
+IDENTITY = Identity(dataset="d", parts=(0,))
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +179,14 @@ def silent() -> Iterator[str]:
 
 def test_who_answers_is_not_left_however_slow(start):
     """A greeting is answered though a request is not: nobody else is asked. What was held would be missing there."""
-    slow = MeetReply(server="slow", dataset="d", parts=(0,))
-    other = MeetReply(server="other", dataset="d", parts=(0,))
+    slow = MeetReply(server="slow", parts=(0,))
+    other = MeetReply(server="other", parts=(0,))
     ended = threading.Event()
 
     def answer(about: MeetReply, others: tuple[str, ...]) -> Callable[[Any], Any]:
         def reply(request: Any) -> Any:
             if isinstance(request, MeetRequest):
-                return MeetReply(server=about.server, dataset="d", parts=about.parts, addresses=others)
+                return MeetReply(server=about.server, parts=about.parts, addresses=others)
             ended.wait(PATIENCE)
             return about
 
@@ -195,7 +196,9 @@ def test_who_answers_is_not_left_however_slow(start):
 
         def listen(about: MeetReply, *others: str) -> str:
             handler = answer(about, others)
-            return stack.enter_context(serve(handler, codec=server_codec(), token=TOKEN, limits=LIMITS)).address
+            return stack.enter_context(
+                serve(handler, codec=server_codec(), token=TOKEN, limits=LIMITS, identity=IDENTITY)
+            ).address
 
         stand_in = listen(other)
         slow_one, gone = listen(slow, stand_in), stack.enter_context(silent())
@@ -213,6 +216,22 @@ def test_who_answers_is_not_left_however_slow(start):
         eventually(lambda: moved(peers[1].channel))
         assert peers[1].channel.addresses[0] in (slow_one, stand_in)
         assert not moved(peers[0].channel)
+
+
+@pytest.mark.parametrize("at_its_place", ["another_data_set", "other_partitions"])
+def test_one_that_came_back_elsewhere_is_found_though_another_is_at_its_address(start, undisturbed, tmp_path, at_its_place):
+    one, other = free_addresses(2)
+    start([0], other, listen=one)
+    second = start([1, 2], one, listen=other)
+    with halohop.connect([one, other], token=TOKEN, limits=LIMITS, sampling="client") as graph:
+        second.close()
+        if at_its_place == "another_data_set":
+            halohop.partition(ring(400), tmp_path / "other", num_parts=3, method="random", seed=1)
+            start([1, 2], path=tmp_path / "other", listen=other)
+        else:
+            start([1], one, listen=other)
+        start([1, 2], one)
+        assert told(loader(graph)) == undisturbed
 
 
 def test_only_who_has_the_partitions_stands_in(start):

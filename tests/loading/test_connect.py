@@ -14,6 +14,7 @@ import torch
 import halohop
 from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
+from halohop.cluster.holding import Holding
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, TransportError
 from halohop.loading.serve import Server
 from halohop.testing.graphs import ring
@@ -27,6 +28,14 @@ LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("connect") / "parts"
     partition(ring(400), path, num_parts=3, method="random")
+    return path
+
+
+@pytest.fixture(scope="module")
+def other_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another data set of the same shape."""
+    path = tmp_path_factory.mktemp("other") / "parts"
+    partition(ring(400), path, num_parts=3, method="random", seed=1)
     return path
 
 
@@ -116,6 +125,49 @@ def test_a_server_that_comes_back_is_found_again(parts, undisturbed, sampling):
                 servers[0] = halohop.serve(parts, partitions=[0], listen=address, peers=peers, token=TOKEN, limits=LIMITS)
         servers[0].close()
         assert told(got) == undisturbed
+
+
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_another_data_set_at_a_lost_servers_address_is_not_believed(parts, other_parts, sampling, encrypt):
+    """In mid-epoch: its rows are of the same shapes."""
+    limits, token = Limits(call_seconds=2, attempt_seconds=0.5), Token(TOKEN.key, encrypt=encrypt)
+    with halohop.serve(parts, token=token) as server:
+        address = server.address
+        graph = halohop.connect([address], token=token, limits=limits, sampling=sampling)
+        batches = iter(loader(graph, run="inline"))
+        next(batches)
+    with graph, halohop.serve(other_parts, listen=address, token=token) as other:
+        named = [rf"data set {Holding.of(path).fingerprint} with partitions \[0, 1, 2\]" for path in (other_parts, parts)]
+        named[1] = named[1] if sampling == "client" else named[1].partition(" with")[0]
+        with pytest.raises(PeerLostError, match=f"'server 0'.*{named[0]} answers there, where a server of {named[1]}"):
+            next(batches)
+        assert other.statistics()["transport_calls"] == 0
+
+
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_the_next_server_is_asked_where_another_data_set_took_the_first_ones_address(parts, other_parts, undisturbed, sampling):
+    with served(parts, None, None) as servers, connected(servers, sampling=sampling) as graph:
+        batches = iter(loader(graph, run="threads", num_workers=2))
+        got = [next(batches)]
+        servers[0].close()
+        with halohop.serve(other_parts, listen=servers[0].address, token=TOKEN) as other:
+            got += batches
+            assert other.statistics()["transport_calls"] == 0
+        assert told(got) == undisturbed
+
+
+def test_a_server_that_comes_back_with_other_partitions_is_not_asked(parts):
+    limits = Limits(call_seconds=2, attempt_seconds=0.5)
+    with served(parts, (0,), (1, 2)) as servers:
+        addresses = [server.address for server in servers]
+        with halohop.connect(addresses, token=TOKEN, limits=limits, sampling="client") as graph:
+            servers[1].close()
+            with (
+                halohop.serve(parts, partitions=[2], listen=addresses[1], token=TOKEN),
+                pytest.raises(PeerLostError, match=r"'server 1'.*partitions \[2\] answers there.*partitions \[1, 2\] was"),
+            ):
+                list(loader(graph, run="inline"))
 
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])

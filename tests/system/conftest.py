@@ -60,14 +60,16 @@ def start(parts) -> Iterator[Any]:
     """Starts a server and waits until it says where it answers."""
     running: list[subprocess.Popen[str]] = []
 
-    def begin(partitions: str, listen: str = "127.0.0.1:0", peers: str = "", *more: str) -> tuple[subprocess.Popen[str], str]:
+    def begin(
+        partitions: str, listen: str = "127.0.0.1:0", peers: str = "", *more: str, path: Path = parts
+    ) -> tuple[subprocess.Popen[str], str]:
         options = ["--partitions", partitions, "--listen", listen, "--peers", peers, *more]
-        command = [sys.executable, "-m", "halohop", "serve", str(parts), *options]
+        command = [sys.executable, "-m", "halohop", "serve", str(path), *options]
         process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
         running.append(process)
         assert process.stderr is not None
         line = process.stderr.readline()
-        told = f"serving partitions {', '.join(partitions.split(','))} of {parts} at tcp://127.0.0.1:"
+        told = f"serving partitions {', '.join(partitions.split(','))} of {path} at tcp://127.0.0.1:"
         if not line.startswith(told):
             process.kill()
             pytest.fail(line + process.communicate(timeout=20)[1])

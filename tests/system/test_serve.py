@@ -9,6 +9,7 @@ import pytest
 
 import halohop
 from halohop.testing.deadlines import within
+from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment
 from halohop.transport import Limits
 
@@ -40,6 +41,30 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
                 first.send_signal(signal.SIGKILL)
                 assert first.wait(20) == -signal.SIGKILL
                 first, _ = start("0", address.removeprefix("tcp://"), later)
+        assert told(got) == undisturbed
+
+
+@pytest.mark.timeout(240)
+def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, start, tmp_path):
+    """Nothing of it is believed; the right one, when it is back at its port, is."""
+    halohop.partition(ring(600), tmp_path / "other", num_parts=2, method="random", seed=1)
+    with halohop.open(parts) as graph:
+        undisturbed = told(batches(graph))
+    first, address = start("0,1")
+    with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as graph:
+        got = []
+        for number, batch in enumerate(batches(graph)):
+            got.append(batch)
+            if number == 3:
+                first.send_signal(signal.SIGKILL)
+                assert first.wait(20) == -signal.SIGKILL
+                wrong, _ = start("0,1", address.removeprefix("tcp://"), path=tmp_path / "other")
+                with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as other:
+                    assert told(batches(other)) != undisturbed  # the wrong one answers, to who wants it
+                assert graph.statistics()["connections"] == 1
+                wrong.send_signal(signal.SIGKILL)
+                assert wrong.wait(20) == -signal.SIGKILL
+                start("0,1", address.removeprefix("tcp://"))
         assert told(got) == undisturbed
 
 

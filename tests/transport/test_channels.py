@@ -232,7 +232,7 @@ def test_a_process_without_descriptors_connects_when_it_has_one_again():
         resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
         try:
             future = channel.submit(ask(2))
-            assert wait_for(lambda: "Too many open files" in channel._problem.reason)
+            assert wait_for(lambda: "Too many open files" in channel._problems.get(address, ""))
             assert not future.done()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

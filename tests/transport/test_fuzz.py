@@ -7,6 +7,7 @@ import ssl
 import struct
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,14 +17,15 @@ import torch
 from halohop.store.requests import LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
 from halohop.testing.strangers import GREETING, SEALED_GREETING, Attacker, framed, hung_up, knock, resident_bytes, wait_for
-from halohop.transport import Codec, Limits, Token, connect, security, serve
-from halohop.transport.security import ClientHandshake
+from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REPLY, REQUEST, Kind
 
 CODEC = Codec(MESSAGE_TYPES)
+TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 TOKEN = Token("a token that tests share")
 LIMITS = Limits(call_seconds=30, attempt_seconds=5, max_message_bytes=2**24)
-HELLO = framed(ClientHandshake(TOKEN, 1000).hello())
+HELLO = framed(ClientHandshake(TOKEN, TERMS).hello())
 ROOM = 64 * 2**20
 """How much memory may grow by: what allocators keep. One message that stays would be as large."""
 
@@ -151,8 +153,10 @@ def test_frames_of_strangers():
             assert wait_for(lambda: bystander.calls > 10)  # allocators have warmed up
             before, memory = footprint(), resident_bytes()
             for number in range(5000):
-                handshake = ClientHandshake(TOKEN if number % 2 else None, chance.randrange(2**64))
-                proof = security._step(security.Step.PROOF) + chance.randbytes(40)
+                handshake = ClientHandshake(
+                    TOKEN if number % 2 else None, replace(TERMS, max_message_bytes=chance.randrange(2**64))
+                )
+                proof = _step(Step.PROOF) + chance.randbytes(56)
                 message = [REQUEST.pack(Kind.REQUEST, chance.randrange(2**64), 2**64 - 1), *request]
                 choices = (
                     [chance.randbytes(chance.choice((0, 1, 7, 39, 47, 33, 300)))],
@@ -185,7 +189,7 @@ def test_bytes_of_strangers(encrypt):
     chance = random.Random(2)
     token = Token(TOKEN.key, encrypt=encrypt)
     greeting = SEALED_GREETING if encrypt else GREETING
-    good = greeting + (client_hello() if encrypt else framed(ClientHandshake(TOKEN, 1000).hello()))
+    good = greeting + (client_hello() if encrypt else framed(ClientHandshake(TOKEN, TERMS).hello()))
     with serve(echo, codec=CODEC, token=token, limits=LIMITS) as listener:
         with Bystander(listener, token) as bystander:
             assert wait_for(lambda: bystander.calls > 10)
@@ -258,12 +262,12 @@ def client_hello() -> bytes:
 def test_a_proof_is_good_for_one_nonce(known):
     """What was recorded of a handshake opens no other, on the same connection or on the next."""
     with serve(echo, codec=CODEC, token=TOKEN, limits=LIMITS) as listener:
-        handshake = ClientHandshake(TOKEN, 2**20)
+        handshake = ClientHandshake(TOKEN, TERMS)
         with Attacker(listener) as first, Attacker(listener) as second:
             first.send(handshake.hello())
             proof = handshake.step(bytes(first.receive()[0]))
             first.send(proof)
-            assert security.step_of(bytes(first.receive()[0])) is security.Step.WELCOME
+            assert step_of(bytes(first.receive()[0])) is Step.WELCOME
             if known:
                 first.send(proof)
                 assert hung_up(first.sock)
@@ -271,7 +275,7 @@ def test_a_proof_is_good_for_one_nonce(known):
                 second.send(handshake.hello())
                 second.receive()
                 second.send(proof)
-                assert security.step_of(bytes(second.receive()[0])) is security.Step.REFUSED
+                assert step_of(bytes(second.receive()[0])) is Step.REFUSED
                 second.send(REQUEST.pack(Kind.REQUEST, 1, 1000), b"x")
                 assert hung_up(second.sock)
         assert listener.statistics()["sessions"] == 1

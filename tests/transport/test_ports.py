@@ -26,15 +26,16 @@ from halohop.testing.strangers import (
     wait_for,
 )
 from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.ports import TcpServerPort
-from halohop.transport.security import ClientHandshake
 from halohop.transport.tls import seal_of
 from halohop.transport.wire import REQUEST, Kind, Lost
 
 CODEC = Codec(MESSAGE_TYPES)
+TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 TOKEN = Token("a token that tests share")
 SEALED = Token("a token that tests share", encrypt=True)
-HELLO = framed(ClientHandshake(TOKEN, 1000).hello())
+HELLO = framed(ClientHandshake(TOKEN, TERMS).hello())
 
 
 def answer(request):

@@ -20,11 +20,12 @@ from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.contracts import TransportContract
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.testing.strangers import GREETING, Attacker, endpoint, framed, hung_up, knock, reset, wait_for
-from halohop.transport import Codec, Limits, Token, connect, security, serve, tcp
-from halohop.transport.security import ClientHandshake
+from halohop.transport import Codec, Limits, Token, connect, serve, tcp
+from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
 
 CODEC = Codec(MESSAGE_TYPES)
+TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 TOKEN = Token("a token that tests share")
 LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
 
@@ -177,7 +178,7 @@ def test_strangers_do_not_disturb():
                 return  # it hung up on us, or said nothing: both right
 
         def random_frames(chance):
-            hello = ClientHandshake(TOKEN, 1000).hello()
+            hello = ClientHandshake(TOKEN, TERMS).hello()
             hellos = ([hello], [hello, hello], [hello[:-1]], [hello + b"x"], [hello[:6] + b"\x03" + hello])
             try:
                 with Attacker(listener) as attacker:
@@ -227,9 +228,9 @@ def test_who_speaks_out_of_turn_is_hung_up_on(known):
 
 def test_one_hello_per_connection():
     with serve(answer, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, Attacker(listener) as attacker:
-        attacker.send(ClientHandshake(TOKEN, 1000).hello())
+        attacker.send(ClientHandshake(TOKEN, TERMS).hello())
         attacker.receive()
-        attacker.send(ClientHandshake(TOKEN, 1000).hello())
+        attacker.send(ClientHandshake(TOKEN, TERMS).hello())
         assert hung_up(attacker.sock)
 
 
@@ -253,7 +254,7 @@ def test_a_request_that_is_repeated_while_it_is_answered_is_answered_once():
 def test_handshakes_that_are_never_finished_are_forgotten():
     limits = Limits(attempt_seconds=0.2)
     with pair(server_limits=limits) as (channel, listener), Attacker(listener) as attacker:
-        attacker.send(ClientHandshake(TOKEN, 2**20).hello())
+        attacker.send(ClientHandshake(TOKEN, TERMS).hello())
         attacker.receive()
         assert hung_up(attacker.sock)
         assert wait_for(lambda: not listener._handshakes)
@@ -262,12 +263,12 @@ def test_handshakes_that_are_never_finished_are_forgotten():
 
 def test_another_protocol_version():
     with serve(answer, codec=CODEC, token=TOKEN, limits=LIMITS) as listener, Attacker(listener) as attacker:
-        hello = bytearray(ClientHandshake(TOKEN, 1000).hello())
+        hello = bytearray(ClientHandshake(TOKEN, TERMS).hello())
         hello[5] = 9
         attacker.send(hello)
-        client = ClientHandshake(TOKEN, 1000)
+        client = ClientHandshake(TOKEN, TERMS)
         reply = bytearray(attacker.receive()[0])
-        assert security.step_of(bytes(reply)) is security.Step.REFUSED
+        assert step_of(bytes(reply)) is Step.REFUSED
         reply[5] = 9
         with pytest.raises(ProtocolError, match="version 9"):
             client.step(bytes(reply))
@@ -307,15 +308,15 @@ def test_an_impostor_that_takes_over_the_port():
         with connect(f"127.0.0.1:{impostor.getsockname()[1]}", codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
             future = channel.submit(ask(1))
             with impostor.accept()[0] as sock:
-                sock.sendall(GREETING + framed(security._step(security.Step.CHALLENGE) + bytes(32)))
-                sock.sendall(framed(security._step(security.Step.WELCOME) + bytes(40)))
+                sock.sendall(GREETING + framed(_step(Step.CHALLENGE) + bytes(32)))
+                sock.sendall(framed(_step(Step.WELCOME) + bytes(56)))
                 with pytest.raises(AuthenticationError, match="could not prove"):
                     future.result(timeout=5)
                 while data := sock.recv(1000):
                     heard += data
-    hello = framed(ClientHandshake(TOKEN, 1).hello())
+    hello = framed(ClientHandshake(TOKEN, TERMS).hello())
     assert heard.startswith(GREETING + hello[:18])
-    assert len(heard) == len(GREETING) + len(hello) + len(framed(bytes(47)))  # and a proof, but no request
+    assert len(heard) == len(GREETING) + len(hello) + len(framed(bytes(63)))  # and a proof, but no request
 
 
 # ---- peers that come and go

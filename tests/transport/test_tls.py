@@ -21,11 +21,13 @@ from halohop.testing.contracts import TransportContract
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.testing.strangers import SEALED_GREETING, framed, knock, wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve, tcp
+from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.messages import size_of
-from halohop.transport.security import Certificate, ClientHandshake
+from halohop.transport.security import Certificate
 from halohop.transport.tls import seal_of
 
 CODEC = Codec(MESSAGE_TYPES)
+TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 PLAIN = Token("a token that tests share")
 SEALED = Token("a token that tests share", encrypt=True)
 OTHER = Token("another token, that is wrong", encrypt=True)
@@ -199,7 +201,7 @@ def heard_through(context, listener) -> bytes:
         assert sock.recv(8) == SEALED_GREETING
         try:
             with context.wrap_socket(sock) as sealed:  # the listener's part is over before it has seen the other's
-                sealed.sendall(framed(ClientHandshake(SEALED, 1000).hello()))
+                sealed.sendall(framed(ClientHandshake(SEALED, TERMS).hello()))
                 return sealed.recv(1000)
         except OSError:
             return b""

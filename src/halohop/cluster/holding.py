@@ -15,6 +15,7 @@ from halohop.store.manifest import MANIFEST, Manifest
 from halohop.store.part import Part
 from halohop.store.reading import read_regular
 from halohop.telemetry import Counters
+from halohop.transport import Identity
 
 
 def fingerprint(document: bytes) -> str:
@@ -62,6 +63,11 @@ class Holding:
     def fingerprint(self) -> str:
         """The same on all hosts that hold parts of one data set, and on no others."""
         return fingerprint(self.document)
+
+    @property
+    def identity(self) -> Identity:
+        """What a server of this shows its clients."""
+        return Identity(dataset=self.fingerprint, parts=tuple(self.parts))
 
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halohop.cluster.rendezvous import Rendezvous
-from halohop.errors import AuthenticationError, PeerLostError, TransportError
+from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
 from halohop.store.requests import FetchRequest
 from halohop.telemetry import added
 from halohop.transport import Channel, Listener
@@ -36,6 +36,7 @@ class Links:
         Raises:
             PeerLostError: a peer did not answer within the deadline (seconds).
             AuthenticationError: a peer has another token.
+            ProtocolError: a peer runs another halohop.
         """
         asked: list[tuple[str, Future[Any]]] = [
             (channel.peer, channel.submit(FetchRequest(queries=()))) for channel in self.channels
@@ -43,7 +44,7 @@ class Links:
         for peer, future in asked:
             try:
                 future.result(timeout=deadline)
-            except AuthenticationError:
+            except (AuthenticationError, PeerLostError, ProtocolError):
                 raise
             except (TimeoutError, TransportError) as error:
                 raise PeerLostError(f"{peer} does not answer within {deadline:g} s: it was killed, or cut off") from error

@@ -15,7 +15,7 @@ from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.book import Book
 from halohop.telemetry import Counters
-from halohop.transport import Limits, Listener, Token, load_token, tcp
+from halohop.transport import Identity, Limits, Listener, Token, load_token, tcp
 from halohop.world import World
 
 
@@ -80,7 +80,8 @@ def open_graph(
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         if world.local_rank == 0:
-            listener = undo.enter_context(_serve(Router(book, local, pool, Counters()), token, listen, limits))
+            router = Router(book, local, pool, Counters())
+            listener = undo.enter_context(_serve(router, holding.identity, token, listen, limits))
             rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         holders = [*local, *(peer.holder for peer in remote.values())]
@@ -107,9 +108,9 @@ def open_graph(
         return graph
 
 
-def _serve(router: Router, token: Token, listen: str | None, limits: Limits) -> Listener:
+def _serve(router: Router, identity: Identity, token: Token, listen: str | None, limits: Limits) -> Listener:
     bind = listen or f"tcp://{own_address()}:0"
-    return tcp.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits)
+    return tcp.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits, identity=identity)
 
 
 def _connect(
@@ -132,8 +133,14 @@ def _connect(
                 "all trainers of a host must open the same folder with the same `partitions`"
             )
         if wanted:
-            label = f"host {host}"
-            channel = tcp.connect(card.address, codec=graph_codec(), token=token, peer=label, limits=limits)
+            channel = tcp.connect(
+                card.address,
+                codec=graph_codec(),
+                token=token,
+                peer=f"host {host}",
+                limits=limits,
+                expected=Identity(dataset=card.dataset, parts=wanted),
+            )
             remote[host] = Peer(channel=undo.enter_context(channel), parts=wanted)
     return remote
 

@@ -59,13 +59,11 @@ class MeetReply:
 
     Args:
         server: a name that no other process has.
-        dataset: the fingerprint of its data set.
         parts: the partitions that it serves.
         addresses: of other servers of this data set that it has heard of lately.
     """
 
     server: str
-    dataset: str
     parts: tuple[int, ...]
     addresses: tuple[str, ...] = ()
 

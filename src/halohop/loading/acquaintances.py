@@ -13,7 +13,7 @@ from halohop.cluster.remote import MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import address_towards
 from halohop.errors import InputError
 from halohop.loading.servers import Servers
-from halohop.transport import Channel
+from halohop.transport import Channel, Identity
 from halohop.transport.addresses import plain
 
 SEARCHES = 5
@@ -36,7 +36,7 @@ class Acquaintances:
 
     def __init__(self, servers: Servers, *, dataset: str, lease_seconds: float, me: MeetReply | None = None) -> None:
         self._servers = servers
-        self._dataset = dataset
+        self._expected = Identity(dataset=dataset)
         self._lease = lease_seconds
         self._me = me
         limits = servers.limits
@@ -98,7 +98,7 @@ class Acquaintances:
                 return
             if address not in self._channels:
                 here = replace(self._servers, addresses=(address,))
-                self._channels[address] = here.channel([0], limits=self._limits)
+                self._channels[address] = here.channel([0], expected=self._expected, limits=self._limits)
             channel = self._channels[address]
             self._asked.add(address)
         request = MeetRequest(address=self._reached_from(address) if announce else "")
@@ -107,13 +107,13 @@ class Acquaintances:
     def _answered(self, address: str, done: "Future[Any]") -> None:
         with self._lock:
             self._asked.discard(address)
-        if done.exception() is not None:  # not there; it is asked again when next they are greeted
+        if done.exception() is not None:  # not there, or of another data set; it is asked again when next they are greeted
             return
         reply: MeetReply = done.result()
         if self._me is not None and reply.server == self._me.server:
             with self._lock:
                 self._mine.add(address)
-        elif reply.dataset == self._dataset:
+        else:
             known = self._known.keys()
             self._known.put(address, reply)
             for other in {*map(plain, reply.addresses)} - {address, *known}:
@@ -139,9 +139,9 @@ def search(peers: Sequence[Peer], acquaintances: Acquaintances, patience: float)
     if waiting:
         acquaintances.greet()
     for peer in waiting:
-        there = acquaintances.lately(patience)
-        if peer.channel.waits_longer_than(2 * patience) and not there.keys() & {*map(plain, peer.channel.addresses)}:
-            _move(peer.channel, [address for address, about in there.items() if set(peer.parts) <= set(about.parts)])
+        fit = [address for address, about in acquaintances.lately(patience).items() if set(peer.parts) <= set(about.parts)]
+        if peer.channel.waits_longer_than(2 * patience) and not {*fit} & {*map(plain, peer.channel.addresses)}:
+            _move(peer.channel, fit)
 
 
 def _move(channel: Channel, addresses: Sequence[str]) -> None:

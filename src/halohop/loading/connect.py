@@ -17,7 +17,7 @@ from halohop.loading.servers import Servers
 from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
 from halohop.telemetry import Counters
-from halohop.transport import Limits, Token, load_token
+from halohop.transport import Identity, Limits, Token, load_token
 
 Place = Literal["servers", "client"]
 
@@ -57,7 +57,8 @@ def connect(
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
     group = Servers(addresses=tuple(servers), token=token or load_token(), limits=limits or Limits(), deadline=deadline)
     group, known = group.introductions()
-    manifest = decode(next(iter(known.values())).manifest, "the manifest that the servers sent")
+    document = next(iter(known.values())).manifest
+    manifest, dataset = decode(document, "the manifest that the servers sent"), fingerprint(document)
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
     pool, counters = ops.Pool(), Counters()
     with ExitStack() as undo:
@@ -67,11 +68,11 @@ def connect(
         if sampling == "servers":
             there = list(known)
             turned = [[*there[first:], *there[:first]] for first in range(len(there))]
-            others = [Peer(channel=undo.enter_context(group.channel(ranked)), parts=()) for ranked in turned]
+            expected = Identity(dataset=dataset)
+            others = [Peer(channel=undo.enter_context(group.channel(ranked, expected=expected)), parts=()) for ranked in turned]
             gateways = Gateways([RemoteShard(peer.channel) for peer in others], group.unable(known))
             peers += others
         patience = group.limits.attempt_seconds
-        dataset = fingerprint(next(iter(known.values())).manifest)
         acquaintances = undo.enter_context(Acquaintances(group, dataset=dataset, lease_seconds=patience))
         looking = Every(patience / SEARCHES, lambda: search(peers, acquaintances, patience), name="search")
         undo.enter_context(looking)

@@ -80,8 +80,8 @@ class Server:
         self._shard = holding.shard(self._pool, self._counters)
         mine = Holder(shard=self._shard, parts=self.parts)
         self._router = Router(holding.book, [mine], self._pool, self._counters)
-        me = MeetReply(server=name, dataset=holding.fingerprint, parts=self.parts)
-        self._acquaintances = Acquaintances(peers, dataset=me.dataset, lease_seconds=keeping.lease_seconds, me=me)
+        me = MeetReply(server=name, parts=self.parts)
+        self._acquaintances = Acquaintances(peers, dataset=holding.fingerprint, lease_seconds=keeping.lease_seconds, me=me)
         self._bench = _Bench(holding, mine, peers, self._acquaintances, self._pool, self._counters, keeping)
         self._asked = time.monotonic()
         with ExitStack() as undo:
@@ -95,6 +95,7 @@ class Server:
                     bind=listen,
                     limits=peers.limits,
                     waiting=(BatchRequest,),
+                    identity=holding.identity,
                 )
             )
             self.address = self._listener.address

@@ -10,12 +10,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
+from halohop.cluster.holding import fingerprint
 from halohop.cluster.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
 from halohop.cluster.rendezvous import replicas
 from halohop.errors import ClusterError, DeadlineExceededError, PeerLostError, TransportError
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
-from halohop.transport import Channel, Codec, Limits, Token, connect
+from halohop.transport import Channel, Codec, Identity, Limits, Token, connect
 from halohop.transport.addresses import plain
 
 _LOOKS = 5
@@ -44,11 +45,20 @@ class Servers:
     limits: Limits
     deadline: float = 60.0
 
-    def channel(self, ranked: Sequence[int], *, limits: Limits | None = None) -> Channel:
-        """To the first of some servers; the others stand in for it, in turn."""
-        addresses = [self.addresses[server] for server in ranked]
-        label = f"server {ranked[0]}"
-        return connect(*addresses, codec=server_codec(), token=self.token, peer=label, limits=limits or self.limits)
+    def channel(self, ranked: Sequence[int], *, expected: Identity | None = None, limits: Limits | None = None) -> Channel:
+        """To the first of some servers; the others stand in for it, in turn.
+
+        Args:
+            expected: what each of them must serve; None while it is not known: what the first one that answers serves.
+        """
+        return connect(
+            *(self.addresses[server] for server in ranked),
+            codec=server_codec(),
+            token=self.token,
+            peer=f"server {ranked[0]}",
+            limits=limits or self.limits,
+            expected=expected,
+        )
 
     def introductions(
         self, *, manifest: bytes | None = None, without: tuple[int, ...] = ()
@@ -113,11 +123,13 @@ class Servers:
         """
         served = [known[server].parts if server in known else () for server in range(len(self.addresses))]
         found = [tuple(part for part in parts if part not in without) for parts in served]
-        return [
-            Peer(channel=undo.enter_context(self.channel(ranked)), parts=parts, copies=len(ranked))
-            for ranked, parts in replicas([*found, without], book.num_parts).items()
-            if ranked[0] < len(found)
-        ]
+        dataset = fingerprint(next(iter(known.values())).manifest)
+        peers = []
+        for ranked, parts in replicas([*found, without], book.num_parts).items():
+            if ranked[0] < len(found):
+                channel = self.channel(ranked, expected=Identity(dataset=dataset, parts=parts))
+                peers.append(Peer(channel=undo.enter_context(channel), parts=parts, copies=len(ranked)))
+        return peers
 
 
 class _Asked:

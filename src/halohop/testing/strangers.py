@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from halohop.ops.pool import Pool
-from halohop.transport import Listener, Token
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.transport import Codec, Listener, Token
 from halohop.transport.addresses import parsed
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
+from halohop.transport.handshake import ClientHandshake, Session, Terms
 from halohop.transport.messages import Buffer
-from halohop.transport.security import ClientHandshake, Session
 from halohop.transport.tls import seal_of
 from halohop.transport.wire import Frames
 
@@ -69,9 +70,11 @@ class Attacker:
     Args:
         listener: whom to attack.
         token: if given, it introduces itself first, and encrypts if the token says so.
+        codec: the message types that it says it knows.
     """
 
-    def __init__(self, listener: Listener | str, token: Token | None = None) -> None:
+    def __init__(self, listener: Listener | str, token: Token | None = None, codec: Codec | None = None) -> None:
+        self._terms = Terms(max_message_bytes=2**20, messages=(codec or Codec(MESSAGE_TYPES)).digest)
         seal = seal_of(token, server=False)
         self.sock = knock(listener, say=GREETING if seal is None else SEALED_GREETING)
         self._assembler = Assembler(max_bytes=2**30, max_frames=MAX_FRAMES, pool=Pool(0))
@@ -83,7 +86,7 @@ class Attacker:
 
     def meet(self, token: Token) -> Session:
         """The handshake, to its good end."""
-        handshake = ClientHandshake(token, 2**20)
+        handshake = ClientHandshake(token, self._terms)
         self.send(handshake.hello())
         proof = handshake.step(bytes(self.receive()[0]))
         assert isinstance(proof, bytes)

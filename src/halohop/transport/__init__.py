@@ -1,9 +1,10 @@
 """Requests and replies between peers: `serve` and `connect` across hosts, `InProcessNetwork` within a process."""
 
 from halohop.transport.base import Channel, Handler, Limits, Listener, Network
+from halohop.transport.handshake import PROTOCOL_VERSION, Identity
 from halohop.transport.inprocess import InProcessNetwork
 from halohop.transport.messages import Codec
-from halohop.transport.security import PROTOCOL_VERSION, TOKEN_VARIABLE, Certificate, Token, load_token
+from halohop.transport.security import TOKEN_VARIABLE, Certificate, Token, load_token
 from halohop.transport.tcp import connect, serve
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Channel",
     "Codec",
     "Handler",
+    "Identity",
     "InProcessNetwork",
     "Limits",
     "Listener",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from halohop.errors import InputError
+from halohop.transport.handshake import NO_IDENTITY, Identity
 from halohop.transport.messages import Codec
 from halohop.transport.security import Token
 
@@ -98,9 +99,9 @@ class Channel(Closing, Protocol):
         Raises (in the future):
             InputError: the request is of no registered type.
             DeadlineExceededError: connected, but no answer in time.
-            PeerLostError: not connected at the deadline.
+            PeerLostError: not connected at the deadline, or only to others than the expected one.
             AuthenticationError: the peers do not share a token.
-            ProtocolError: another protocol version, or one side does not understand the other.
+            ProtocolError: another protocol version, other message types, or one side does not understand the other.
             MessageTooLargeError: request or reply.
             RemoteError: the handler raised.
             TransportError: the channel was closed.
@@ -160,6 +161,7 @@ class Network(Protocol):
         bind: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
         waiting: Collection[type] = (),
+        identity: Identity = NO_IDENTITY,
     ) -> Listener: ...
 
     def connect(
@@ -170,4 +172,5 @@ class Network(Protocol):
         token: Token | None = None,
         peer: str = "server",
         limits: Limits = DEFAULT_LIMITS,
+        expected: Identity | None = None,
     ) -> Channel: ...

@@ -15,9 +15,10 @@ from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeErr
 from halohop.telemetry import Counters
 from halohop.transport.base import Limits
 from halohop.transport.calls import Call, Calls
+from halohop.transport.handshake import ClientHandshake, Identity, Session, Terms
 from halohop.transport.messages import Codec, Failure, size_of
 from halohop.transport.peer_errors import PeerErrors
-from halohop.transport.security import ClientHandshake, Session, Token
+from halohop.transport.security import Token
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, ClientPort, Frames, Kind, Lost
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts to connect
@@ -29,12 +30,22 @@ class PortChannel:
     receiving and what happens at some moment, is done by a thread of the channel's own.
     """
 
-    def __init__(self, port: ClientPort, *, codec: Codec, token: Token | None, peer: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        port: ClientPort,
+        *,
+        codec: Codec,
+        token: Token | None,
+        peer: str,
+        limits: Limits,
+        expected: Identity | None = None,
+    ) -> None:
         self.peer = peer
         self._port = port
         self._codec = codec
         self._token = token
         self._limits = limits
+        self._terms = Terms(max_message_bytes=limits.max_message_bytes, messages=codec.digest)
         self._errors = PeerErrors(peer=peer, address=_NAMES_BETWEEN.join(port.addresses), limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
@@ -50,7 +61,8 @@ class PortChannel:
         self._ever_dialled = False
         self._was_there = False
         self._moves = False  # the peer is elsewhere
-        self._problem = Lost(reason="no connection yet")
+        self._expected = expected  # None until the first connection shows it
+        self._problems: dict[str, str] = {}  # by address, why there is no connection
         self._failed_dials = 0
         self._dial_at: float = -math.inf
         self._sleeps_until: float = -math.inf  # when the channel's thread looks around by itself
@@ -185,7 +197,7 @@ class PortChannel:
 
     def _dial(self) -> None:
         """Opens a connection. Looking up a host's name may take long, so others may submit calls meanwhile."""
-        handshake = ClientHandshake(self._token, self._limits.max_message_bytes)
+        handshake = ClientHandshake(self._token, self._terms)
         self._port.open()
         self._port.send([handshake.hello()])
         with self._lock:
@@ -204,7 +216,7 @@ class PortChannel:
         self._port.drop()
         self._handshake = self._session = None
         self._handshake_until = math.inf
-        self._problem = problem
+        self._problems[self._port.address] = problem.reason
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failed_dials) * self._random.uniform(0.5, 1)
         self._failed_dials = min(self._failed_dials + 1, 10)
         self._dial_at = time.monotonic() + pause
@@ -236,13 +248,28 @@ class PortChannel:
             self._refuse(error)
             return
         if isinstance(answer, Session):
-            self._session = answer
-            self._was_there = True
-            self._handshake_until = math.inf
-            self._counters.add("connections")
+            self._meet(answer)
         else:
             self._handshake_until = time.monotonic() + self._limits.attempt_seconds
             self._port.send([answer])
+
+    def _meet(self, session: Session) -> None:
+        """Whoever knows the token has answered; it may be another than the expected one."""
+        if self._expected is not None and not session.identity.covers(self._expected):
+            self._drop(Lost(reason=f"{session.identity} answers there, where {self._expected} was expected"))
+            return
+        try:
+            self._terms.check_messages(session.terms)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        self._port.admit()
+        self._session = session
+        self._expected = self._expected or session.identity
+        self._was_there = True
+        self._problems.clear()
+        self._handshake_until = math.inf
+        self._counters.add("connections")
 
     def _on_message(self, frames: Frames) -> None:
         kind = frames[0][0] if len(frames[0]) else 0
@@ -276,8 +303,8 @@ class PortChannel:
     def _pump(self) -> None:
         """Sends what waits, as far as the window allows."""
         while self._session is not None and (call := self._calls.launch()) is not None:
-            if call.size > self._session.peer_max_message_bytes:
-                self._fail(call, self._errors.request_too_large(call.operation, call.size, self._session.peer_max_message_bytes))
+            if call.size > (limit := self._session.terms.max_message_bytes):
+                self._fail(call, self._errors.request_too_large(call.operation, call.size, limit))
             else:
                 self._send(call)
 
@@ -300,5 +327,11 @@ class PortChannel:
         if self._session is not None:
             return self._errors.unanswered(call.operation, call.attempts)
         if self._was_there:
-            return self._errors.lost(call.operation, self._problem.reason)
-        return self._errors.never_there(call.operation, self._problem.reason, time.monotonic() - call.made)
+            return self._errors.lost(call.operation, self._why())
+        return self._errors.never_there(call.operation, self._why(), time.monotonic() - call.made)
+
+    def _why(self) -> str:
+        """Why there is no connection; of several addresses, for each that was tried."""
+        if len(self._port.addresses) == 1:
+            return next(iter(self._problems.values()), "no connection yet")
+        return "; ".join(f"{address}: {reason}" for address, reason in self._problems.items()) or "no connection yet"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from halohop.errors import TransportError
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
+from halohop.transport.handshake import NO_IDENTITY, Identity
 from halohop.transport.messages import Codec
 from halohop.transport.security import Token
 from halohop.transport.server import PortListener
@@ -43,6 +44,7 @@ class InProcessNetwork:
         bind: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
         waiting: Collection[type] = (),
+        identity: Identity = NO_IDENTITY,
     ) -> Listener:
         """Answers under the name `bind` (any text, or a former `address`; a fresh one if None).
 
@@ -54,13 +56,21 @@ class InProcessNetwork:
             if address in self._servers:
                 raise TransportError(f"{address} is already being served; choose another name, or close the other listener")
             port = self._servers[address] = _ServerPort(self, address)
-        return PortListener(port, handler, codec=codec, token=token, limits=limits, waiting=waiting)
+        return PortListener(port, handler, codec=codec, token=token, limits=limits, waiting=waiting, identity=identity)
 
     def connect(
-        self, address: str, *, codec: Codec, token: Token | None = None, peer: str = "server", limits: Limits = DEFAULT_LIMITS
+        self,
+        address: str,
+        *,
+        codec: Codec,
+        token: Token | None = None,
+        peer: str = "server",
+        limits: Limits = DEFAULT_LIMITS,
+        expected: Identity | None = None,
     ) -> Channel:
-        """A channel to whoever serves, or will serve, at `address`."""
-        return PortChannel(_ClientPort(self, (address,)), codec=codec, token=token, peer=peer, limits=limits)
+        """A channel to the server that is, or will be, at `address`."""
+        port = _ClientPort(self, (address,))
+        return PortChannel(port, codec=codec, token=token, peer=peer, limits=limits, expected=expected)
 
     def _join(self, address: str, client: "_ClientPort", link: int) -> tuple["_ServerPort", Peer] | None:
         with self._lock:
@@ -88,6 +98,7 @@ class InProcessNetwork:
 class _ClientPort:
     def __init__(self, network: InProcessNetwork, addresses: tuple[str, ...]) -> None:
         self.addresses = addresses
+        self.address = addresses[0]
         self.inbox: Mailbox[tuple[int, Frames | Lost]] = Mailbox()
         self._network = network
         self._link = 0  # counts connections: what arrives for a former one is not for us
@@ -109,11 +120,14 @@ class _ClientPort:
     def open(self) -> None:
         self._link += 1
         addresses = self.addresses  # another thread may learn of more
-        address = addresses[self._turn % len(addresses)]
+        self.address = addresses[self._turn % len(addresses)]
         self._turn += 1
-        self._server = self._network._join(address, self, self._link)
+        self._server = self._network._join(self.address, self, self._link)
         if self._server is None:
             self.inbox.put((self._link, Lost(reason="nobody serves there")))
+
+    def admit(self) -> None:
+        """Nothing was limited."""
 
     def send(self, frames: Frames) -> None:
         if self._server is not None:
@@ -150,6 +164,9 @@ class _ServerPort:
 
     def wait(self, seconds: float | None, receive: bool) -> list[tuple[Peer, Frames | Lost]]:
         return self.inbox.take_all(seconds, receive=receive)
+
+    def whereabouts(self, peer: Peer) -> str:
+        return f"{_SCHEME}client-{peer}"
 
     def welcome(self, peer: Peer) -> None:
         """No strangers come here."""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from halohop.transport.security import Session
+from halohop.transport.handshake import Session
 from halohop.transport.wire import Frames, Peer
 
 _QUICK_SECONDS = 1e-4  # what it takes, about, to hand a request to another thread

@@ -1,9 +1,9 @@
 """Messages as frames: a small typed header, and one raw buffer per tensor. No pickle.
 
 A message is a dataclass of numbers, strings, tuples, dicts, nested dataclasses and tensors. Its header is msgpack, validated
-field by field against the type's annotations (by msgspec) when it is read; a tensor stands in it as ``[dtype, size, size, ...]``
-and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU; receiving copies none that
-arrived aligned.
+field by field against the type's annotations (by msgspec) when it is read; unknown fields are refused. A tensor stands in it as
+``[dtype, size, size, ...]`` and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU;
+receiving copies none that arrived aligned.
 """
 
 import math
@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError, ProtocolError
+from halohop.transport.handshake import DIGEST_BYTES
+from halohop.transport.shapes import StrictTypes, digest
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Contiguous bytes."""
@@ -58,6 +60,9 @@ class Codec:
     Args:
         types: the dataclasses that may travel; both peers list the same ones. Types nested in them need no mention.
 
+    Attributes:
+        digest: of all these types, for peers to see whether they know the same ones.
+
     Raises:
         InputError: a type is no dataclass, two have one name, or a field's annotation cannot be sent.
 
@@ -71,6 +76,8 @@ class Codec:
 
     def __init__(self, types: Iterable[type]) -> None:
         known: dict[str, type] = {}
+        self._strict: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+        strict_types = StrictTypes()
         for message in (*types, Failure):
             name = message.__name__
             if not is_dataclass(message):
@@ -79,9 +86,11 @@ class Codec:
                 raise InputError(f"two message types are called {name!r} (or the name is too long); rename one")
             try:
                 msgspec.msgpack.Decoder(message, dec_hook=_refuse)
+                self._strict[message] = msgspec.msgpack.Decoder(strict_types.of(message))
             except TypeError as error:
                 raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
         self._types = known
+        self.digest = digest(known.values(), DIGEST_BYTES)
 
     def encode(self, message: Any) -> list[Buffer]:
         """Header and buffers. The buffers share memory with the message's tensors: leave these unchanged until they are sent.
@@ -141,6 +150,7 @@ class Codec:
             return _tensor_of(value, memoryview(buffer))
 
         try:
+            self._strict[message].decode(header[end:])
             result: Any = msgspec.msgpack.Decoder(message, dec_hook=take).decode(header[end:])
         except ProtocolError as error:
             raise ProtocolError(f"malformed {message.__name__}: {error}") from None

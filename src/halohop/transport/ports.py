@@ -37,6 +37,7 @@ class TcpClientPort:
     def __init__(self, addresses: Sequence[str], limits: Limits, seal: ssl.SSLContext | None) -> None:
         self._places = [parsed_peer(address) for address in addresses]
         self._turn = 0
+        self._place = self._places[0]
         self._limits = limits
         self._seal = seal
         self._pool = Pool(_IDLE_BYTES)
@@ -51,7 +52,11 @@ class TcpClientPort:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        return tuple(f"{SCHEME}{host}:{port}" for host, port in self._places)
+        return tuple(map(_spelled, self._places))
+
+    @property
+    def address(self) -> str:
+        return _spelled(self._place)
 
     def also(self, address: str) -> bool:
         place = parsed_peer(address)
@@ -74,10 +79,10 @@ class TcpClientPort:
             return
         stream = Stream(sock, limits=self._limits, seal=self._seal, accepted=False, pool=self._pool)
         places = self._places  # another thread may learn of more
-        place = places[self._turn % len(places)]
+        self._place = places[self._turn % len(places)]
         self._turn += 1
         try:
-            failure = sock.connect_ex(place)
+            failure = sock.connect_ex(self._place)
         except OSError:  # nobody knows the name
             failure = errno.EHOSTUNREACH
         self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
@@ -85,6 +90,10 @@ class TcpClientPort:
         self._interest = _WRITE
         self._selector.register(stream, _WRITE)
         self._stream = stream
+
+    def admit(self) -> None:
+        if self._stream is not None:
+            self._stream.admit()
 
     def send(self, frames: Frames) -> None:
         stream = self._stream
@@ -185,6 +194,9 @@ class TcpServerPort:
             elif isinstance(key.data, int):
                 yield from self._on_event(key.data, mask)
         yield from self._expel()
+
+    def whereabouts(self, peer: Peer) -> str:
+        return self._streams[peer].other_end
 
     def welcome(self, peer: Peer) -> None:
         del self._strangers[peer]
@@ -296,3 +308,8 @@ class TcpServerPort:
             if self._interests.pop(peer, 0):
                 self._selector.unregister(stream)
             stream.close(at_once=at_once)
+
+
+def _spelled(place: tuple[str, int]) -> str:
+    host, port = place
+    return f"{SCHEME}{host}:{port}"

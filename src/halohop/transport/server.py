@@ -12,19 +12,22 @@ from halohop.errors import ProtocolError
 from halohop.telemetry import Counters
 from halohop.transport.base import Handler, Limits
 from halohop.transport.fair import FairQueue
-from halohop.transport.jobs import Client, Job, Paces
-from halohop.transport.messages import Buffer, Codec, Failure, size_of
-from halohop.transport.security import (
+from halohop.transport.handshake import (
     MAX_STEP_BYTES,
+    NO_IDENTITY,
     PROTOCOL_VERSION,
+    Identity,
     Refusal,
     ServerHandshake,
     Step,
-    Token,
+    Terms,
     refused,
     step_of,
     version_of,
 )
+from halohop.transport.jobs import Client, Job, Paces
+from halohop.transport.messages import Buffer, Codec, Failure, size_of
+from halohop.transport.security import Token
 from halohop.transport.wire import REPLY, REQUEST, Frames, Kind, Lost, Peer, ServerPort
 
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
@@ -48,6 +51,7 @@ class PortListener:
         token: Token | None,
         limits: Limits,
         waiting: Collection[type] = (),
+        identity: Identity = NO_IDENTITY,
     ) -> None:
         self.address = port.address
         self._port = port
@@ -55,6 +59,8 @@ class PortListener:
         self._codec = codec
         self._token = token
         self._limits = limits
+        self._terms = Terms(max_message_bytes=limits.max_message_bytes, messages=codec.digest)
+        self._identity = identity
         self._counters = Counters()
         self._clients: dict[Peer, Client] = {}
         self._handshakes: dict[Peer, ServerHandshake | None] = {}  # of strangers; None once it was refused
@@ -152,7 +158,7 @@ class PortListener:
             self._refuse(peer, Refusal.VERSION)
             return
         try:
-            handshake = ServerHandshake(self._token, self._limits.max_message_bytes, frame)
+            handshake = ServerHandshake(self._token, self._terms, self._identity, frame)
         except ProtocolError:
             self._hang_up(peer)
             return
@@ -165,11 +171,17 @@ class PortListener:
             self._refuse(peer, Refusal.TOKEN)
             return
         welcome, session = accepted
+        self._port.send(peer, [welcome])
+        try:
+            self._terms.check_messages(session.terms)
+        except ProtocolError as error:  # as the client finds, too, from the WELCOME
+            self._handshakes[peer] = None
+            _LOG.warning("%s refused a client at %s: %s", self.address, self._port.whereabouts(peer), error)
+            return
         del self._handshakes[peer]
         self._clients[peer] = Client(session)
         self._counters.add("sessions")
         self._port.welcome(peer)
-        self._port.send(peer, [welcome])
 
     def _refuse(self, peer: Peer, reason: Refusal) -> None:
         """Says no. Whoever stays nevertheless is hung up on at the next word, or when the time of strangers is up."""
@@ -251,7 +263,7 @@ class PortListener:
 
     def _answer(self, job: Job) -> list[Buffer]:
         """The reply's frames, or those of a `Failure`; whatever goes wrong reaches the client."""
-        limit = min(self._limits.max_message_bytes, job.client.session.peer_max_message_bytes)
+        limit = min(self._limits.max_message_bytes, job.client.session.terms.max_message_bytes)
         kind = "protocol"
         try:
             request = self._codec.decode(job.frames)

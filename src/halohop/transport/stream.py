@@ -18,7 +18,8 @@ from halohop.errors import ProtocolError
 from halohop.ops.pool import Pool
 from halohop.transport.base import Limits
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
-from halohop.transport.security import ENCRYPT_VARIABLE, MAX_STEP_BYTES
+from halohop.transport.handshake import MAX_STEP_BYTES, MAX_WELCOME_BYTES
+from halohop.transport.security import ENCRYPT_VARIABLE
 from halohop.transport.wire import REQUEST, SILENCE_BEATS, Frames, Lost
 
 STAGING_BYTES = 2**16
@@ -54,7 +55,8 @@ class Stream:
         sock: not blocking; connected, or about to be: then call `begin` when it is.
         limits: of this side.
         seal: encrypts, if given.
-        accepted: whether the other side has connected to us. It stays a stranger until it is `admit`-ted.
+        accepted: whether the other side has connected to us. On either side, the other one stays a stranger until it is
+            `admit`-ted.
         pool: lends the memory of large frames.
 
     Attributes:
@@ -68,7 +70,7 @@ class Stream:
         self._limits = limits
         self._seal = seal
         self._accepted = accepted
-        self._assembler = Assembler(max_bytes=MAX_STEP_BYTES, max_frames=1, pool=pool)
+        self._assembler = Assembler(max_bytes=MAX_STEP_BYTES if accepted else MAX_WELCOME_BYTES, max_frames=1, pool=pool)
         self._greeting = bytearray()  # the other side's, as far as it has come
         self._sealed: ssl.SSLSocket | None = None
         # Over what follows, and over the encrypted socket, which bears one thread at a time.
@@ -81,6 +83,15 @@ class Stream:
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    @property
+    def other_end(self) -> str:
+        """The address of the other side."""
+        try:
+            host, port = self._socket.getpeername()
+        except OSError:  # it is gone
+            return "an address that is gone"
+        return f"{host}:{port}"
 
     def connected(self) -> bool:
         """Whether an attempt to connect, now over, was successful."""
@@ -213,8 +224,6 @@ class Stream:
     def _opened(self) -> None:
         with self._lock:
             self._open = not self._closed
-            if not self._accepted:
-                self.admit()
             self.flush()
 
     def _read(self, staging: memoryview) -> None:

@@ -13,6 +13,7 @@ from halohop.errors import InputError, TransportError
 from halohop.transport.addresses import parsed
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
+from halohop.transport.handshake import NO_IDENTITY, Identity
 from halohop.transport.messages import Codec
 from halohop.transport.ports import TcpClientPort, TcpServerPort
 from halohop.transport.security import TOKEN_VARIABLE, Token
@@ -30,6 +31,7 @@ def serve(
     bind: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     waiting: Collection[type] = (),
+    identity: Identity = NO_IDENTITY,
 ) -> Listener:
     """Answers requests that arrive at a port of this host.
 
@@ -42,6 +44,7 @@ def serve(
         waiting: types of requests whose handler asks other servers, or waits for anything else. They get threads of their own,
             as many: servers that ask each other would come to a stop if what they ask had to queue up behind those who wait for
             it. Others may be answered by the very thread that reads, if they have been quick so far.
+        identity: what this server serves; shown to every client that has proven the token.
 
     Raises:
         InputError: not such an address; one that others can reach, without a token; or no means to encrypt.
@@ -75,7 +78,15 @@ def serve(
         if error.errno != errno.EADDRINUSE:
             remedy = "give an address of this host, and a port that this user may open"
         raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
-    return PortListener(TcpServerPort(listening, limits, seal), handler, codec=codec, token=token, limits=limits, waiting=waiting)
+    return PortListener(
+        TcpServerPort(listening, limits, seal),
+        handler,
+        codec=codec,
+        token=token,
+        limits=limits,
+        waiting=waiting,
+        identity=identity,
+    )
 
 
 def connect(
@@ -85,15 +96,18 @@ def connect(
     token: Token | None = None,
     peer: str = "server",
     limits: Limits = DEFAULT_LIMITS,
+    expected: Identity | None = None,
 ) -> Channel:
     """A channel to whoever serves, or will serve, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
 
     Args:
         others: who answers in its place: each time a connection is lost, or cannot be made, the next in turn is tried.
         peer: what errors call the other side.
+        expected: which data set the server must have, and at least which of its partitions. With every connection the server
+            shows what it has; another one counts as not there, and nothing is asked of it. None: that of the first connection.
 
     Raises:
         InputError: not such an address, or no means to encrypt.
     """
     port = TcpClientPort((address, *others), limits, seal_of(token, server=False))
-    return PortChannel(port, codec=codec, token=token, peer=peer, limits=limits)
+    return PortChannel(port, codec=codec, token=token, peer=peer, limits=limits, expected=expected)

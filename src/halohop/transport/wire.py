@@ -60,6 +60,11 @@ class ClientPort(Protocol):
         """The peer is looked for here, too; this is the first address now, if it is new. Whether it is."""
         ...
 
+    @property
+    def address(self) -> str:
+        """Where the last connection was opened to."""
+        ...
+
     def start_over(self) -> None:
         """The next connection is opened to the first address."""
         ...
@@ -70,6 +75,10 @@ class ClientPort(Protocol):
         ...
 
     def open(self) -> None: ...
+    def admit(self) -> None:
+        """The peer is the expected one: its messages may be larger than those of a handshake."""
+        ...
+
     def send(self, frames: Frames) -> None:
         """Queues a message; lost with the connection."""
         ...
@@ -97,6 +106,10 @@ class ServerPort(Protocol):
 
     def wait(self, seconds: float | None, receive: bool) -> Iterable[tuple[Peer, Frames | Lost]]:
         """What has arrived, from strangers only if not to `receive`; to be read to its end. It may return early."""
+        ...
+
+    def whereabouts(self, peer: Peer) -> str:
+        """The address of a peer's end of the connection."""
         ...
 
     def welcome(self, peer: Peer) -> None:
