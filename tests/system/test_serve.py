@@ -60,8 +60,7 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
                 assert first.wait(20) == -signal.SIGKILL
                 wrong, _ = start("0,1", address.removeprefix("tcp://"), path=tmp_path / "other")
                 with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as other:
-                    assert told(batches(other)) != undisturbed  # the wrong one answers, to who wants it
-                assert graph.statistics()["connections"] == 1
+                    assert len(next(iter(batches(other))).n_id) > 20  # it answers, and numbers nodes otherwise
                 wrong.send_signal(signal.SIGKILL)
                 assert wrong.wait(20) == -signal.SIGKILL
                 start("0,1", address.removeprefix("tcp://"))

@@ -19,7 +19,7 @@ from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.testing.strangers import SEALED_GREETING, Attacker, endpoint, wait_for
 from halohop.transport import Codec, InProcessNetwork, Limits, Token, connect, serve, tcp
-from halohop.transport.ports import TcpClientPort
+from halohop.transport.client_port import TcpClientPort
 from halohop.transport.server import PortListener
 from halohop.transport.stream import Stream
 from halohop.transport.wire import REQUEST, Kind, Lost
@@ -232,7 +232,7 @@ def test_a_process_without_descriptors_connects_when_it_has_one_again():
         resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
         try:
             future = channel.submit(ask(2))
-            assert wait_for(lambda: "Too many open files" in channel._problems.get(address, ""))
+            assert wait_for(lambda: "Too many open files" in channel._dialling.why([address]))
             assert not future.done()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -284,34 +284,6 @@ def test_a_server_that_leaves_requests_on_the_wire_for_long_is_not_taken_for_gon
         assert [int(future.result(timeout=60).gid) for future in futures] == list(range(1, 11))
         assert channel.statistics()["connections"] == 1
     assert served == list(range(10))
-
-
-def test_who_asks_much_that_is_quick_does_not_have_the_reading_thread_for_itself():
-    """It answers a few of what it finds at a time; else other clients would not even be read."""
-    threads = []
-    inside, released = threading.Event(), threading.Event()
-
-    def handler(request):
-        threads.append(threading.get_ident())
-        if isinstance(request, LocateReply) and int(request.gid) == 0:
-            inside.set()
-            assert released.wait(20)
-        return request
-
-    with pair(handler) as (channel, _):
-        while len(threads) < 40 or len(set(threads[-40:])) != 1:
-            channel.call(LocateReply(gid=torch.tensor([1])))
-            channel.call(ask(1))
-        reader = threads[-1]
-        held_up = channel.submit(LocateReply(gid=torch.tensor([0])))
-        assert inside.wait(20)
-        assert threads[-1] == reader
-        futures = [channel.submit(ask(1)) for _ in range(200)]
-        del threads[:]
-        released.set()
-        for future in (held_up, *futures):
-            future.result(timeout=20)
-        assert threads.count(reader) < 50
 
 
 def test_requests_of_clients_that_left_are_not_answered():

@@ -278,4 +278,4 @@ def test_a_server_that_has_not_proven_the_token_is_given_no_room(size, frames):
                 sizes = [size] if frames == 1 else [8, 8]
                 sock.sendall(GREETING + frames.to_bytes(4) + b"".join(part.to_bytes(8) for part in sizes) + bytes(64))
                 assert hung_up(sock)
-            assert wait_for(lambda: "does not speak" in channel._problems.get(f"tcp://{address}", ""))
+            assert wait_for(lambda: "does not speak" in channel._dialling.why([address]))

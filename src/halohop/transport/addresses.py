@@ -41,6 +41,12 @@ def parsed_peer(address: str) -> tuple[str, int]:
     return host, port
 
 
+def spelled(place: tuple[str, int]) -> str:
+    """The address of a host and port."""
+    host, port = place
+    return f"{SCHEME}{host}:{port}"
+
+
 def _can_be_name(host: str) -> bool:
     try:
         host.encode("idna")

@@ -17,8 +17,8 @@ from halohop.transport.messages import Codec
 from halohop.transport.security import Token
 
 Handler = Callable[[Any], Any]
-"""Answers one request with one reply, both of types that the codec knows. Called from several threads at a time, also from the
-one that reads: a handler that waits for anything holds up everybody, unless its type is named in `waiting` (see `tcp.serve`).
+"""Answers one request with one reply, both of types that the codec knows. Called from several threads at a time. If all of them
+wait for other servers, those may be waiting for them: types that do so are named in `waiting` (see `tcp.serve`).
 """
 
 
@@ -37,6 +37,9 @@ class Limits:
         max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
             others wait, those of a listener on the wire, but for what had arrived together with the last. One request larger
             than all the bytes is let through alone. A listener does not count those that wait for other listeners.
+        max_unsent_bytes, max_unsent_bytes_in_all: replies of a listener that wait to be sent, to one client and to all of them.
+            Of a client that leaves more unread, no further request is answered or read until it has read some; if it reads
+            nothing for ten heartbeats, its connection is closed.
         handler_threads: how many requests a listener answers at a time.
         max_strangers: connections to a listener that have not shown the token. One more, and the oldest of them is closed.
             Peers that have shown the token are not counted, and a peer that was closed in the crush tries again.
@@ -52,6 +55,8 @@ class Limits:
     max_message_bytes: int = 2**30
     max_in_flight: int = 256
     max_in_flight_bytes: int = 2**30
+    max_unsent_bytes: int = 2**26
+    max_unsent_bytes_in_all: int = 2**30
     handler_threads: int = 8
     max_strangers: int = 256
 

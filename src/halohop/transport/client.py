@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import random
 import threading
 import time
 from collections import deque
@@ -15,13 +14,13 @@ from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeErr
 from halohop.telemetry import Counters
 from halohop.transport.base import Limits
 from halohop.transport.calls import Call, Calls
+from halohop.transport.dialling import Dialling
 from halohop.transport.handshake import ClientHandshake, Identity, Session, Terms
 from halohop.transport.messages import Codec, Failure, size_of
 from halohop.transport.peer_errors import PeerErrors
 from halohop.transport.security import Token
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, ClientPort, Frames, Kind, Lost
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts to connect
 _NAMES_BETWEEN = " or "  # of several addresses, in errors
 
 
@@ -49,7 +48,6 @@ class PortChannel:
         self._errors = PeerErrors(peer=peer, address=_NAMES_BETWEEN.join(port.addresses), limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
-        self._random = random.Random()
         self._settled: deque[tuple[Call, Any, Exception | None]] = deque()  # whose futures are to be told, outside of the lock
 
         self._lock = threading.Lock()  # over all that follows
@@ -62,9 +60,7 @@ class PortChannel:
         self._was_there = False
         self._moves = False  # the peer is elsewhere
         self._expected = expected  # None until the first connection shows it
-        self._problems: dict[str, str] = {}  # by address, why there is no connection
-        self._failed_dials = 0
-        self._dial_at: float = -math.inf
+        self._dialling = Dialling()
         self._sleeps_until: float = -math.inf  # when the channel's thread looks around by itself
         self._thread = threading.Thread(target=self._run, name=f"halohop-channel-{peer}", daemon=True)
         self._thread.start()
@@ -140,7 +136,7 @@ class PortChannel:
                         self._move()
                     self._pump()
                     now = time.monotonic()
-                    dial = not self._handshake and bool(self._calls or not self._ever_dialled) and now >= self._dial_at
+                    dial = not self._handshake and bool(self._calls or not self._ever_dialled) and now >= self._dialling.at
                     self._sleeps_until = min(self._look_around_at(), now + self._limits.heartbeat_seconds)
                     if self._closed:
                         return
@@ -181,7 +177,7 @@ class PortChannel:
         if (call := self._calls.oldest) is not None:
             moments.append(self._gives_up_at(call))
             if not self._handshake:
-                moments.append(self._dial_at)
+                moments.append(self._dialling.at)
         return min(moments)
 
     def _check_clock(self, now: float) -> None:
@@ -216,18 +212,14 @@ class PortChannel:
         self._port.drop()
         self._handshake = self._session = None
         self._handshake_until = math.inf
-        self._problems[self._port.address] = problem.reason
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failed_dials) * self._random.uniform(0.5, 1)
-        self._failed_dials = min(self._failed_dials + 1, 10)
-        self._dial_at = time.monotonic() + pause
+        self._dialling.failed(self._port.address, problem.reason)
         self._calls.lose()
 
     def _move(self) -> None:
         self._moves = False
         self._drop(Lost(reason="it is looked for at another address"))
         self._port.start_over()
-        self._failed_dials = 0
-        self._dial_at = -math.inf
+        self._dialling.hurry()
 
     def _on_event(self, event: Frames | Lost) -> None:
         if self._handshake is None:  # a leftover of a connection that was dropped a moment ago
@@ -267,7 +259,7 @@ class PortChannel:
         self._session = session
         self._expected = self._expected or session.identity
         self._was_there = True
-        self._problems.clear()
+        self._dialling.connected()
         self._handshake_until = math.inf
         self._counters.add("connections")
 
@@ -279,7 +271,7 @@ class PortChannel:
                 self._on_reply(call, frames[1:])
 
     def _on_reply(self, call: Call, frames: Frames) -> None:
-        self._failed_dials = 0
+        self._dialling.answered()
         size = size_of(frames)
         self._counters.add("bytes_received", size)
         try:
@@ -326,12 +318,7 @@ class PortChannel:
     def _late(self, call: Call) -> TransportError:
         if self._session is not None:
             return self._errors.unanswered(call.operation, call.attempts)
+        why = self._dialling.why(self._port.addresses)
         if self._was_there:
-            return self._errors.lost(call.operation, self._why())
-        return self._errors.never_there(call.operation, self._why(), time.monotonic() - call.made)
-
-    def _why(self) -> str:
-        """Why there is no connection; of several addresses, for each that was tried."""
-        if len(self._port.addresses) == 1:
-            return next(iter(self._problems.values()), "no connection yet")
-        return "; ".join(f"{address}: {reason}" for address, reason in self._problems.items()) or "no connection yet"
+            return self._errors.lost(call.operation, why)
+        return self._errors.never_there(call.operation, why, time.monotonic() - call.made)

@@ -11,7 +11,6 @@ from typing import Self
 from halohop.errors import ProtocolError
 from halohop.telemetry import Counters
 from halohop.transport.base import Handler, Limits
-from halohop.transport.fair import FairQueue
 from halohop.transport.handshake import (
     MAX_STEP_BYTES,
     NO_IDENTITY,
@@ -25,21 +24,20 @@ from halohop.transport.handshake import (
     step_of,
     version_of,
 )
-from halohop.transport.jobs import Client, Job, Paces
+from halohop.transport.intake import Client, Intake, Job
 from halohop.transport.messages import Buffer, Codec, Failure, size_of
 from halohop.transport.security import Token
-from halohop.transport.wire import REPLY, REQUEST, Frames, Kind, Lost, Peer, ServerPort
+from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Flushed, Frames, Kind, Lost, Peer, ServerPort
 
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
-_QUICK_PER_TURN = 8  # then those that do not wait for answers, but to be read, get their turn
 _LOG = logging.getLogger(__name__)
 
 
 class PortListener:
     """A `Listener` over a port. One thread owns the port and takes requests in; two pools of threads run the handler and send
     its answers: one for requests that may wait for other servers (`waiting`), one for the rest, which those servers may be
-    waiting for. Of these, a small one that comes alone, of a type that was quick lately, is answered by the first thread.
+    waiting for. The first thread answers nothing itself: nobody knows in advance how long that takes.
     """
 
     def __init__(
@@ -65,18 +63,12 @@ class PortListener:
         self._clients: dict[Peer, Client] = {}
         self._handshakes: dict[Peer, ServerHandshake | None] = {}  # of strangers; None once it was refused
         self._waiting = frozenset(waiting)
-        self._queues: dict[bool, FairQueue[Job]] = {waits: FairQueue() for waits in ((False, True) if waiting else (False,))}
-        self._lock = threading.Lock()  # over what is in flight
-        self._in_flight = {False: 0, True: 0}  # by whether they wait for other servers
-        self._in_flight_bytes = 0  # of those that do not
-        self._paces = Paces()
-        self._in_handler = False  # whether the port's thread is running the handler
-        self._quick_in_turn = 0  # by the port's thread, of what it found in this turn
+        self._intake = Intake(port, limits)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
-            threading.Thread(target=self._work, args=(jobs,), name=f"halohop-handler-{i}-{self.address}", daemon=True)
-            for jobs in self._queues.values()
+            threading.Thread(target=self._work, args=(waits,), name=f"halohop-handler-{i}-{self.address}", daemon=True)
+            for waits in ((False, True) if waiting else (False,))
             for i in range(limits.handler_threads)
         ]
         for thread in (self._thread, *self._pool):
@@ -84,31 +76,23 @@ class PortListener:
 
     def statistics(self) -> dict[str, float]:
         names = ("calls", "failures", "expired", "sessions", "strangers", "bytes_sent", "bytes_received", "handler_seconds")
-        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": sum(self._in_flight.values())}
+        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": self._intake.in_flight}
 
     def close(self) -> None:
         """Stops answering. Handlers still running are given half a second; their answers go nowhere. Safe to call twice."""
         self._closed.set()
         if self._thread.is_alive():  # in a forked process it is not, and the port is its parent's
             self._port.wake()
-        for jobs in self._queues.values():
-            jobs.close()
+        self._intake.close()
         until = time.monotonic() + _JOIN_SECONDS
         others = [thread for thread in (self._thread, *self._pool) if thread is not threading.current_thread()]
         for thread in others:
             thread.join(max(0.0, until - time.monotonic()))
-        if self._thread in others and not self._leave_behind():  # on a busy machine it takes its time, but it will not be long
+        if self._thread in others:  # on a busy machine it takes its time, but it will not be long
             self._thread.join()
         stuck = sum(thread.is_alive() for thread in others)
         if stuck:
             _LOG.warning("%s was closed while %d handlers did not return; their threads are left behind", self.address, stuck)
-
-    def _leave_behind(self) -> bool:
-        """Closes the port in the place of its thread, if the handler keeps that; whether it does."""
-        with self._lock:
-            if self._in_handler:
-                self._port.close()
-            return self._in_handler
 
     def __enter__(self) -> Self:
         return self
@@ -125,12 +109,12 @@ class PortListener:
                 now = time.monotonic()
                 if now >= beat_at:
                     beat_at = now + self._limits.heartbeat_seconds
-                    for peer in self._clients:
-                        self._port.send(peer, [bytes([Kind.ALIVE])])
-                self._quick_in_turn = 0
-                for peer, event in self._port.wait(max(0.0, beat_at - now), not self._busy()):
+                    self._beat()
+                for peer, event in self._port.wait(max(0.0, beat_at - now), not self._intake.busy):
                     if isinstance(event, Lost):
                         self._forget(peer)
+                    elif isinstance(event, Flushed):
+                        self._intake.look_at(peer)
                     elif peer in self._clients:
                         self._on_message(peer, self._clients[peer], event)
                     else:
@@ -139,9 +123,16 @@ class PortListener:
             self._closed.set()
             self._port.close()
 
-    def _busy(self) -> bool:
-        """Requests that wait for other servers do not count: what those ask here would be left on the wire, and wait for ever."""
-        return self._in_flight[False] >= self._limits.max_in_flight or self._in_flight_bytes >= self._limits.max_in_flight_bytes
+    def _beat(self) -> None:
+        """Says that this server is here. A client that leaves too much unread, and takes nothing for long, has to go."""
+        silence = SILENCE_BEATS * self._limits.heartbeat_seconds
+        for peer in list(self._clients):
+            if self._port.is_full(peer) and self._port.taken(peer) <= time.monotonic() - silence:
+                where = self._port.whereabouts(peer)
+                _LOG.warning("%s hangs up on a client at %s that has read no reply for %g s", self.address, where, silence)
+                self._hang_up(peer)
+            else:
+                self._port.send(peer, [bytes([Kind.ALIVE])])
 
     def _on_stranger(self, peer: Peer, frames: Frames) -> None:
         frame = bytes(frames[0][:MAX_STEP_BYTES])
@@ -196,6 +187,8 @@ class PortListener:
         self._handshakes.pop(peer, None)
         if self._clients.pop(peer, None) is None:
             self._counters.add("strangers")
+        else:
+            self._intake.look_at(peer)
 
     def _on_message(self, peer: Peer, client: Client, frames: Frames) -> None:
         if len(frames) < 2 or len(frames[0]) != REQUEST.size or frames[0][0] != Kind.REQUEST:
@@ -203,63 +196,28 @@ class PortListener:
             return
         _, number, milliseconds = REQUEST.unpack(frames[0])
         size = size_of(frames[1:])
-        kind = self._codec.type_of(frames[1:])
-        waits = kind in self._waiting
-        with self._lock:
-            if number in client.in_flight:  # a peer that does not count
-                return
-            client.in_flight.add(number)
-            alone = not self._in_flight[False]
-            self._in_flight[waits] += 1
-            self._in_flight_bytes += 0 if waits else size
-        self._counters.add("bytes_received", size)
+        waits = self._codec.type_of(frames[1:]) in self._waiting
         until = time.monotonic() + min(milliseconds / 1000, 1e9)
-        job = Job(peer=peer, client=client, number=number, kind=kind, frames=frames[1:], size=size, until=until, waits=waits)
-        if (
-            alone
-            and not waits
-            and self._quick_in_turn < _QUICK_PER_TURN
-            and self._paces.is_quick(job)
-            and not self._closed.is_set()
-        ):
-            self._answer_here(job)
-        else:
-            self._queues[waits].put(peer, job)
-
-    def _answer_here(self, job: Job) -> None:
-        self._quick_in_turn += 1
-        self._in_handler = True
-        self._do(job)
-        with self._lock:  # whoever closes the port meanwhile does so to the end
-            self._in_handler = False
+        job = Job(peer=peer, client=client, number=number, frames=frames[1:], size=size, until=until, waits=waits)
+        if self._intake.take(job):  # else it is asked for twice
+            self._counters.add("bytes_received", size)
 
     # ---- the pool
 
-    def _work(self, jobs: FairQueue[Job]) -> None:
-        while (job := jobs.get()) is not None:
+    def _work(self, waits: bool) -> None:
+        while (job := self._intake.next(waits=waits)) is not None:
             if not self._closed.is_set():
                 self._do(job)
 
     def _do(self, job: Job) -> None:
-        begin = time.monotonic()
-        if begin > job.until or job.peer not in self._clients:
+        if time.monotonic() > job.until or job.peer not in self._clients:
             self._counters.add("expired")
         else:
             frames = self._answer(job)
-            self._paces.note(job, time.monotonic() - begin)
             if not self._closed.is_set():
                 self._counters.add("bytes_sent", size_of(frames))
                 self._port.send(job.peer, [REPLY.pack(Kind.REPLY, job.number), *frames])
-        self._landed(job)
-
-    def _landed(self, job: Job) -> None:
-        with self._lock:
-            was_busy = self._busy()
-            self._in_flight[job.waits] -= 1
-            self._in_flight_bytes -= 0 if job.waits else job.size
-            job.client.in_flight.discard(job.number)
-            if was_busy and not self._busy():
-                self._port.wake()
+        self._intake.finish(job)
 
     def _answer(self, job: Job) -> list[Buffer]:
         """The reply's frames, or those of a `Failure`; whatever goes wrong reaches the client."""

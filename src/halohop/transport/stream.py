@@ -23,6 +23,10 @@ from halohop.transport.security import ENCRYPT_VARIABLE
 from halohop.transport.wire import REQUEST, SILENCE_BEATS, Frames, Lost
 
 STAGING_BYTES = 2**16
+IDLE_BYTES = 2**28
+"""Of memory for large frames that a port keeps for the next ones."""
+LONGEST_WAIT = 3600.0
+"""Seconds; the system does not take any number."""
 _GREETING = struct.Struct(">7s?")
 _MAGIC = b"halohop"
 _BUFFERS_AT_ONCE = 64  # of one system call; the system's own limit is 1024
@@ -80,6 +84,7 @@ class Stream:
         self._closed = False
         self._out: deque[memoryview] = deque()
         self.backlog = 0  # bytes that wait to be sent
+        self.taken = self.heard  # when the system last took some of them
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -126,6 +131,8 @@ class Stream:
         views = packed(frames)
         with self._lock:
             waits = bool(self._out)
+            if not waits:
+                self.taken = time.monotonic()
             self._out.extend(views)
             self.backlog += sum(view.nbytes for view in views)
             if not waits:
@@ -267,6 +274,7 @@ class Stream:
 
     def _sent(self, count: int) -> None:
         self.backlog -= count
+        self.taken = time.monotonic()
         while count and count >= self._out[0].nbytes:
             count -= self._out.popleft().nbytes
         if count:

@@ -13,11 +13,12 @@ from halohop.errors import InputError, TransportError
 from halohop.transport.addresses import parsed
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
+from halohop.transport.client_port import TcpClientPort
 from halohop.transport.handshake import NO_IDENTITY, Identity
 from halohop.transport.messages import Codec
-from halohop.transport.ports import TcpClientPort, TcpServerPort
 from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
+from halohop.transport.server_port import TcpServerPort
 from halohop.transport.tls import seal_of
 
 _BACKLOG = 1024
@@ -43,7 +44,7 @@ def serve(
         bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
         waiting: types of requests whose handler asks other servers, or waits for anything else. They get threads of their own,
             as many: servers that ask each other would come to a stop if what they ask had to queue up behind those who wait for
-            it. Others may be answered by the very thread that reads, if they have been quick so far.
+            it.
         identity: what this server serves; shown to every client that has proven the token.
 
     Raises:

@@ -1,7 +1,7 @@
 """Below channels and listeners: the ports that move frames, and the envelope around a message.
 
 A port is the only thing that differs between transports. One thread owns it; from others only `send`,
-`wake` and `also` may be called.
+`wake`, `also` and `is_full` may be called.
 """
 
 import struct
@@ -46,6 +46,11 @@ class Lost:
 
     reason: str
     stranger: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flushed:
+    """Some of what waited to be sent is on its way."""
 
 
 class ClientPort(Protocol):
@@ -104,8 +109,16 @@ class ServerPort(Protocol):
         """Queues a message; lost with the connection."""
         ...
 
-    def wait(self, seconds: float | None, receive: bool) -> Iterable[tuple[Peer, Frames | Lost]]:
+    def wait(self, seconds: float | None, receive: bool) -> Iterable[tuple[Peer, Frames | Lost | Flushed]]:
         """What has arrived, from strangers only if not to `receive`; to be read to its end. It may return early."""
+        ...
+
+    def is_full(self, peer: Peer) -> bool:
+        """Whether too much waits to be sent to a peer: nothing is received from it meanwhile. (Safe in any thread.)"""
+        ...
+
+    def taken(self, peer: Peer) -> float:
+        """When a peer last took some of what waits to be sent to it, on the monotonic clock."""
         ...
 
     def whereabouts(self, peer: Peer) -> str:

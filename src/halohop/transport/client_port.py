@@ -1,0 +1,143 @@
+"""The client's port over TCP: one connection at a time, to one of several addresses."""
+
+import errno
+import math
+import os
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+
+from halohop.ops.pool import Pool
+from halohop.transport.addresses import parsed_peer, spelled
+from halohop.transport.base import Limits
+from halohop.transport.stream import IDLE_BYTES, LONGEST_WAIT, STAGING_BYTES, Stream
+from halohop.transport.waker import Waker
+from halohop.transport.wire import Frames, Lost
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_REFUSED = Lost(reason="the connection was refused, or the address is out of reach")
+
+
+class TcpClientPort:
+    """A `ClientPort`."""
+
+    def __init__(self, addresses: Sequence[str], limits: Limits, seal: ssl.SSLContext | None) -> None:
+        self._places = [parsed_peer(address) for address in addresses]
+        self._turn = 0
+        self._place = self._places[0]
+        self._limits = limits
+        self._seal = seal
+        self._pool = Pool(IDLE_BYTES)
+        self._staging = memoryview(bytearray(STAGING_BYTES))
+        self._waker = Waker()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker, _READ)
+        self._stream: Stream | None = None
+        self._connecting = False
+        self._interest = 0
+        self._failed: Lost | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(map(spelled, self._places))
+
+    @property
+    def address(self) -> str:
+        return spelled(self._place)
+
+    def also(self, address: str) -> bool:
+        place = parsed_peer(address)
+        if is_new := place not in self._places:
+            self._places = [place, *self._places]
+        return is_new
+
+    def start_over(self) -> None:
+        self._turn = 0
+
+    @property
+    def heard(self) -> float:
+        return -1.0 if self._stream is None else self._stream.heard
+
+    def open(self) -> None:
+        try:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            self._failed = Lost(reason=f"this process cannot open a connection: {os.strerror(error.errno or 0)}")
+            return
+        stream = Stream(sock, limits=self._limits, seal=self._seal, accepted=False, pool=self._pool)
+        places = self._places  # another thread may learn of more
+        self._place = places[self._turn % len(places)]
+        self._turn += 1
+        try:
+            failure = sock.connect_ex(self._place)
+        except OSError:  # nobody knows the name
+            failure = errno.EHOSTUNREACH
+        self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
+        self._connecting = True
+        self._interest = _WRITE
+        self._selector.register(stream, _WRITE)
+        self._stream = stream
+
+    def admit(self) -> None:
+        if self._stream is not None:
+            self._stream.admit()
+
+    def send(self, frames: Frames) -> None:
+        stream = self._stream
+        if stream is not None and not stream.send(frames):
+            self._waker.set()  # to be sent as room comes up
+
+    def wait(self, seconds: float | None) -> list[Frames | Lost]:
+        if self._failed is not None:
+            lost, self._failed = self._failed, None
+            return [lost]
+        stream = self._stream
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while True:  # a large message arrives in many pieces
+            self._look_at(stream)
+            left = until - time.monotonic()
+            events = self._selector.select(min(left, LONGEST_WAIT))
+            woken = self._waker.clear()
+            arrived: list[Frames | Lost] = []
+            for key, mask in events:
+                if stream is not None and key.fileobj is stream:
+                    arrived += self._on_event(stream, mask)
+            if arrived or woken or left <= 0:
+                return arrived
+
+    def _look_at(self, stream: Stream | None) -> None:
+        """Has the selector look for what is wanted now."""
+        interest = 0 if stream is None else _WRITE if self._connecting else _READ | (_WRITE if stream.blocked else 0)
+        if stream is not None and interest != self._interest:
+            self._interest = interest
+            self._selector.modify(stream, interest)
+
+    def _on_event(self, stream: Stream, mask: int) -> list[Frames | Lost]:
+        if self._connecting:
+            if stream.connected():
+                self._connecting = False
+                stream.begin()
+                return []
+            return [_REFUSED]
+        if mask & _WRITE:
+            stream.flush()
+        if not mask & _READ:
+            return []
+        messages, lost = stream.receive(self._staging)
+        return [*messages, lost] if lost else [*messages]
+
+    def wake(self) -> None:
+        self._waker.set()
+
+    def drop(self) -> None:
+        if self._stream is not None:
+            self._selector.unregister(self._stream)
+            self._stream.close()
+            self._stream = None
+
+    def close(self) -> None:
+        self.drop()
+        self._selector.close()
+        self._waker.close()

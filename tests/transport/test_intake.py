@@ -1,0 +1,148 @@
+"""Clients that do not read their replies: these are counted until they are sent, and no other client is worse off for it."""
+
+import logging
+import threading
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import torch
+
+from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.messages import MESSAGE_TYPES
+from halohop.testing.strangers import Attacker, hung_up, resident_bytes, wait_for
+from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.wire import REQUEST, Kind
+
+CODEC = Codec(MESSAGE_TYPES)
+TOKEN = Token("a token that tests share")
+SEALED = Token("a token that tests share", encrypt=True)
+BOTH = pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
+MB = 2**20
+ROWS = MB // 8 - 100  # of a reply that weighs a megabyte, with its head
+SYSTEM = 16 * MB
+"""What the system may hold of a connection, in both directions."""
+
+
+def ask(client: int, size: int = 1) -> LocateRequest:
+    return LocateRequest(node_type="node", raw=torch.full((size,), client))
+
+
+class Room:
+    """A server whose replies weigh a megabyte, and which counts how many it made for each client."""
+
+    def __init__(self, token=TOKEN, **limits):
+        self.token, self.made = token, Counter()
+        self._limits = Limits(**{"max_unsent_bytes": 4 * MB, "handler_threads": 4, **limits})
+
+    def _answer(self, request):
+        self.made[int(request.raw[0])] += 1
+        return LocateReply(gid=torch.zeros(ROWS, dtype=torch.int64))
+
+    @contextmanager
+    def open(self):
+        with ExitStack() as stack:
+            self.listener = stack.enter_context(serve(self._answer, codec=CODEC, token=self.token, limits=self._limits))
+            self.reader = stack.enter_context(connect(self.listener.address, codec=CODEC, token=self.token))
+            yield self
+
+    def attack(self, client, count, size=1):
+        """A client that asks so often, and reads nothing."""
+        attacker = Attacker(self.listener, self.token)
+        frames = CODEC.encode(ask(client, size))
+        for number in range(count):
+            attacker.send(REQUEST.pack(Kind.REQUEST, number, 600_000), *frames)
+        return attacker
+
+    def unsent(self):
+        return sum(stream.backlog for stream in list(self.listener._port._streams.values()))
+
+    def held(self):
+        return len(self.listener._intake._held)
+
+    def assert_others_are_served(self, count=20):
+        futures = [self.reader.submit(ask(0)) for _ in range(count)]
+        assert all(len(future.result(timeout=20).gid) == ROWS for future in futures)
+        assert self.reader.statistics()["connections"] == 1
+
+
+@BOTH
+def test_who_does_not_read_fills_no_server_and_others_go_on(token):
+    """Not even where its requests alone are as many as the server takes in; and in the end it gets every reply."""
+    with Room(token, max_in_flight=8).open() as room:
+        room.assert_others_are_served()
+        before = resident_bytes()
+        with room.attack(1, 150) as attacker:
+            assert wait_for(room.held)
+            room.assert_others_are_served()
+            assert room.unsent() <= (4 + 4) * MB + 10_000  # and one reply of each thread
+            assert room.made[1] * MB <= SYSTEM + 8 * MB
+            assert resident_bytes() - before < 64 * MB
+            assert 0 < room.listener.statistics()["in_flight"] <= 150
+            seen = set()
+            while len(seen) < 150:
+                frames = attacker.receive()
+                if frames[0][0] == Kind.REPLY:
+                    seen.add(bytes(frames[0]))
+            assert wait_for(lambda: not room.held())
+            assert wait_for(lambda: room.listener.statistics()["in_flight"] == 0)
+        room.assert_others_are_served()
+
+
+def test_nothing_is_read_of_who_does_not_read():
+    """Its requests stay on the wire, and are not kept here."""
+    with Room().open() as room:
+        before = resident_bytes()
+        attacker = room.attack(1, 20)
+        assert wait_for(room.held)
+        attacker.sock.settimeout(0.5)
+
+        def ask_on():
+            frames = CODEC.encode(ask(1, 100_000))
+            for number in range(1000):
+                attacker.send(REQUEST.pack(Kind.REQUEST, 1000 + number, 600_000), *frames)
+
+        with attacker, pytest.raises(TimeoutError):
+            ask_on()
+        room.assert_others_are_served()
+        assert resident_bytes() - before < 64 * MB
+
+
+def test_all_together_are_bounded_as_well():
+    """Each of them is within its own limit. Who reads is served even then."""
+    limits = {"max_unsent_bytes": 1000 * MB, "max_unsent_bytes_in_all": 8 * MB}
+    with Room(**limits).open() as room, ExitStack() as stack:
+        for client in range(1, 4):
+            stack.enter_context(room.attack(client, 60))
+        assert wait_for(lambda: room.held() == 3)
+        room.assert_others_are_served()
+        assert room.unsent() <= (8 + 3 * 4) * MB  # and, of each, one reply of each thread
+        assert max(room.made[client] for client in range(1, 4)) * MB <= SYSTEM + 20 * MB
+
+
+def test_who_takes_nothing_for_long_is_hung_up_on_and_who_takes_a_little_is_not(caplog):
+    with Room(heartbeat_seconds=0.1).open() as room, caplog.at_level(logging.WARNING):
+        with room.attack(1, 100) as silent, room.attack(2, 100) as slow:
+            assert wait_for(lambda: room.held() == 2)
+            stop = threading.Event()
+
+            def read_slowly():
+                while not stop.wait(0.02):
+                    slow.sock.recv(100_000)
+
+            reader = threading.Thread(target=read_slowly)
+            reader.start()
+            try:
+                assert wait_for(lambda: room.held() == 1)
+                assert hung_up(silent.sock)
+                assert "has read no reply for 1 s" in caplog.text
+                assert wait_for(lambda: len(room.listener._clients) == 2)
+                room.assert_others_are_served()
+            finally:
+                stop.set()
+                reader.join()
+            assert slow.sock.recv(1000)
+        assert caplog.text.count("has read no reply") == 1
+        assert wait_for(lambda: len(room.listener._clients) == 1)
+        assert wait_for(lambda: room.listener.statistics()["in_flight"] == 0)  # what the others asked is forgotten
+        assert not room.held()
