@@ -28,7 +28,7 @@ from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.server_port import TcpServerPort
 from halohop.transport.tls import seal_of
-from halohop.transport.wire import Lost
+from halohop.transport.wire import Flushed, Lost
 
 CODEC = Codec(MESSAGE_TYPES)
 TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
