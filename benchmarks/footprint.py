@@ -190,7 +190,7 @@ def _held(pid: int) -> tuple[float, float] | None:
 def compare(file: Path, *, nodes: int, epochs: int, adjacency: str) -> dict[str, dict[str, float]]:
     """The peaks of a run with all defaults and of PyG's full batch, on the same file."""
     with tempfile.TemporaryDirectory(prefix="halohop-footprint-") as folder:
-        halohop = [sys.executable, "-m", "halohop.launch.cli"]
+        halohop = [sys.executable, "-m", "halohop"]
         subprocess.run(
             [*halohop, "partition", str(file), f"{folder}/parts", "--parts", "2"], check=True, stdout=subprocess.DEVNULL
         )
