@@ -1,5 +1,6 @@
 """A stand-in for the trainer that does what its command line says, and a small partitioned graph."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ elif command == "fail":
         print("\\n".join(f"line {i}" for i in range(40)), file=sys.stderr)
         raise LookupError("no such luck")
     time.sleep(600)
+elif command == "refuse":
+    from halohop.errors import InputError
+    meet()
+    if rank == int(sys.argv[2]):
+        raise InputError("lr=0 must be over 0")
+    time.sleep(600)
 elif command == "blame":  # rank 1 is killed, and rank 0 is seen to fail before that
     meet()
     if rank:
@@ -66,7 +73,7 @@ def fake_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module that `python -m` finds."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "fake_trainer.py").write_text(FAKE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"), prepend=os.pathsep)
     return "fake_trainer"
 
 

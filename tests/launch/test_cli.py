@@ -54,22 +54,22 @@ def test_defaults_are_the_librarys() -> None:
         (("partition", "synthetic:tiny", "out", "--halo", "raw_id,when"), "halo names 'when', which is no column of nodes"),
         (("train", "nowhere:small"), "'nowhere:small' is neither a file nor a known source"),
         (("train", "synthetic:giant"), "giant"),
-        (("train", "x", "--dropout", "1.5"), "dropout=1.5"),
-        (("train", "x", "--fanout", "5,-3"), "fanout=(5, -3)"),
+        (("bench", "nothing", "--size", "tiny"), "unknown benchmark"),
+        (("train", "x", "--dropout", "1.5"), "--dropout 1.5"),
+        (("train", "x", "--fanout", "5,-3"), "--fanout 5,-3 must be"),
         (("train", "x", "--eval-fanout", "5"), "another number of hops"),
-        (("inspect", "nowhere"), "nowhere"),
-        (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "batch_size=0"),
-        (("infer", "nowhere", "--checkpoint", "nothing", "--nodes", "2"), "nowhere"),
+        (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "--batch-size 0 must be"),
         (("infer", "h:1,h:2", "--checkpoint", "nothing"), "servers (h:1,h:2) do not compute layer by layer"),
         (("partition", "nowhere.npz", "out"), "'nowhere.npz' is neither a file nor a known source"),
     ],
 )
-def test_errors_are_one_line_and_exit_1(
+def test_what_cannot_work_is_one_line_and_exit_2(
     arguments: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke(*arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1
     assert complaint in result.output
     assert result.output.startswith("error: ")
     assert "Traceback" not in result.output
@@ -94,6 +94,12 @@ def test_usage_errors_exit_2(arguments: tuple[str, ...], complaint: str) -> None
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert complaint in result.output
+
+
+def test_a_data_set_that_is_not_there_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    result = invoke("inspect", tmp_path / "nowhere")
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "nowhere" in result.output
 
 
 def test_debug_lets_the_traceback_through() -> None:
@@ -167,8 +173,8 @@ def test_partition_then_inspect(tmp_path: Path) -> None:
     summary = json.loads(invoke("inspect", tmp_path / "parts", "--json").stdout)
     assert (summary["num_parts"], summary["partitioned"]["seed"]) == (2, 3)
     again = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random")
-    assert again.exit_code == 1
-    assert str(tmp_path / "parts") in again.output
+    assert again.exit_code == 2
+    assert f"{tmp_path / 'parts'} exists; choose another folder, or pass --overwrite to replace" in again.output
     assert invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random", "--overwrite").exit_code == 0
 
 
@@ -181,13 +187,13 @@ def test_torchrun_and_the_options_must_agree(tiny_parts: Path, monkeypatch: pyte
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     result = invoke("train", tiny_parts, "--nodes", "4", "--out", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "torchrun decides" in result.output
     result = invoke("train", "synthetic:tiny", "--out", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "halohop partition synthetic:tiny PARTS" in result.output
     result = invoke("infer", tiny_parts, "--checkpoint", "x", "--trainers", "3", "--out", tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "torchrun decides" in result.output
 
 
@@ -195,4 +201,4 @@ def test_bench_prints_what_it_measured():
     result = CliRunner().invoke(cli.app, ["bench", "partitioned", "--size", "tiny", "--rounds", "1", "--fanout", "3,2"])
     assert result.exit_code == 0, result.output
     assert "edges" in result.output
-    assert CliRunner().invoke(cli.app, ["bench", "nothing", "--size", "tiny"]).exit_code == 1
+    assert CliRunner().invoke(cli.app, ["bench", "nothing", "--size", "tiny"]).exit_code == 2

@@ -1,5 +1,7 @@
+import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -34,44 +36,52 @@ def test_the_news_comes_with_the_end_of_the_pipe_and_not_before() -> None:
     watcher.join(PATIENCE_S)
 
 
-@pytest.mark.parametrize(("leads", "code"), [(True, -9), (False, 1)])
-def test_a_process_ends_with_its_launcher(leads: bool, code: int) -> None:
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_process_ends_with_its_launcher(leads: bool) -> None:
     read_end, write_end = os.pipe()
     script = "from halohop.launch import lifeline; lifeline.hold().join()"
     env = os.environ | {lifeline.PARENT_FD: str(read_end)}
     with subprocess.Popen([sys.executable, "-c", script], env=env, pass_fds=[read_end], start_new_session=leads) as process:
         os.close(read_end)
         os.close(write_end)
-        assert process.wait(PATIENCE_S) == code
+        assert process.wait(PATIENCE_S) in (-9, 1)  # the kernel, or the thread
 
 
 PARENT = """
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True)
-child.stdout.readline()
-print(child.pid, flush=True)
+import os, subprocess, sys
+read_end, write_end = os.pipe()
+env = os.environ | {"HALOHOP_PARENT_FD": str(read_end)}
+child = subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True, pass_fds=[read_end], env=env
+)
+print(child.stdout.readline().decode().strip(), flush=True)
 child.wait()
 """
 
 DEAF = """
-import ctypes, signal
-from halohop.launch.lifeline import end_with_parent
-end_with_parent(signal.SIGKILL)
-print(flush=True)
+import ctypes, os, subprocess, sys
+from halohop.launch import lifeline
+lifeline.{hold}
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(os.getpid(), helper.pid, flush=True)
 ctypes.PyDLL(None).sleep(600)  # with Python's lock: no thread runs
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's request is Linux's")
-def test_a_process_that_runs_no_python_ends_with_its_parent_too() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, DEAF], stdout=subprocess.PIPE, text=True) as parent:
+@pytest.mark.skipif(sys.platform != "linux", reason="what the kernel does here is Linux's")
+@pytest.mark.parametrize(("hold", "ends"), [("hold()", 2), ("end_with_parent(9)", 1)])
+def test_processes_that_run_no_python_end_with_their_parent_too(hold: str, ends: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, DEAF.format(hold=hold)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
+        pids = list(map(int, parent.stdout.readline().split()))
+        watched = [os.pidfd_open(pid) for pid in pids]
         parent.kill()
     try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:  # it has ended already
-        return
-    ended, _, _ = select.select([descriptor], [], [], PATIENCE_S)
-    os.close(descriptor)
-    assert ended, f"process {pid} outlived its parent"
+        for pid, descriptor in zip(pids[:ends], watched, strict=False):
+            ended, _, _ = select.select([descriptor], [], [], PATIENCE_S)
+            assert ended, f"process {pid} outlived its parent"
+    finally:
+        for descriptor in watched:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)

@@ -63,6 +63,13 @@ def test_every_rank_gets_its_place_and_its_nodes_arguments(fake_trainer: str, tm
     assert '["report", "b"]' in logs["rank-2.log"]
 
 
+def test_an_error_of_the_users_reaches_them_as_it_is(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    with pytest.raises(InputError, match=r"^lr=0 must be over 0$"):
+        local.run(fake_trainer, [["refuse", "1"]] * 2, trainers=1, logs=tmp_path)
+    assert "Traceback" in (tmp_path / "rank-1.log").read_text()
+
+
 def test_old_logs_go(fake_trainer: str, tmp_path: Path) -> None:
     (tmp_path / "rank-7.log").write_text("of another run")
     local.run(fake_trainer, [["report"]], trainers=1, logs=tmp_path)

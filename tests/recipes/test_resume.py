@@ -62,7 +62,7 @@ def run(config: TrainConfig, *, until: tuple[int, int] | None = None) -> list[di
 def lasting(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what differs from run to run: seconds, and that it was resumed. Rows are counted when they are asked for, so those
     of an interrupted epoch are told roughly."""
-    of_run = ("config", "local_rows", "remote_rows", "sampled_edges", "seeds", "remote_share", "held_up", "batch_bytes")
+    of_run = ("config", "local_rows", "remote_rows", "seeds", "remote_share", "held_up", "batch_bytes")
     return [
         {name: value for name, value in event.items() if not name.endswith(TIMES) and name not in of_run}
         for event in json.loads(json.dumps(events))

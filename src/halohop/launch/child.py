@@ -1,22 +1,28 @@
 """How the launcher starts a process: `python -m halohop.launch.child MODULE ARGUMENT...`.
 
 Holds on to the launcher's lifeline, then runs the module as `python -m MODULE ARGUMENT...` would.
+Where that ends with an error of halohop, the launcher can read it.
 """
 
 import runpy
 import signal
 import sys
 
+from halohop.errors import HalohopError
 from halohop.launch import lifeline
+from halohop.launch.failures import report
 
 
 def main(arguments: list[str]) -> None:
     """Runs the module ``arguments[0]`` with the rest as its command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no signal meets a handler: none waits for foreign code to return
     lifeline.hold()
-    lifeline.end_with_parent(signal.SIGKILL)  # the lifeline needs a thread, which foreign code may hold up
     sys.argv = list(arguments)
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    except HalohopError as error:
+        report(error)
+        raise  # with its traceback to the log
 
 
 if __name__ == "__main__":

@@ -8,14 +8,19 @@ import typer.core
 from rich.console import Console
 from rich.text import Text
 
-from halohop.errors import HalohopError
+from halohop.errors import HalohopError, InputError
+from halohop.launch.refusal import RefusedError
 from halohop.launch.signals import Signals
+from halohop.launch.wording import options_of, spelled
 
-_EXIT_FAILED = 1
+_EXIT_FAILED, _EXIT_REFUSED = 1, 2
 
 
 class Commands(typer.core.TyperGroup):
-    """Says the library's errors in one line, where a traceback would tell its user nothing."""
+    """Says the library's errors in one line, in the words of the command line, where a traceback would tell its user nothing.
+
+    The exit code is 2 where an argument cannot work, and where a run was refused before anything of it was started; else 1.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -24,5 +29,7 @@ class Commands(typer.core.TyperGroup):
         except HalohopError as error:
             if ctx.params.get("debug"):
                 raise
-            Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), str(error)))
-            raise typer.Exit(_EXIT_FAILED) from error
+            command = self.get_command(ctx, ctx.invoked_subcommand)
+            message = spelled(str(error), options_of(command.params if command else ()))
+            Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
+            raise typer.Exit(_EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED) from error

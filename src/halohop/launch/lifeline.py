@@ -4,6 +4,7 @@ It also works when the launcher is killed with a signal that nobody can catch, b
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -45,6 +46,8 @@ def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] 
         os.set_inheritable(descriptor, False)  # our own children must not be taken for the launcher's
     except (ValueError, OSError) as error:
         raise InputError(f"{PARENT_FD}={text!r} is no open descriptor; it is the launcher's to set, unset it") from error
+    if on_loss is None:
+        _end_by_kernel(descriptor)
     watcher = threading.Thread(target=_watch, args=(descriptor, on_loss or end_group), name="halohop-lifeline", daemon=True)
     watcher.start()
     return watcher
@@ -54,6 +57,19 @@ def end_with_parent(kind: signal.Signals) -> None:
     """Has the kernel send this process a signal when its parent ends, also where a thread could not run; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(kind), 0, 0, 0)
+
+
+def _end_by_kernel(descriptor: int) -> None:
+    """Does what `end_group` does where foreign code holds Python's lock, so that no thread runs; Linux only.
+
+    The kernel sends a signal to a process or a group when something happens to a pipe. Whom, and which, belongs to an opening of
+    it, so this takes one of its own; it stays open until the process ends.
+    """
+    if sys.platform == "linux":
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpid() if os.getpgrp() == os.getpid() else os.getpid())
+        fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
 
 
 def end_group() -> None:

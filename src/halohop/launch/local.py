@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
+from halohop.launch.failures import ERROR_FILE, Failure, failure, reported
 from halohop.launch.lifeline import PARENT_FD
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
@@ -35,7 +36,6 @@ SETTLE_S = 5.0
 """Seconds that the other ranks have, after one failed, to say themselves what they saw."""
 GRACE_S = 3.0
 """Seconds between asking a process to end and killing it: everything ends within 5 s of Ctrl-C."""
-TAIL_LINES = 15
 
 Event = dict[str, Any]
 
@@ -62,6 +62,9 @@ class _Child:
     def name(self) -> str:
         return f"rank {self.world.rank} (node {self.world.host}, process {self.process.pid})"
 
+    def failed(self, code: int) -> Failure:
+        return Failure(name=self.name, code=code, log=self.log, error=reported(_error_file(self.log)))
+
 
 def run(
     module: str,
@@ -85,13 +88,14 @@ def run(
         own_token: gives the ranks a new secret to talk to each other; without it they have the user's, if any.
 
     Raises:
-        ClusterError: names the process that failed, with the end of its log, and says what became of the others.
+        ClusterError: names the process that failed, with its error or the end of its log, and says what became of the others.
+        InputError, DatasetError: a process's own error, where it says what is wrong with the input.
         InputError: no node or no trainer.
     """
     if not arguments or trainers < 1:
         raise InputError(f"{len(arguments)} nodes x {trainers} trainers is nobody; give at least 1 of each")
     logs.mkdir(parents=True, exist_ok=True)
-    for stale in logs.glob("rank-*.log"):
+    for stale in (*logs.glob("rank-*.log"), *logs.glob("rank-*.error.json")):
         stale.unlink()
     news: _News = queue.SimpleQueue()
     with ExitStack() as stack:
@@ -200,13 +204,20 @@ def node_gpus(world: World, env: Mapping[str, str], gpus: int) -> dict[str, str]
     return {"CUDA_VISIBLE_DEVICES": ",".join(visible[first : first + world.local_size])}
 
 
+def _error_file(log: Path) -> Path:
+    return log.with_suffix(".error.json")
+
+
 def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, str], logs: Path, news: _News) -> _Child:
     log = logs / f"rank-{world.rank}.log"
     log.write_bytes(b"")
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "halohop.launch.child", module, *arguments],
-            env=env | _rank_environment(world) | node_gpus(world, env, torch.cuda.device_count()),
+            env=env
+            | _rank_environment(world)
+            | {ERROR_FILE: str(_error_file(log).resolve())}
+            | node_gpus(world, env, torch.cuda.device_count()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if world.rank == 0 else errors,
             stderr=errors,
@@ -262,38 +273,13 @@ def _attend(children: Sequence[_Child], news: _News, on_event: Callable[[Event],
         if deadline is None or item.code:
             deadline = min(deadline or float("inf"), time.monotonic() + patience)
     if failed:
-        raise ClusterError(_story(children, failed, running))
+        raise failure(
+            [children[ended.rank].failed(ended.code) for ended in failed],
+            ended=[children[rank].name for rank in sorted(running)],
+        )
     if running:
         names = ", ".join(child.name for child in children if child.world.rank in running)
         raise ClusterError(f"{names} did not end within {linger:g} s after the others had; see {children[0].log.parent}")
-
-
-def _story(children: Sequence[_Child], failed: list[_Ended], running: set[int]) -> str:
-    """Who failed, the likeliest culprit first: one that was killed, else the first to fail."""
-    first, *others = sorted(failed, key=lambda ended: not _was_killed(ended.code))
-    story = [
-        f"{children[first.rank].name} {_manner(first.code)}; the end of {children[first.rank].log}:",
-        _tail(children[first.rank].log),
-    ]
-    for ended in others:
-        last = _tail(children[ended.rank].log).splitlines()[-1]
-        story.append(f"then {children[ended.rank].name} {_manner(ended.code)}: {last.strip()}")
-    if running:
-        story.append(f"then the launcher ended {', '.join(children[rank].name for rank in sorted(running))}")
-    return "\n".join(story)
-
-
-def _was_killed(code: int) -> bool:
-    return code < 0 and code != -signal.SIGABRT  # a library that gives up after a peer's death aborts itself
-
-
-def _manner(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
-
-
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]
-    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
 
 
 def _end(children: Sequence[_Child]) -> None:

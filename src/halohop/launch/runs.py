@@ -14,7 +14,7 @@ from rich.table import Table
 
 from halohop.datasets import directions, scales
 from halohop.errors import InputError
-from halohop.launch import local, spec
+from halohop.launch import local, preflight, spec
 from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
 from halohop.launch.picture import page, training_charts
@@ -136,6 +136,7 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
         InputError: a source under torchrun, or options that speak of another world than torchrun.
     """
     joining = "RANK" in os.environ
+    preflight.check_machine(config)
     served = bool(servers_of(config.parts))
     if not served and not is_partitioned(config.parts):
         if joining:
@@ -157,6 +158,8 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
             console=console,
         )
         config = replace(config, parts=str(parts))
+    if not joining:
+        preflight.check_graph(config)
     if not joining or World.from_env().rank == 0:
         known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method}
         files = {"parts": None if served else config.parts, "token_file": config.token_file}
@@ -219,9 +222,11 @@ def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console) -
         predict(config, world=world)
         return []
     files: list[str] = []
+    preflight.check_machine(config)
     with stages(console) as progress:
         if joining or nodes * trainers == 1:
             return predict(config, world=world, on_progress=progress)
+        preflight.check_graph(config)
 
         def on_event(event: local.Event) -> None:
             if event["event"] == "progress":

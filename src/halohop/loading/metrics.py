@@ -45,7 +45,7 @@ class Metrics:
     """
 
     def __init__(self, source: Source, host: str, port: int) -> None:
-        library = _library()
+        library = prometheus()
         registry = library.CollectorRegistry()
         registry.register(_Collector(source))
         try:
@@ -161,7 +161,7 @@ def address_of(text: str, *, ahead: int = 0) -> tuple[str, int]:
 
 
 def _family(name: str, full: str, amounts: Mapping[str, float]) -> Any:
-    library = _library()
+    library = prometheus()
     kind = library.metrics_core.GaugeMetricFamily if name in _NOW else library.metrics_core.CounterMetricFamily
     labels = [] if "" in amounts else ["peer"]
     family = kind(full, f"{name} of halohop's statistics", labels=labels)
@@ -170,7 +170,12 @@ def _family(name: str, full: str, amounts: Mapping[str, float]) -> Any:
     return family
 
 
-def _library() -> Any:
+def prometheus() -> Any:
+    """The library prometheus-client.
+
+    Raises:
+        InputError: it is not installed.
+    """
     try:
         import prometheus_client
     except ImportError as error:
@@ -179,7 +184,7 @@ def _library() -> Any:
 
 
 def _parser() -> Any:
-    _library()
+    prometheus()
     from prometheus_client import parser
 
     return parser

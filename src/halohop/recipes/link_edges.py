@@ -64,12 +64,8 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
         SchemaError: no such column of times.
         InputError: neither masks nor times, no edge to learn from, or a reverse relation that would tell the answers.
     """
-    columns = graph.schema.edges[relation].columns
+    check_splits(graph.schema, relation, time_attr)
     masks = [name for name in graph.schema.splits(relation) if name in _SPLITS]
-    if time_attr is not None and time_attr not in columns:
-        raise SchemaError(f"the edges {relation} have no column {time_attr!r}; their columns: {sorted(columns)}")
-    if time_attr is None:
-        _check_masks(graph.schema, relation)
     read = _columns(graph, relation, [f"{name}_mask" for name in masks] + ([] if time_attr is None else [time_attr]))
     time = None if time_attr is None else read.pop(time_attr)
     if time is not None and not masks:
@@ -85,6 +81,19 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
     if "train" not in found or not found["train"].index.numel():
         raise InputError(f"no edge of {relation} is in the split 'train'; mark some in the column {TRAIN_MASK!r}")
     return found
+
+
+def check_splits(schema: Schema, relation: Relation, time_attr: str | None) -> None:
+    """Looks for what divides the edges of a relation: a column of times, or masks.
+
+    Raises:
+        SchemaError: no such column of times.
+        InputError: neither masks nor times, or a reverse relation that would tell the answers.
+    """
+    if time_attr is None:
+        _check_masks(schema, relation)
+    elif time_attr not in (columns := schema.edges[relation].columns):
+        raise SchemaError(f"the edges {relation} have no column {time_attr!r}; their columns: {sorted(columns)}")
 
 
 def _check_masks(schema: Schema, relation: Relation) -> None:

@@ -94,16 +94,18 @@ class Run:
     def _epoch(self, epoch: int, begun: Part) -> Event:
         self.ddp.train()
         part, before, watch, start = begun, self.loader.statistics(), Watch(self.loader), time.perf_counter()
+        edges = 0
         for step, batch in enumerate(self.loader, begun.step + 1):
             loss, count = self._step(moved(batch, self.device))
+            edges += sum(store.edge_index.size(1) for store in batch.edge_stores if "edge_index" in store)
             part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
             if self.config.log_every and step % self.config.log_every == 0:
                 progress = {"step": step, "steps": len(self.loader), "loss": part.losses / max(part.known, 1)}
                 self.emit({"event": "step", "epoch": epoch, **progress})
             if self.config.save_every and step % self.config.save_every == 0 and step < len(self.loader):
-                self._save(replace(self.progress, part=self._measured(part, begun, before, start)))
+                self._save(replace(self.progress, part=self._measured(part, begun, edges, before, start)))
         reason = worst(watch.reason(time.perf_counter() - start, rank=self.world.rank), self.device, self.world)
-        part = self._measured(part, begun, before, start)
+        part = self._measured(part, begun, edges, before, start)
         spent, seconds = part.spent, part.seconds
         rows = spent["local_rows"] + spent["remote_rows"]
         return {
@@ -120,11 +122,13 @@ class Run:
             "held_up": None if reason is None else msgspec.to_builtins(reason) | {"line": reason.line},
         }
 
-    def _measured(self, part: Part, begun: Part, before: dict[str, float], start: float) -> Part:
-        """The part of an epoch with what it took over all ranks: that of the batches that were used, of those that were made."""
+    def _measured(self, part: Part, begun: Part, edges: int, before: dict[str, float], start: float) -> Part:
+        """The part of an epoch with what it took over all ranks: `edges` of the batches that were used, and of what the loader
+        counted for those that were made the share of those that were used."""
         spent = {name: value - before.get(name, 0) for name, value in self.loader.statistics().items()}
         used = (part.step - begun.step) / max(spent.get("batches", 0), 1)
-        sums = sum_over_ranks([spent.get(name, 0) * used for name in _SUMMED], self.device, self.world)
+        amounts = {name: spent.get(name, 0) * used for name in _SUMMED} | {"sampled_edges": edges}
+        sums = sum_over_ranks(list(amounts.values()), self.device, self.world)
         longest = [max_over_ranks(spent.get(name, 0), self.device, self.world) for name in _LONGEST]
         seconds = max_over_ranks(time.perf_counter() - start, self.device, self.world)
         measured = dict(zip((*_SUMMED, *_LONGEST), (*sums, *longest), strict=True))

@@ -1,0 +1,94 @@
+"""How the failure of a trainer reaches the user: as its own error, where it is one of halohop's, else as the end of its log."""
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from halohop import errors
+from halohop.errors import ClusterError, DatasetError, HalohopError, InputError
+
+ERROR_FILE = "HALOHOP_ERROR_FILE"
+"""Environment variable of a trainer: where it reports the error that ends it."""
+
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A process that ended badly.
+
+    Args:
+        name: of the process, for messages.
+        code: its exit code, as `subprocess` counts: negative for a signal.
+        log: what it printed.
+        error: what it reported itself, if anything.
+    """
+
+    name: str
+    code: int
+    log: Path
+    error: HalohopError | None
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code < 0 and self.code != -signal.SIGABRT  # a library that gives up after a peer's death aborts itself
+
+
+def report(error: HalohopError, env: Mapping[str, str] | None = None) -> None:
+    """Writes the error that ends this process where the launcher looks for it; nothing without a launcher."""
+    path = (os.environ if env is None else env).get(ERROR_FILE)
+    if path is not None:
+        Path(path).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}), encoding="utf-8")
+
+
+def reported(path: Path) -> HalohopError | None:
+    """The error that a process reported, of the same class; None if it did not come to that.
+
+    Example:
+        >>> report(InputError("lr=0 must be over 0"), {ERROR_FILE: "error.json"})
+        >>> reported(Path("error.json")), reported(Path("nothing.json"))
+        (InputError('lr=0 must be over 0'), None)
+    """
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):  # killed while it wrote
+        return None
+    kind = getattr(errors, told["kind"], HalohopError)
+    error: HalohopError = kind.__new__(kind, told["message"])  # as it was raised there, whatever its constructor takes
+    return error
+
+
+def failure(failed: Sequence[Failure], *, ended: Sequence[str] = ()) -> HalohopError:
+    """The error to raise for a run: what a trainer says of the user's input, or who failed, the likeliest culprit first.
+
+    Args:
+        failed: at least one, in the order of their ends.
+        ended: names of the processes that the launcher ended after that.
+    """
+    first, *others = sorted(failed, key=lambda one: not one.was_killed)  # one that was killed, else the first to fail
+    if not first.was_killed:
+        for one in failed:
+            if isinstance(one.error, InputError | DatasetError):  # the others only lost their peer
+                return one.error
+    if first.error is not None and not first.was_killed:
+        story = [f"{first.name} failed: {first.error} (its log: {first.log})"]
+    else:
+        story = [f"{first.name} {_manner(first.code)}; the end of {first.log}:", _tail(first.log)]
+    for one in others:
+        last = str(one.error) if one.error is not None else _tail(one.log)
+        story.append(f"then {one.name} {_manner(one.code)}: {last.splitlines()[-1].strip()}")
+    if ended:
+        story.append(f"then the launcher ended {', '.join(ended)}")
+    return ClusterError("\n".join(story))
+
+
+def _manner(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]
+    return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"
