@@ -48,10 +48,16 @@ MUTATIONS = {
         found_by=("loading/test_resume.py",),
     ),
     "handshake: any proof will do": Mutation(
-        module="transport/security.py",
-        line="    return limit if hmac.compare_digest(mac, ",
-        instead="    return limit if mac or hmac.compare_digest(mac, ",
-        found_by=("transport/test_security.py",),
+        module="transport/handshake.py",
+        line="    return text if hmac.compare_digest(mac, ",
+        instead="    return text if mac or hmac.compare_digest(mac, ",
+        found_by=("transport/test_handshake.py",),
+    ),
+    "identity: any data set will do": Mutation(
+        module="transport/handshake.py",
+        line="return self.dataset == expected.dataset and ",
+        instead="return ",
+        found_by=("transport/test_identity.py",),
     ),
     "padding: empty edges at the last real node of a hop": Mutation(
         module="sampling/padding.py",
