@@ -83,6 +83,27 @@ def test_missing_rows_are_zeros_or_what_one_says(dtype, shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_joined_rows_equal_the_reference(dtype, shape):
+    pieces = [numbers(dtype, count, *shape, seed=count) for count in (3, 0, 10, 1)]
+    for some in (pieces, pieces[:1], pieces[1:2], [piece[::2] for piece in pieces]):
+        assert_same(ops.join_rows(some, pool=ops.Pool()), reference.join_rows(some))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (torch.zeros(1, 2, dtype=torch.float64), r"float64 and shape \(2,\) do not fit behind those of torch.float32"),
+        (torch.zeros(1, 3), r"shape \(3,\) do not fit behind"),
+        (torch.zeros(1, 2, device="meta"), "lies on meta"),
+    ],
+)
+def test_rows_that_cannot_be_joined_are_named(other, message):
+    with pytest.raises(InputError, match=message):
+        ops.join_rows([torch.zeros(1, 2), other])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_scatter_equals_the_reference(dtype, shape):
     positions = torch.tensor([4, 0, 9, 3, 1])
     for index in (positions, positions.int(), positions[:1], positions[:0], positions[::2]):

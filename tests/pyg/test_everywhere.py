@@ -1,5 +1,6 @@
 """The one contract of all loaders: the same batches, wherever the graph lies and whoever makes them."""
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
@@ -203,3 +205,59 @@ def test_whoever_goes_on_with_them(expected, name):
     batches = [batch.to_dict() for _ in range(2) for batch in later]
     for one, other in zip(batches, expected[name][1:], strict=True):
         assert_equal(one, other)
+
+
+LOOKING = frozenset(
+    (
+        *(
+            "alias",
+            "as_strided",
+            "detach",
+            "expand",
+            "permute",
+            "select",
+            "slice",
+            "split",
+            "squeeze",
+            "t",
+            "transpose",
+            "unbind",
+        ),
+        *("unsqueeze", "view", "empty", "empty_like", "new_empty", "lift_fresh", "_local_scalar_dense"),
+    )
+)
+"""What torch does without touching the elements: views, and memory."""
+
+
+class TorchsWork(TorchDispatchMode):
+    """Notes every operation of torch on more than one element that is no `LOOKING`, with the line that asked for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        tensors = [value for value in (*args, result) if isinstance(value, torch.Tensor)]
+        if name not in LOOKING and any(tensor.numel() > 1 for tensor in tensors):
+            ours = [frame for frame in traceback.extract_stack() if "/src/halohop/" in frame.filename]
+            self.seen.add(f"{name} in {ours[-1].filename.partition('/src/')[2]}:{ours[-1].lineno}")
+        return result
+
+
+@pytest.fixture(scope="module")
+def in_shards() -> Iterator[dict[str, Graph]]:
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(in_parts(name, 3, shard_each=True)) for name in SOURCES}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_torch_computes_nothing_for_a_batch(in_shards, name):
+    """Its threads are the trainer's: each time that one shares them, a batch waits for a core that is busy."""
+    source, make = LOADERS[name]
+    batches = iter(make(in_shards[source], seed=4, run="inline"))
+    next(batches)  # the seeds of an epoch are shuffled by torch, once
+    with TorchsWork() as work:
+        next(batches)
+    assert work.seen == set()

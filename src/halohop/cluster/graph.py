@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -188,12 +189,12 @@ class Graph:
         node_type = self.schema.node_type(node_type)
         raw = raw.long()
         gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
-        unknown = raw[gid < 0]
+        unknown = np.flatnonzero(gid.numpy() < 0)
         if len(unknown):
             count = self.schema.nodes[node_type].count
             raise IdError(
                 f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, "
-                f"the first is {int(unknown[0])}"
+                f"the first is {int(raw[unknown[0]])}"
             )
         return gid
 

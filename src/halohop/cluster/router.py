@@ -8,7 +8,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -115,17 +117,17 @@ class Router:
     def _sample(self, request: SampleRequest) -> SampleReply:
         routed = self._routed(
             [(query.relation[2], query.dst_gid) for query in request.queries],
-            lambda picks: replace(request, queries=tuple(request.queries[query].of(rows) for query, rows in picks)),
+            lambda picks: replace(request, queries=tuple(request.queries[query].of(rows, self._pool) for query, rows in picks)),
             lambda reply: reply.answers,
         )
         return SampleReply(answers=tuple(self._merge_hops(buckets, answers) for buckets, answers in routed))
 
     def _fetch(self, request: FetchRequest) -> FetchReply:
         places = [ops.known_places(query.gid) if query.padded else None for query in request.queries]
-        queries = [query if at is None else query.of(at) for query, at in zip(request.queries, places, strict=True)]
+        queries = [query if at is None else query.of(at, self._pool) for query, at in zip(request.queries, places, strict=True)]
         routed = self._routed(
             [(query.table, query.gid) for query in queries],
-            lambda picks: FetchRequest(queries=tuple(queries[query].of(rows) for query, rows in picks)),
+            lambda picks: FetchRequest(queries=tuple(queries[query].of(rows, self._pool) for query, rows in picks)),
             lambda reply: reply.rows,
         )
         rows = []
@@ -136,7 +138,8 @@ class Router:
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request))
-        return LocateReply(gid=torch.stack([reply.gid for reply in replies.values()]).amax(dim=0))
+        gid: NDArray[np.int64] = np.maximum.reduce([reply.gid.numpy() for reply in replies.values()])
+        return LocateReply(gid=torch.from_numpy(gid))
 
     def _select(self, request: SelectRequest) -> SelectReply:
         raw, gid = self._listed(request, ("raw", "gid"))
@@ -159,7 +162,7 @@ class Router:
         buckets = ops.bucket(request.gid, self._book.bounds(request.node_type), self._shard_of_part, pool=self._pool)
         self._refuse_unheld([(request.node_type, request.gid)], [buckets])
         held = {shard: _held(buckets, shard) for shard in range(len(self._shards))}
-        replies = self._ask_all({shard: request.of(rows) for shard, rows in held.items() if len(rows)})
+        replies = self._ask_all({shard: request.of(rows, self._pool) for shard, rows in held.items() if len(rows)})
         return PushReply(new=all(reply.new for reply in replies.values()))
 
     def _listed(self, request: SelectRequest | EdgesRequest, columns: tuple[str, ...]) -> list[Tensor]:
@@ -215,11 +218,13 @@ class Router:
     def _merge_hops(self, buckets: ops.Buckets, answers: list[HopAnswer]) -> HopAnswer:
         if len(answers) == 1:  # one shard answered it all, in order
             return answers[0]
-        counts, source = ops.stitch(torch.cat([answer.counts for answer in answers]), buckets.order, pool=self._pool)
+        columns = zip(*((answer.counts, answer.src_gid, answer.edge_gid) for answer in answers), strict=True)
+        counts, src_gid, edge_gid = (ops.join_rows(column, pool=self._pool) for column in columns)
+        counts, source = ops.stitch(counts, buckets.order, pool=self._pool)
         return HopAnswer(
             counts=counts,
-            src_gid=ops.gather_rows(torch.cat([answer.src_gid for answer in answers]), source, pool=self._pool),
-            edge_gid=ops.gather_rows(torch.cat([answer.edge_gid for answer in answers]), source, pool=self._pool),
+            src_gid=ops.gather_rows(src_gid, source, pool=self._pool),
+            edge_gid=ops.gather_rows(edge_gid, source, pool=self._pool),
         )
 
     def _merge_rows(self, order: Tensor, answers: list[tuple[Tensor, ...]], query: RowQuery) -> tuple[Tensor, ...]:

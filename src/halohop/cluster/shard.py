@@ -4,6 +4,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -174,18 +175,20 @@ class LocalShard:
         return HoldReply()
 
     def _locate(self, request: LocateRequest) -> LocateReply:
-        gid = torch.full_like(request.raw, -1)
+        raw = request.raw.numpy()
+        gid = np.full(len(raw), -1)
         for index, part in self._parts.items():
             nodes = _lookup(part.nodes, request.node_type, "node type")
             offset = self._book.offset(request.node_type, index)
             if nodes.raw_id is None:
-                found = (request.raw >= offset) & (request.raw < offset + nodes.num_nodes)
-                gid[found] = request.raw[found]
+                found = np.flatnonzero((raw >= offset) & (raw < offset + nodes.num_nodes))
+                gid[found] = raw[found]
             elif nodes.num_nodes:
-                lid = torch.searchsorted(nodes.raw_id, request.raw).clamp_(max=nodes.num_nodes - 1)
-                found = nodes.raw_id[lid] == request.raw
+                known = nodes.raw_id.numpy()
+                lid = np.minimum(np.searchsorted(known, raw), nodes.num_nodes - 1)
+                found = np.flatnonzero(known[lid] == raw)
                 gid[found] = lid[found] + offset
-        return LocateReply(gid=gid)
+        return LocateReply(gid=torch.from_numpy(gid))
 
     def _select(self, request: SelectRequest) -> SelectReply:
         chosen = [self._selected(request, part) for part in request.parts]

@@ -3,10 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
+from halohop import ops
 from halohop.loading.seeds import Share
 from halohop.sampling.batch import AnySeeds, NodeSet, Seeds
 from halohop.sampling.links import LinkSeeds
@@ -42,11 +42,11 @@ class SeedDataset(Examples):
     def seeds(self, epoch: int, share: Share) -> Seeds:
         return Seeds(
             node_type=self.node_type,
-            gid=self.gid[share.positions],
-            input_id=self.input_id[share.positions],
+            gid=ops.gather_rows(self.gid, share.positions),
+            input_id=ops.gather_rows(self.input_id, share.positions),
             epoch=epoch,
             index=share.index,
-            time=None if self.time is None else self.time[share.positions],
+            time=None if self.time is None else ops.gather_rows(self.time, share.positions),
         )
 
 
@@ -78,13 +78,13 @@ class LinkDataset(Examples):
     def seeds(self, epoch: int, share: Share) -> LinkSeeds:
         links = LinkSeeds(
             relation=self.relation,
-            src_gid=self.src_gid[share.positions],
-            dst_gid=self.dst_gid[share.positions],
-            input_id=self.input_id[share.positions],
+            src_gid=ops.gather_rows(self.src_gid, share.positions),
+            dst_gid=ops.gather_rows(self.dst_gid, share.positions),
+            input_id=ops.gather_rows(self.input_id, share.positions),
             epoch=epoch,
             index=share.index,
-            label=None if self.label is None else self.label[share.positions],
-            time=None if self.time is None else self.time[share.positions],
+            label=None if self.label is None else ops.gather_rows(self.label, share.positions),
+            time=None if self.time is None else ops.gather_rows(self.time, share.positions),
         )
         for step in self._steps:
             links = step(links)
@@ -111,4 +111,4 @@ class ClusterDataset(Examples):
 
     def _nodes(self, name: NodeType, groups: list[int]) -> Tensor:
         gid, starts = self.gid[name], self.starts[name]
-        return torch.cat([gid[:0], *(gid[starts[group] : starts[group + 1]] for group in groups)])
+        return ops.join_rows([gid[:0], *(gid[starts[group] : starts[group + 1]] for group in groups)])

@@ -12,7 +12,7 @@ from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
 from halohop.ops.relabel import Relabeler
-from halohop.ops.rows import fill_missing, gather_known, gather_rows, known_places, scatter_rows
+from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, scatter_rows
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.warmup import warm_up
 
@@ -33,6 +33,7 @@ __all__ = [
     "fractions",
     "gather_known",
     "gather_rows",
+    "join_rows",
     "known_places",
     "list_lengths",
     "never_falls",

@@ -85,7 +85,8 @@ def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[
     lengths = as_int64(integers(counts, "counts"))
     places = as_int64(integers(order, "order", length=len(counts)))
     counts_out = empty(pool, (len(lengths),), torch.int64)
-    begins = empty(pool, (len(lengths),), torch.int64).fill_(-1).numpy()
+    begins = empty(pool, (len(lengths),), torch.int64).numpy()
+    begins.fill(-1)
     done = cpu_index.place_segments(lengths, places, counts_out.numpy(), begins)
     if done < len(lengths):
         what = f"counts[{done}]={lengths[done]}, order[{done}]={places[done]}"

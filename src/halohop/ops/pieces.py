@@ -87,15 +87,19 @@ class Pieces:
             elif tensor.numel():
                 begin = (tensor.data_ptr() - first) // self.word.itemsize - bounds[p] * int(self.width)
                 origins[p] = np.uint64(begin % 2**64)
-        if not filled:
-            return np.empty(0, self.word), origins
-        return np.asarray(_Memory(first, (last - first) // self.word.itemsize, self.word)), origins
+        return words_at(first, (last - first) // self.word.itemsize, self.word, self._tensors), origins
+
+
+def words_at(address: int, length: int, word: np.dtype[Any], owner: object) -> NDArray[Any]:
+    """The memory at an address, as an array of words that keeps the owner of the memory."""
+    return np.asarray(_Memory(address, length, word, owner)) if length else np.empty(0, word)
 
 
 class _Memory:
     """Lets NumPy look at a range of addresses."""
 
-    def __init__(self, address: int, length: int, word: np.dtype[Any]) -> None:
+    def __init__(self, address: int, length: int, word: np.dtype[Any], owner: object) -> None:
+        self.owner = owner
         self.__array_interface__ = {"data": (address, False), "shape": (length,), "typestr": word.str, "version": 3}
 
 

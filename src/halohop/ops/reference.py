@@ -184,6 +184,10 @@ def gather_known(source: Tensor | Pieces, rows: Tensor) -> Tensor:
     return result
 
 
+def join_rows(pieces: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(pieces))
+
+
 def known_places(rows: Tensor) -> Tensor:
     return torch.tensor([i for i, row in enumerate(rows.tolist()) if row >= 0], dtype=torch.int64)
 

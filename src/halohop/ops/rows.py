@@ -1,6 +1,7 @@
 """Copying rows of tensors of any dtype and shape: to the kernels a row is a number of machine words."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +13,11 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import integers, require_cpu
-from halohop.ops.pieces import Pieces, widest_word
+from halohop.ops.pieces import Pieces, widest_word, words_at
 from halohop.ops.pool import Pool, empty
+
+_BYTE = np.dtype(np.uint8)
+_ONE_PIECE = np.zeros(1, np.uint64)
 
 
 def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None) -> Tensor:
@@ -43,11 +47,12 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
         _require_rows(source, "source")
         if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
             return _select(source, rows, index, out)
-        source = Pieces([source.detach()], [0, len(source)])
-    shape = (len(rows), *source.row_shape)
+        return _gather_plain(source, index, out, pool)
+    shape = (len(index), *source.row_shape)
     if out is None:
         out = empty(pool, shape, source.dtype)
-    _check_out(out, shape, source.dtype)
+    else:
+        _check_out(out, shape, source.dtype)
     if source.row_bytes == 0:
         _check_range(index, len(source))
         return out
@@ -79,6 +84,36 @@ def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
         if known:
             gather_rows(source, rows[begin:end], out=out[begin:end])
     fill_missing(out, rows)
+    return out
+
+
+def join_rows(pieces: Sequence[Tensor], *, pool: Pool | None = None) -> Tensor:
+    """Rows end to end, in the calling thread alone: torch would share the copy with its intra-op threads (see `copy_ids`).
+
+    Args:
+        pieces: ``[n_i, ...]`` each, at least one; of one dtype and row shape.
+        pool: where the memory of the result comes from.
+
+    Raises:
+        InputError: dtypes or shapes that do not fit together, a tensor that is not on the CPU.
+
+    Example:
+        >>> join_rows([torch.tensor([1, 2]), torch.tensor([3])]).tolist()
+        [1, 2, 3]
+    """
+    first = pieces[0]
+    out = empty(pool, (sum(map(len, pieces)), *first.shape[1:]), first.dtype)
+    bytes_out, begin = _as_words(out, _BYTE), 0
+    for piece in pieces:
+        _require_rows(piece, "a piece")
+        if piece.dtype != first.dtype or piece.shape[1:] != first.shape[1:]:
+            raise InputError(
+                f"rows of {piece.dtype} and shape {tuple(piece.shape[1:])} do not fit behind those of {first.dtype} and shape "
+                f"{tuple(first.shape[1:])}"
+            )
+        words = _as_words(piece.resolve_conj().resolve_neg().contiguous(), _BYTE)
+        bytes_out[begin : begin + len(words)] = words
+        begin += len(words)
     return out
 
 
@@ -159,6 +194,24 @@ def _select(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | Non
     return out.copy_(selected)
 
 
+def _gather_plain(source: Tensor, index: NDArray[Any], out: Tensor | None, pool: Pool | None) -> Tensor:
+    """`gather_rows` of one tensor without gaps: the kernel for pieces, and one piece."""
+    shape = (len(index), *source.shape[1:])
+    if out is None:
+        out = empty(pool, shape, source.dtype)
+    else:
+        _check_out(out, shape, source.dtype)
+    row_bytes = _row_bytes(source)
+    if row_bytes == 0:
+        _check_range(index, len(source))
+        return out
+    word = widest_word(row_bytes, [source, out])
+    bounds, width = np.array((0, len(source)), np.int64), np.uint64(row_bytes // word.itemsize)
+    done = cpu_index.gather(_as_words(source, word), _ONE_PIECE, bounds, width, index, _as_words(out, word))
+    _check_done(done, index, len(source))
+    return out
+
+
 def _require_rows(tensor: Tensor, name: str) -> None:
     require_cpu(tensor, name)
     if tensor.dim() == 0:
@@ -193,6 +246,5 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:
-    # Tensors of at most one element are contiguous with any stride, but view() insists on a stride of one.
-    array: NDArray[Any] = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
-    return array.view(word)
+    """The memory of a tensor that lies without gaps."""
+    return words_at(tensor.data_ptr(), tensor.nbytes // word.itemsize, word, tensor)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, NodeStorage
 
+from halohop import ops
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.links import LinkSeeds
@@ -87,7 +88,7 @@ def _tell_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
     if seeds.time is not None:
         store.seed_time = _lengthened(seeds.time, size, 0)
     if room is not None:
-        store.seed_mask = torch.arange(size) < len(seeds.input_id)
+        store.seed_mask = _first(len(seeds.input_id), size)
 
 
 def _tell_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
@@ -95,9 +96,9 @@ def _tell_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
     told = link_metadata(links, *batch.ends_bid)
     if batch.room is not None:
-        edges.seed_mask = torch.arange(batch.room.seeds) < links.num_pos
+        edges.seed_mask = _first(links.num_pos, batch.room.seeds)
         if not links.triplet:
-            edges.edge_label_mask = torch.arange(batch.room.pairs) < len(links.dst_gid)
+            edges.edge_label_mask = _first(len(links.dst_gid), batch.room.pairs)
         told = _padded_links(told, links, batch, batch.room)
     edges.input_id, *answers = told  # storages leave out what is None
     if links.triplet:
@@ -116,8 +117,8 @@ def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[A
     if links.triplet:
         negatives = dst_bid[links.num_pos :].view(links.num_pos, links.num_neg // max(links.num_pos, 1)).squeeze(-1)
         return links.input_id, src_bid, dst_bid[: links.num_pos], negatives, links.time
-    time = None if links.time is None else links.time[links.ends[0].tree]
-    return links.input_id, torch.stack([src_bid, dst_bid]), links.label, time
+    time = None if links.time is None else ops.gather_rows(links.time, links.ends[0].tree)
+    return links.input_id, ops.join_rows([src_bid, dst_bid]).view(2, -1), links.label, time
 
 
 def _padded_links(told: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: Room) -> tuple[Any, ...]:
@@ -128,7 +129,7 @@ def _padded_links(told: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: R
         longer = [_lengthened(part, room.seeds, value) for part, value in zip(answers, (src, dst, dst, 0), strict=True)]
     else:
         (src_bid, dst_bid), label, time = answers
-        index = torch.stack([_lengthened(src_bid, room.pairs, src), _lengthened(dst_bid, room.pairs, dst)])
+        index = ops.join_rows([_lengthened(src_bid, room.pairs, src), _lengthened(dst_bid, room.pairs, dst)]).view(2, -1)
         ignored = -100 if label is not None and label.dtype in _SIGNED else 0
         longer = [index, _lengthened(label, room.pairs, ignored), _lengthened(time, room.pairs, 0)]
     return _lengthened(input_id, room.seeds, -1), *longer
@@ -138,7 +139,15 @@ def _lengthened(values: Any, length: int, value: float) -> Any:
     """With `value` in the places that are left; None stays None."""
     if values is None or len(values) == length:
         return values
-    return torch.cat([values, values.new_full((length - len(values), *values.shape[1:]), value)])
+    places = torch.from_numpy(np.append(np.arange(len(values)), np.full(length - len(values), -1)))
+    longer = ops.gather_known(values, places)
+    ops.fill_missing(longer, places, value)
+    return longer
+
+
+def _first(count: int, size: int) -> Tensor:
+    """Which of `size` places are among the first `count`."""
+    return torch.from_numpy(np.arange(size) < count)
 
 
 def _mask_of(block: NodeBlock | EdgeBlock) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data, HeteroData
 
+from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading import saint
@@ -110,7 +111,7 @@ class GraphSAINTSampler(SampledLoader):
             name, relation = self._key
             nodes, edges = batch.nodes[name], batch.edges[relation]
             of_nodes = {_NODE_NORM: self._counts.node_norm(nodes)}
-            of_edges = {_EDGE_NORM: self._counts.edge_norm(edges, nodes.gid[edges.ends_bid[1]])}
+            of_edges = {_EDGE_NORM: self._counts.edge_norm(edges, ops.gather_rows(nodes.gid, edges.ends_bid[1]))}
             batch = replace(
                 batch,
                 nodes={name: replace(nodes, columns=nodes.columns | of_nodes)},

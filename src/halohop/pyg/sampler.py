@@ -15,6 +15,7 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 
+from halohop import ops
 from halohop.cluster.graph import Graph, in_memory
 from halohop.errors import InputError
 from halohop.loading.seeds import digest
@@ -250,7 +251,7 @@ def from_sampler_output(graph: Graph, batch: Batch, output: SamplerOutput | Hete
     for relation in graph.schema.edges:
         row, col, gid = (part.get(relation, nothing) for part in (output.row, output.col, output.edge))
         num_sampled = _still_true(output.num_sampled_edges, relation, len(gid))
-        edges[relation] = EdgeBlock(ends_bid=torch.stack([row, col]), gid=gid, num_sampled=num_sampled)
+        edges[relation] = EdgeBlock(ends_bid=ops.join_rows([row, col]).view(2, -1), gid=gid, num_sampled=num_sampled)
     ends_bid = tuple(_found_again(graph, end, batch.nodes[end.node_type], nodes[end.node_type]) for end in batch.seeds.ends)
     return Batch(seeds=batch.seeds, nodes=nodes, edges=edges, ends_bid=ends_bid)
 

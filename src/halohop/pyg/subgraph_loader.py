@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data, HeteroData
 
@@ -58,5 +59,5 @@ def with_mapping(batch: Data | HeteroData) -> Data | HeteroData:
     """Tells the positions of the seeds."""
     for store in batch.node_stores:
         if "input_id" in store:  # the seeds' type; seeds come first, each at a position of its own
-            store.mapping = torch.arange(store.batch_size)
+            store.mapping = torch.from_numpy(np.arange(store.batch_size))
     return batch

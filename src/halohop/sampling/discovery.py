@@ -1,9 +1,14 @@
-"""What a hop loop has found so far: nodes, numbered in order of discovery, and edges."""
+"""What a hop loop has found so far: nodes, numbered in order of discovery, and edges.
+
+Sums are NumPy's: torch would wake its intra-op threads for them, which are the trainer's.
+"""
 
 import threading
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -53,7 +58,7 @@ class Frontier:
 
     def tree_of(self, bids: Tensor) -> Tensor | None:
         """The trees of some of its nodes."""
-        return None if self.tree is None else ops.gather_rows(self.tree, bids - self.begin)
+        return None if self.tree is None else ops.gather_rows(self.tree, torch.from_numpy(bids.numpy() - self.begin))
 
     def slice(self, begin: int, end: int) -> "Frontier":
         """Some of its nodes, by their place in it."""
@@ -117,7 +122,7 @@ class _Nodes:
 
     def start(self, gid: Tensor) -> None:
         """Every seed begins a tree of its own."""
-        self._relabeler.start(self._keys(gid, torch.arange(len(gid)) if self._disjoint else None))
+        self._relabeler.start(self._keys(gid, torch.from_numpy(np.arange(len(gid))) if self._disjoint else None))
 
     def add(self, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
         self._relabeler.add(self._keys(gid, tree), out=bids)
@@ -130,10 +135,15 @@ class _Nodes:
         keys = self._relabeler.nodes(begin)
         if not self._disjoint:
             return Frontier(gid=keys, tree=None, begin=begin)
-        return Frontier(gid=keys % self._num_nodes, tree=keys // self._num_nodes, begin=begin)
+        tree, gid = np.divmod(keys.numpy().view(np.uint64), np.uint64(self._num_nodes))
+        return Frontier(gid=torch.from_numpy(gid.view(np.int64)), tree=torch.from_numpy(tree.view(np.int64)), begin=begin)
 
     def _keys(self, gid: Tensor, tree: Tensor | None) -> Tensor:
-        return gid if tree is None or not self._disjoint else gid + tree * self._num_nodes
+        if tree is None or not self._disjoint:
+            return gid
+        keys: NDArray[np.int64] = tree.numpy() * self._num_nodes
+        keys += gid.numpy()
+        return torch.from_numpy(keys)
 
 
 class Trail:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,7 @@ class SeedEdges:
         pairs = [(relation, *self._ends(links, turned)) for relation, turned in self._excluded()]
         excluded = dict.fromkeys((relation for relation, _, _ in pairs), torch.empty(0, dtype=torch.int64))
         for (relation, _, _), answer in zip(pairs, self.graph.find(pairs), strict=True):
-            excluded[relation] = torch.cat([excluded[relation], answer.edge_gid]).unique()
+            excluded[relation] = torch.from_numpy(np.union1d(excluded[relation].numpy(), answer.edge_gid.numpy()))
         return replace(links, excluded=excluded)
 
     def _excluded(self) -> list[tuple[Relation, bool]]:

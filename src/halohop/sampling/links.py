@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,8 +89,8 @@ def trees(num_pos: int, num_neg: int, *, triplet: bool) -> Tensor:
         >>> trees(2, 4, triplet=False).tolist(), trees(2, 4, triplet=True).tolist()
         ([0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1])
     """
-    own = torch.arange(num_pos)
+    own = np.arange(num_pos)
     if not num_neg:
-        return own
-    negatives = own.repeat_interleave(num_neg // num_pos) if triplet else torch.arange(num_neg) % num_pos
-    return torch.cat([own, negatives])
+        return torch.from_numpy(own)
+    negatives = np.repeat(own, num_neg // num_pos) if triplet else np.arange(num_neg) % num_pos
+    return torch.from_numpy(np.concatenate([own, negatives]))

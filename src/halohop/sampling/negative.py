@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,30 +58,32 @@ class Candidates:
         Raises:
             InputError: there is none.
         """
-        return self.gid[pick_place(fractions, self.early(len(fractions), latest), self.weight, self.node_type)]
+        places = pick_place(fractions, self.early(len(fractions), latest), self.weight, self.node_type)
+        return ops.gather_rows(self.gid, places)
 
     def early(self, count: int, latest: Tensor | None) -> Tensor:
         """How many nodes, from the first on, each of `count` negatives may take; int64 ``[count]``."""
         if self.time is None or latest is None:
-            return torch.full((count,), len(self.gid))
-        return torch.searchsorted(self.time, comparable(latest, self.time.dtype), right=True)
+            return torch.from_numpy(np.full(count, len(self.gid)))
+        return torch.from_numpy(np.searchsorted(self.time.numpy(), comparable(latest, self.time.dtype).numpy(), side="right"))
 
 
 def pick_place(fractions: Tensor, choices: Tensor, weight: Tensor | None, node_type: NodeType) -> Tensor:
     """A place below `choices` for each fraction, by weight where there are weights."""
+    level, most = fractions.numpy(), choices.numpy()
     if weight is None:
-        possible, places = choices > 0, torch.minimum((fractions * choices).long(), choices - 1)
+        possible, places = most > 0, np.minimum((level * most).astype(np.int64), most - 1)
     else:
-        sums = torch.cat([weight.new_zeros(1), weight.cumsum(0)])
-        total = sums[choices]
-        possible, places = total > 0, torch.searchsorted(sums[1:], fractions * total, right=True)
-        places = torch.minimum(places, torch.searchsorted(sums[1:], total))  # rounding must not lead past the last weight
+        sums = np.cumsum(weight.numpy())
+        total = np.concatenate([[0.0], sums])[most]
+        possible, places = total > 0, np.searchsorted(sums, level * total, side="right")
+        places = np.minimum(places, np.searchsorted(sums, total))  # rounding must not lead past the last weight
     if not possible.all():
         raise InputError(
-            f"no node of {node_type!r} can be a negative of edge {int((~possible).nonzero()[0])} of its batch: none has a weight "
-            "above zero and is as early as that edge; leave such edges out, or draw no negatives"
+            f"no node of {node_type!r} can be a negative of edge {int(np.flatnonzero(~possible)[0])} of its batch: none has a "
+            "weight above zero and is as early as that edge; leave such edges out, or draw no negatives"
         )
-    return places
+    return torch.from_numpy(places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +119,15 @@ class Negatives:
             owner=trees(num_pos, num_neg, triplet=self.triplet)[num_pos:],
             negatives=self,
         )
-        src_gid, dst_gid = ends.strictly_drawn() if self.strict else ends.drawn(0, torch.arange(num_neg))
+        src_gid, dst_gid = ends.strictly_drawn() if self.strict else ends.drawn(0, torch.from_numpy(np.arange(num_neg)))
         label = links.label
         if not self.triplet:
-            label = torch.ones(num_pos) if label is None else label
-            label = torch.cat([label, label.new_zeros((num_neg, *label.shape[1:]))])
+            label = torch.from_numpy(np.ones(num_pos, np.float32)) if label is None else label
+            label = ops.gather_known(label, torch.from_numpy(np.append(np.arange(num_pos), np.full(num_neg, -1))))
         return replace(
             links,
-            src_gid=links.src_gid if self.triplet else torch.cat([links.src_gid, src_gid]),
-            dst_gid=torch.cat([links.dst_gid, dst_gid]),
+            src_gid=links.src_gid if self.triplet else ops.join_rows([links.src_gid, src_gid]),
+            dst_gid=ops.join_rows([links.dst_gid, dst_gid]),
             triplet=self.triplet,
             label=label,
         )
@@ -143,21 +146,27 @@ class _Ends:
         rules, latest = self.negatives, self._latest(positions)
         dst_gid = rules.dst.pick(self._fractions("destination", attempt, positions), latest)
         if rules.triplet:
-            return self.links.src_gid[self.owner[positions]], dst_gid
+            return ops.gather_rows(self.links.src_gid, self._owners(positions)), dst_gid
         return rules.src.pick(self._fractions("source", attempt, positions), latest), dst_gid
 
     def strictly_drawn(self) -> tuple[Tensor, Tensor]:
         """Those of all negatives, none of which is an edge."""
-        wrong = torch.arange(len(self.owner))
+        wrong = torch.from_numpy(np.arange(len(self.owner)))
         src_gid, dst_gid = self.drawn(0, wrong)
-        for attempt in range(1, _ROUNDS + 1):
-            wrong = wrong[self._are_edges(src_gid[wrong], dst_gid[wrong])]
+        for attempt in range(_ROUNDS):
+            wrong = self._wrong(wrong, src_gid, dst_gid)
             if not len(wrong):
                 return src_gid, dst_gid
-            src_gid[wrong], dst_gid[wrong] = self.drawn(attempt, wrong)
-        for position in wrong[self._are_edges(src_gid[wrong], dst_gid[wrong])]:
+            for drawn, gid in zip(self.drawn(attempt + 1, wrong), (src_gid, dst_gid), strict=True):
+                ops.scatter_rows(drawn, wrong, gid)
+        for position in self._wrong(wrong, src_gid, dst_gid):
             src_gid[position], dst_gid[position] = self._listed(position, src_gid[position])
         return src_gid, dst_gid
+
+    def _wrong(self, positions: Tensor, src_gid: Tensor, dst_gid: Tensor) -> Tensor:
+        """Those of some negatives that are edges."""
+        are_edges = self._are_edges(*(ops.gather_rows(gid, positions) for gid in (src_gid, dst_gid)))
+        return ops.gather_rows(positions, torch.from_numpy(np.flatnonzero(are_edges.numpy())))
 
     def _listed(self, position: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """A pair chosen among all that are no edges of a source; of binary negatives' next source, if this one has none."""
@@ -183,10 +192,14 @@ class _Ends:
         return gid.roll(-int((gid == source).nonzero()[0]))
 
     def _are_edges(self, src_gid: Tensor, dst_gid: Tensor) -> Tensor:
-        return self.negatives.graph.find(((self.negatives.relation, src_gid, dst_gid),))[0].counts > 0
+        found = self.negatives.graph.find(((self.negatives.relation, src_gid, dst_gid),))[0]
+        return torch.from_numpy(found.counts.numpy() > 0)
 
     def _latest(self, positions: Tensor) -> Tensor | None:
-        return None if self.links.time is None else self.links.time[self.owner[positions]]
+        return None if self.links.time is None else ops.gather_rows(self.links.time, self._owners(positions))
+
+    def _owners(self, positions: Tensor) -> Tensor:
+        return ops.gather_rows(self.owner, positions)
 
     def _fractions(self, end: str, attempt: int, positions: Tensor) -> Tensor:
         links = self.links

@@ -39,15 +39,17 @@ class Scores:
     raw: Tensor
     score: Tensor
 
-    def where(self, kept: Tensor) -> "Scores":
-        """Those at some places, given as a bool mask."""
-        return Scores(seed=self.seed[kept], gid=self.gid[kept], raw=self.raw[kept], score=self.score[kept])
+    def at(self, places: Int64s) -> "Scores":
+        """Those at some places, in that order."""
+        columns = (self.seed, self.gid, self.raw, self.score)
+        seed, gid, raw, score = (ops.gather_rows(column, torch.from_numpy(places)) for column in columns)
+        return Scores(seed=seed, gid=gid, raw=raw, score=score)
 
     def first(self, number: int) -> "Scores":
         """At most so many of each seed."""
-        counts = torch.bincount(self.seed)
-        rank = torch.arange(len(self.seed)) - (counts.cumsum(0) - counts)[self.seed]
-        return self.where(rank < number)
+        seed = self.seed.numpy()
+        rank = np.arange(len(seed)) - np.searchsorted(seed, seed)
+        return self.at(np.flatnonzero(rank < number))
 
 
 class ForwardPush:
@@ -96,16 +98,16 @@ class ForwardPush:
         if top is not None and top < 0:
             raise InputError(f"top={top} is below 0; give a number of nodes")
         parts = [self._pushed(first, some) for first, some in _slices(seed_gid)]
-        seed, gid, score = (torch.cat(column) for column in zip(*parts, strict=True))
+        seed, gid, score = (ops.join_rows(column) for column in zip(*parts, strict=True))
         query = RowQuery(table=self.node_type, columns=(RAW_ID,), gid=gid)
         ((raw,),) = self.graph.fetch(FetchRequest(queries=(query,)))
-        order = torch.from_numpy(np.lexsort((raw.numpy(), -score.numpy(), seed.numpy())))
-        scores = Scores(seed=seed[order], gid=gid[order], raw=raw[order], score=score[order])
+        order = np.lexsort((raw.numpy(), -score.numpy(), seed.numpy()))
+        scores = Scores(seed=seed, gid=gid, raw=raw, score=score).at(order)
         return scores if top is None else scores.first(top)
 
     def _pushed(self, first: int, seed_gid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Seeds, nodes and scores above 0, in order of discovery."""
-        positions = torch.arange(len(seed_gid))
+        positions = torch.from_numpy(np.arange(len(seed_gid)))
         discovery = self._tables.start(Seeds(node_type=self.node_type, gid=seed_gid, input_id=positions, epoch=0, index=0))
         residual = np.ones(len(seed_gid))
         score, degree = np.zeros(len(seed_gid)), self._degrees(seed_gid)
@@ -121,8 +123,10 @@ class ForwardPush:
             residual += np.bincount(bid, np.repeat(share, counts), len(residual))
         nodes = discovery.frontier(expand_all=True)[self.node_type]
         assert nodes.tree is not None
-        scored = torch.from_numpy(np.flatnonzero(score))
-        return nodes.tree[scored] + first, nodes.gid[scored], torch.from_numpy(score)[scored]
+        scored = np.flatnonzero(score)
+        columns = (nodes.tree.numpy()[scored] + first, nodes.gid.numpy()[scored], score[scored])
+        seed, gid, of_each = map(torch.from_numpy, columns)
+        return seed, gid, of_each
 
     def _spread(self, discovery: Discovery, hot: Int64s) -> tuple[Int64s, Int64s]:
         """The bids of the in-neighbours of all hot nodes, end to end, and how many each has. A node's list is asked for once."""
@@ -171,8 +175,8 @@ class PPRSampler:
         """Seeds first; then the nodes around each, the highest first. Their column "ppr" holds the scores, float32."""
         assert isinstance(seeds, Seeds)
         scores = self._push.scores(seeds.gid)
-        is_seed = scores.gid == seeds.gid[scores.seed]
-        others = scores.where(~is_seed).first(self._top)
+        is_seed = scores.gid.numpy() == ops.gather_rows(seeds.gid, scores.seed).numpy()
+        others = scores.at(np.flatnonzero(~is_seed)).first(self._top)
         discovery = self._tables.start(seeds)
         discovery.add(seeds.node_type, others.gid, others.seed, torch.empty_like(others.gid))
         discovery.end_hop()
@@ -180,9 +184,9 @@ class PPRSampler:
             self.graph, discovery, lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree)
         )
         nodes = discovery.blocks()
-        own = torch.zeros(len(seeds.gid), dtype=torch.float64)
-        own[scores.seed[is_seed]] = scores.score[is_seed]
-        nodes[seeds.node_type].columns[SCORE] = torch.cat([own, others.score]).float()
+        own = np.zeros(len(seeds.gid))
+        own[scores.seed.numpy()[is_seed]] = scores.score.numpy()[is_seed]
+        nodes[seeds.node_type].columns[SCORE] = torch.from_numpy(np.concatenate([own, others.score.numpy()], dtype=np.float32))
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
 

@@ -61,15 +61,17 @@ class RandomNodes:
 
     def draw(self, *, epoch: int, index: int) -> Tensor:
         """The nodes of a subgraph, each once, by ascending raw id: gids, int64 ``[n]``."""
-        walks = self._walker.walk(self._gid[self._places(epoch, index)], epoch=epoch, batch=index).staying().gid
+        starts = ops.gather_rows(self._gid, self._places(epoch, index))
+        walks = self._walker.walk(starts, epoch=epoch, batch=index).staying().gid.numpy()
         gid = torch.from_numpy(np.unique(walks[1:] if self._by == "node" else walks))
         query = RowQuery(table=self.node_type, columns=(RAW_ID,), gid=gid)
         ((raw,),) = self._graph.fetch(FetchRequest(queries=(query,)))
-        return gid[torch.argsort(raw)]
+        return ops.gather_rows(gid, torch.from_numpy(np.argsort(raw.numpy())))
 
     def _places(self, epoch: int, index: int) -> Tensor:
         """Where walks begin: with `_ends`, in proportion to the in-degree; else anywhere, uniformly."""
         key = ops.stream_key(seed=self._seed, epoch=epoch, batch=index, hop=0, relation=("", "saint", ""))
         total = len(self._gid) if self._ends is None else int(self._ends[-1])
-        number = (ops.fractions(key, torch.arange(self._size)) * total).long().clamp_(max=total - 1)
-        return number if self._ends is None else torch.searchsorted(self._ends, number, right=True)
+        level = ops.fractions(key, torch.from_numpy(np.arange(self._size))).numpy()
+        number = np.minimum((level * total).astype(np.int64), total - 1)
+        return torch.from_numpy(number if self._ends is None else np.searchsorted(self._ends.numpy(), number, side="right"))

@@ -39,10 +39,10 @@ class Walks:
 
     def staying(self) -> "Walks":
         """The same walks, but whoever cannot go on stays. Of meaning where all nodes are of one type."""
-        gid = self.gid.clone()
+        gid = self.gid.numpy().copy()
         for before, after in pairwise(gid):
-            torch.where(after == NOWHERE, before, after, out=after)
-        return Walks(gid=gid, edge_gid=self.edge_gid)
+            np.copyto(after, before, where=after == NOWHERE)
+        return Walks(gid=torch.from_numpy(gid), edge_gid=self.edge_gid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +100,11 @@ class Walker:
 
     def walk(self, start_gid: Tensor, *, epoch: int = 0, batch: int = 0) -> Walks:
         """Walks from nodes of the type that the path begins with, int64 ``[n]``; walker i begins at the i-th of them."""
-        gid = torch.full((len(self.path) + 1, len(start_gid)), NOWHERE)
-        edge_gid = torch.full((len(self.path), len(start_gid)), NOWHERE)
-        gid[0] = start_gid
-        for number in torch.arange(len(start_gid)).split(_AT_ONCE):
+        gid, edge_gid = (
+            torch.from_numpy(np.full((steps, len(start_gid)), NOWHERE)) for steps in (len(self.path) + 1, len(self.path))
+        )
+        ops.copy_ids(start_gid, gid[0])
+        for number in torch.from_numpy(np.arange(len(start_gid))).split(_AT_ONCE):
             here, before = ops.gather_rows(start_gid, number), None
             for step in range(len(self.path)):
                 if not len(number):
@@ -122,7 +123,9 @@ class Walker:
 
     def draw(self, place: Place, *, attempt: int) -> tuple[Tensor, Tensor]:
         """One in-neighbour of every node, and the edge; -1 where there is none. Attempts are independent."""
-        query = HopQuery(relation=self.path[place.step], fanout=1, dst_gid=place.gid, tree=place.number % _AT_ONCE)
+        query = HopQuery(
+            relation=self.path[place.step], fanout=1, dst_gid=place.gid, tree=torch.from_numpy(place.number.numpy() % _AT_ONCE)
+        )
         draw = Draw(
             seed=self._seed,
             epoch=place.epoch,

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
+from halohop import ops
 from halohop.typing import NodeType, Relation, TableKey
 
 Reply = TypeVar("Reply", covariant=True)
@@ -73,11 +74,11 @@ class HopQuery:
     excluded: Tensor | None = None
     src_gid: Tensor | None = None
 
-    def of(self, rows: Tensor) -> "HopQuery":
+    def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "HopQuery":
         """The query for some of its destinations, by position."""
         columns = (self.tree, self.latest, self.src_gid)
-        tree, latest, src_gid = (None if column is None else column[rows] for column in columns)
-        return replace(self, dst_gid=self.dst_gid[rows], tree=tree, latest=latest, src_gid=src_gid)
+        tree, latest, src_gid = (None if column is None else ops.gather_rows(column, rows, pool=pool) for column in columns)
+        return replace(self, dst_gid=ops.gather_rows(self.dst_gid, rows, pool=pool), tree=tree, latest=latest, src_gid=src_gid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +122,9 @@ class RowQuery:
     gid: Tensor
     padded: bool = False
 
-    def of(self, rows: Tensor) -> "RowQuery":
+    def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "RowQuery":
         """The query for some of its rows, by position; none of them is missing."""
-        return replace(self, gid=self.gid[rows], padded=False)
+        return replace(self, gid=ops.gather_rows(self.gid, rows, pool=pool), padded=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +246,7 @@ class PushRequest(Request[PushReply]):
     number: int
     repeated_seconds: float = 0.0
 
-    def of(self, rows: Tensor) -> "PushRequest":
+    def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "PushRequest":
         """The push of some of its rows, by position."""
-        return replace(self, gid=self.gid[rows], rows=self.rows[rows])
+        gid, values = (ops.gather_rows(column, rows, pool=pool) for column in (self.gid, self.rows))
+        return replace(self, gid=gid, rows=values)

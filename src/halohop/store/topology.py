@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -14,6 +16,8 @@ from halohop.typing import RAW_ID, Relation
 
 _TREE_STEP = 1 << 40
 """Between the streams of one node in two trees: raw ids are smaller."""
+
+Int64s = NDArray[np.int64]  # sums are NumPy's: torch would wake its threads, which are the trainer's
 
 _FIND_AT_ONCE = 256
 _SIEVE = 1 << 16
@@ -26,12 +30,12 @@ def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
         >>> comparable(torch.tensor([2.5, -0.5, float("inf"), float("nan")]), torch.int64).tolist()
         [2, -1, 9223372036854774784, -9223372036854775808]
     """
+    values = latest.numpy()
     if times.is_floating_point or not latest.is_floating_point():
-        return latest.to(torch.float64 if times.is_floating_point else torch.int64)
+        return torch.from_numpy(values.astype(np.float64 if times.is_floating_point else np.int64, copy=False))
     least = -(2.0**63)
-    return (
-        latest.double().floor().nan_to_num(least).clamp(least, 2.0**63 - 1024).to(torch.int64)
-    )  # the greatest double below 2**63
+    whole = np.nan_to_num(np.floor(values.astype(np.float64, copy=False)), nan=least)
+    return torch.from_numpy(np.clip(whole, least, 2.0**63 - 1024).astype(np.int64))  # the greatest double below 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,27 +93,35 @@ class Topology:
     def _find(self, query: HopQuery, src_gid: Tensor, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """The edges between sources and destinations: every list is read once, some at a time, and most of it dropped at once."""
         assert query.fanout == -1
-        dst_gid, row = query.dst_gid.unique(return_inverse=True)
-        width = int(src_gid.max()) + 1 if len(src_gid) else 1
-        wanted, which = (row * width + src_gid).unique(return_inverse=True)
-        sieve = torch.zeros(_SIEVE, dtype=torch.bool).index_fill_(0, src_gid & _SIEVE - 1, True)
+        sources = src_gid.numpy()
+        dst_gid, row = np.unique(query.dst_gid.numpy(), return_inverse=True)
+        width = int(sources.max()) + 1 if len(sources) else 1
+        wanted, which = np.unique(row * width + sources, return_inverse=True)
+        sieve = np.zeros(_SIEVE, np.bool_)
+        sieve[sources & _SIEVE - 1] = True
         keys, gids = [wanted[:0]], [wanted[:0]]
-        for rows in torch.arange(len(dst_gid)).split(_FIND_AT_ONCE):
-            whole = self.sample(HopQuery(relation=self.relation, fanout=-1, dst_gid=dst_gid[rows]), draw, pool, counters)
-            likely = sieve[whole.src_gid & _SIEVE - 1].nonzero().view(-1)
-            likely = likely[whole.src_gid[likely] < width]
-            of_row = torch.searchsorted(whole.counts.cumsum(0), likely, right=True)
-            keys.append(rows[of_row] * width + whole.src_gid[likely])
-            gids.append(whole.edge_gid[likely])
-        counts, edge_gid = _matches(wanted, which, torch.cat(keys), torch.cat(gids))
-        return HopAnswer(counts=counts, src_gid=src_gid.repeat_interleave(counts), edge_gid=edge_gid)
+        for begin in range(0, len(dst_gid), _FIND_AT_ONCE):
+            some = torch.from_numpy(dst_gid[begin : begin + _FIND_AT_ONCE])
+            whole = self.sample(HopQuery(relation=self.relation, fanout=-1, dst_gid=some), draw, pool, counters)
+            found = whole.src_gid.numpy()
+            likely = np.flatnonzero(sieve[found & _SIEVE - 1])
+            likely = likely[found[likely] < width]
+            of_row = np.searchsorted(np.cumsum(whole.counts.numpy()), likely, side="right") + begin
+            keys.append(of_row * width + found[likely])
+            gids.append(whole.edge_gid.numpy()[likely])
+        counts, edge_gid = _matches(wanted, which, np.concatenate(keys), np.concatenate(gids))
+        return HopAnswer(
+            counts=torch.from_numpy(counts),
+            src_gid=torch.from_numpy(np.repeat(sources, counts)),
+            edge_gid=torch.from_numpy(edge_gid),
+        )
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
         return ops.sample_neighbors(
             self.indptr,
             query.dst_gid,
-            raw if query.tree is None else raw + query.tree * _TREE_STEP,
+            _stream_ids(raw, query.tree),
             query.fanout,
             self._key(draw),
             replace=draw.replace,
@@ -126,7 +138,9 @@ class Topology:
 
     def _sources(self, query: HopQuery) -> ops.Sources:
         ids, via = (self.indices, None) if self.src_raw is None else self._of_sources(RAW_ID, self.src_raw)
-        return ops.Sources(ids=ids, via=via, shift=None if query.tree is None else query.tree * _TREE_STEP)
+        return ops.Sources(
+            ids=ids, via=via, shift=None if query.tree is None else torch.from_numpy(query.tree.numpy() * _TREE_STEP)
+        )
 
     def _eligible(self, query: HopQuery, draw: Draw) -> ops.Eligible | None:
         """Which neighbours may be drawn; None means all."""
@@ -166,13 +180,19 @@ class Topology:
         )
 
 
-def _matches(wanted: Tensor, which: Tensor, keys: Tensor, gids: Tensor) -> tuple[Tensor, Tensor]:
+def _stream_ids(raw: Tensor, tree: Tensor | None) -> Tensor:
+    """What random numbers depend on: raw ids, told apart by tree."""
+    return raw if tree is None else torch.from_numpy(raw.numpy() + tree.numpy() * _TREE_STEP)
+
+
+def _matches(wanted: Int64s, which: Int64s, keys: Int64s, gids: Int64s) -> tuple[Int64s, Int64s]:
     """For each entry of `which`, the `gids` whose key is ``wanted[entry]``: their numbers, and themselves end to end."""
-    found = torch.isin(keys, wanted)
-    place, gids = torch.searchsorted(wanted, keys[found]), gids[found]
-    gids = gids[torch.argsort(place, stable=True)]
-    numbers = torch.bincount(place, minlength=len(wanted))
-    begins, counts = numbers.cumsum(0) - numbers, numbers[which]
-    entry = torch.repeat_interleave(counts)
-    within = torch.arange(len(entry)) - (counts.cumsum(0) - counts)[entry]
-    return counts, gids[begins[which[entry]] + within]
+    place = np.searchsorted(wanted, keys)
+    found = np.flatnonzero(place < len(wanted))
+    found = found[wanted[place[found]] == keys[found]]
+    place, gids = place[found], gids[found]
+    gids = gids[np.argsort(place, kind="stable")]
+    numbers = np.bincount(place, minlength=len(wanted))
+    begins, counts = np.cumsum(numbers) - numbers, numbers[which]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return counts, gids[np.repeat(begins[which], counts) + within]
