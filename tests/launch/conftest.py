@@ -11,7 +11,7 @@ from halohop.partitioning.build import partition
 FAKE = '''
 import json, os, signal, subprocess, sys, time
 from datetime import timedelta
-import torch.distributed as dist
+from pathlib import Path
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
@@ -19,16 +19,26 @@ def say(**event):
     print(json.dumps(event), flush=True)
 
 def meet(key="here"):
-    """Waits until every rank has come to this point."""
+    """Waits until every rank has come to this point: by files, because importing torch takes seconds."""
+    place, begin = Path(__file__).parent / f"{os.environ['MASTER_PORT']}-{key}", time.monotonic()
+    place.mkdir(exist_ok=True)
+    (place / str(rank)).touch()
+    while len(list(place.iterdir())) < size:
+        assert time.monotonic() - begin < 30, f"not every rank came to {key}"
+        time.sleep(0.01)
+
+def meet_in_store():
+    """The same by the store that the launcher offers."""
+    import torch.distributed as dist
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    store.set(f"{key}/{rank}", "")
-    store.wait([f"{key}/{other}" for other in range(size)], timedelta(seconds=30))
+    store.set(f"here/{rank}", "")
+    store.wait([f"here/{other}" for other in range(size)], timedelta(seconds=30))
 
 command = sys.argv[1]
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 if command == "report":
     print(f"rank {rank} was here", flush=True)
-    meet()
+    meet_in_store() if size > 1 else meet()
     say(event="world", arguments=sys.argv[1:], pid=os.getpid(), env={name: int(os.environ[name]) for name in names})
     say(event="secret", token=os.environ["HALOHOP_TOKEN"])
 elif command == "wait":  # for ever, with a child of its own

@@ -16,8 +16,11 @@ import pytest
 from halohop.errors import DatasetError, InputError
 from halohop.launch.local import node_folders
 from halohop.launch.runs import is_partitioned
+from halohop.recipes.config import InferConfig
+from halohop.recipes.inference import infer
 from halohop.store.disk import held_parts, read_manifest
 from halohop.testing.deadlines import within
+from halohop.world import World
 
 HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100
@@ -69,9 +72,9 @@ def endless(parts: Path, out: Path) -> Iterator[tuple[subprocess.Popen[str], dic
 
 @pytest.fixture(scope="module")
 def trained(tiny_parts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder and the output of a run of two nodes with two trainers each; three partitions lie on the two nodes."""
+    """The folder and the output of a run of two nodes with a trainer each; three partitions lie on the two nodes."""
     out = tmp_path_factory.mktemp("run") / "first"
-    done = run("train", tiny_parts, *SMALL, "--nodes", "2", "--trainers", "2", "--epochs", "2", "--out", out)
+    done = run("train", tiny_parts, *SMALL, "--nodes", "2", "--epochs", "2", "--out", out)
     return out, done.stdout
 
 
@@ -79,7 +82,7 @@ def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[P
     out, said = trained
     events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     start, end = events[0], events[-1]
-    assert (start["ranks"], start["hosts"], start["partitions"]) == (4, 2, 3)
+    assert (start["ranks"], start["hosts"], start["partitions"]) == (2, 2, 3)
     epochs = [event for event in events if event["event"] == "epoch"]
     assert [event["epoch"] for event in epochs] == [1, 2]
     assert all(event["remote_rows"] > 0 and event["local_rows"] > 0 for event in epochs)
@@ -87,27 +90,35 @@ def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[P
     for name in ("metrics.jsonl", "checkpoint", "picture.html"):
         assert (out / name).exists()
         assert str(out / name) in said
-    assert "2 nodes x 2 trainers" in (out / "picture.html").read_text()
+    assert "2 nodes x 1 trainer" in (out / "picture.html").read_text()
     for node, own in enumerate([{"part-0000", "part-0002"}, {"part-0001"}]):
         assert {path.name for path in (out / "nodes" / f"node-{node}").iterdir()} == {"manifest.json", *own}
 
 
-def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
-    given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--batch-size", "60", "--batch-edges", "200")
-    said = {}
-    for name, options in (("one", []), ("four", ["--nodes", "2", "--trainers", "2"]), ("drawn", ["--fanout", "-1,-1"])):
-        said[name] = run(*given, *options, "--out", tmp_path / name).stdout.splitlines()
-        assert said[name] == [str(tmp_path / name / f"{file}.npy") for file in ("raw_ids", "predictions", "confidence")]
-        assert not (tmp_path / name / "unfinished").exists()
-    raw, *one = map(np.load, said["one"])
-    assert raw.tolist() == list(range(1000))
-    for other in ("four", "drawn"):
-        same, classes, confidence = map(np.load, said[other])
-        assert same.tolist() == raw.tolist()
-        assert (classes == one[0]).mean() > 0.99  # ties aside
-        np.testing.assert_allclose(confidence, one[1], rtol=1e-3)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--nodes", "2", "--trainers", "2"],
+        pytest.param([], marks=pytest.mark.full),
+        pytest.param(["--fanout", "-1,-1"], marks=pytest.mark.full),
+    ],
+    ids=" ".join,
+)
+def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path, options: list[str]) -> None:
+    checkpoint = trained[0] / "checkpoint"
+    given = ("infer", tiny_parts, "--checkpoint", checkpoint, "--batch-size", "60", "--batch-edges", "200")
+    said = run(*given, *options, "--out", tmp_path / "out").stdout.splitlines()
+    assert said == [str(tmp_path / "out" / f"{file}.npy") for file in ("raw_ids", "predictions", "confidence")]
+    assert not (tmp_path / "out" / "unfinished").exists()
+    alone = infer(InferConfig(parts=str(tiny_parts), checkpoint=str(checkpoint), out=str(tmp_path / "alone")), world=World())
+    raw, classes, confidence = map(np.load, said)
+    expected_raw, expected_classes, expected_confidence = map(np.load, alone)
+    assert raw.tolist() == expected_raw.tolist() == list(range(1000))
+    assert (classes == expected_classes).mean() > 0.99  # ties aside
+    np.testing.assert_allclose(confidence, expected_confidence, rtol=1e-3)
 
 
+@pytest.mark.full
 def test_torchrun_starts_inference_too(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *HALOHOP[2:]]
     given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--out", tmp_path, "--form", "parquet")
