@@ -16,6 +16,8 @@ from halohop.testing.oracle import OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE_ID, RAW_ID
 
+from .conftest import DIVISIONS
+
 GRAPHS = {
     "one_node": graphs.ring(1),
     "star": graphs.star(60),
@@ -51,8 +53,7 @@ def sampled(graph, samples, node_type, raw, index, **options) -> OracleBatch:
     )
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(("numbers", "max_neighbors"), [([4, 0, 6], -1), ([20, 20], 2), ([], -1)])
 def test_batches_are_the_oracles(name, num_parts, shard_each, numbers, max_neighbors):

@@ -13,6 +13,8 @@ from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, RAW_ID, Relation
 
+from .conftest import DIVISIONS
+
 WRITES = ("author", "writes", "paper")
 CITES = ("paper", "cites", "paper")
 
@@ -46,8 +48,7 @@ def some_ends(graph: Graph, relation: Relation, count: int) -> tuple[torch.Tenso
     return src, dst
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     "rules",

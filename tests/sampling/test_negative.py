@@ -20,6 +20,8 @@ from halohop.testing.oracle import Oracle
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation
 
+from .conftest import DIVISIONS
+
 WRITES = ("author", "writes", "paper")
 
 
@@ -58,7 +60,7 @@ def negatives(graph: Graph, relation: Relation, *, time=None, src_weight=None, d
     return Negatives(graph=graph, relation=relation, src=src, dst=dst, seed=5, **options)
 
 
-@pytest.mark.parametrize(("num_parts", "shard_each"), [(1, False), (2, True), (3, False), (3, True), (8, True)])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("triplet", "amount"), [(False, 0.5), (False, 1), (False, 2.7), (True, 1), (True, 3)])
 @pytest.mark.parametrize("strict", [False, True])
@@ -184,8 +186,7 @@ def test_weights_that_cannot_be_drawn_by(weight, message):
         negatives(partitioned(DENSE, 1), EDGE, triplet=True, amount=1, dst_weight=weight)
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("fanout", [2, -1])
 def test_seed_edges_are_not_sampled_and_others_are_in_their_place(num_parts, shard_each, fanout):
     tables = DENSE

@@ -20,6 +20,8 @@ from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
 
+from .conftest import DIVISIONS
+
 RELATIONS = {
     ("author", "writes", "paper"): 120,
     ("paper", "cites", "paper"): 200,
@@ -92,8 +94,7 @@ def sampled(
     )
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(
     ("fanout", "options"),
@@ -123,8 +124,7 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
         assert got == oracle.batch(node_type, ids, epoch=1, index=index)
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", WEIGHED)
 @pytest.mark.parametrize(
     ("fanout", "rules"),
