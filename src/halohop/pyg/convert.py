@@ -42,6 +42,8 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
         >>> tables_from_pyg(data).nodes["node"].num_nodes
         3
     """
+    if isinstance(data, Data | HeteroData):
+        data = copy.copy(data)  # PyG notes in a graph what it was asked about attributes; the user's stays as it is
     if isinstance(data, Data):
         nodes, edges = {NODE: data._store}, {EDGE: data._store}
     elif isinstance(data, HeteroData):

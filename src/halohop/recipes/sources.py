@@ -198,10 +198,11 @@ def _load_pt(path: Path) -> GraphTables:
         with torch.serialization.safe_globals(_PYG_CONTAINERS):
             data: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever the reader makes of a damaged file, or of classes that it refuses to build
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path} cannot be read without running code from it ({reason}); save a Data or HeteroData of tensors"
-        ) from error
+        reason = next((line.strip() for line in str(error).splitlines() if "Unsupported" in line), str(error).splitlines()[0])
+        remedy = "save a Data or HeteroData of tensors"
+        if "AttrType" in str(error) or "defaultdict" in str(error):  # what PyG notes in a graph that its loaders have had
+            reason, remedy = "PyG has left notes of its own in it", "save Data.from_dict(data.to_dict()), or that of HeteroData"
+        raise InputError(f"{path} cannot be read without running code from it ({reason}); {remedy}") from error
     if not isinstance(data, Data | HeteroData):
         raise InputError(f"{path} holds a {type(data).__name__}, expected a PyG Data or HeteroData")
     return tables_from_pyg(data)

@@ -1,0 +1,192 @@
+"""What README and docs show is what happens: their files, their Python and their commands, in the order of each page.
+
+A block of a page begins with its language. ``python`` and ``sh`` run, the one in one namespace, the other with ``sh -e``; any
+other with a file name behind it, such as ``csv users.csv``, is written to that file; ``console`` needs several hosts or a clone,
+and is only shown. ``python after sh`` reads what commands before it have written.
+"""
+
+import gc
+import importlib
+import os
+import re
+import subprocess
+import sys
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+BEFORE = {
+    "hosts.md": """
+import halohop
+from halohop.datasets import synthetic
+halohop.partition(synthetic("tiny"), "parts", num_parts=2)
+first, second = halohop.serve("parts"), halohop.serve("parts")
+at = {"10.0.0.7:5510": first.address, "10.0.0.8:5510": second.address}
+""",
+    "operations.md": """
+import halohop
+from halohop.datasets import synthetic
+halohop.partition(synthetic("tiny"), "parts", num_parts=2)
+""",
+    "performance.md": """
+import halohop
+from halohop.datasets import synthetic
+halohop.partition(synthetic("tiny"), "parts", num_parts=2)
+loader = halohop.NeighborLoader(halohop.open("parts"), [5, 5], "train", batch_size=64, num_workers=0)
+train = print
+""",
+    "recipes.md": """
+from pathlib import Path
+import numpy as np
+import torch
+from torch_geometric.data import HeteroData
+import halohop
+from halohop.datasets import random_edge_masks
+from halohop.pyg.convert import tables_from_pyg
+rng = np.random.default_rng(0)
+adjacency = dict(adj_indices=rng.integers(0, 200, 800), adj_indptr=np.arange(0, 804, 4), adj_shape=np.array([200, 200]))
+np.savez("amazon_electronics_photo.npz", **adjacency, attr_matrix=np.ones((200, 8)), labels=rng.integers(0, 3, 200))
+Path("data/collegemsg").mkdir(parents=True)
+messages = [f"{a} {b} {time}" for time, (a, b) in enumerate(rng.integers(0, 40, (400, 2)))]
+Path("data/collegemsg/CollegeMsg.txt").write_text("\\n".join(messages))
+""",
+}
+"""What stands before the blocks of a page that begin in the middle."""
+
+
+EXTRAS = {"metis": "pymetis", "tables": "pyarrow", "plot": "matplotlib", "yaml": "yaml", "metrics": "prometheus_client"}
+EXTRAS["encrypt"] = "cryptography"
+"""The module of each extra."""
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language, with what stands behind it, and text of each block."""
+    text = page.read_text()
+    found = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(found), "a block that does not end"
+    return found
+
+
+def has(language: str) -> list[Any]:
+    pages = [page for page in PAGES if any(tag.split(" ")[0] == language for tag, _ in blocks(page))]
+    return [pytest.param(page, id=page.name) for page in pages]
+
+
+def write_file(tag: str, text: str) -> None:
+    """The file of a block that names one."""
+    language, _, name = tag.partition(" ")
+    if name and language != "python":
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize("page", has("python"))
+def test_python_on_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"at": {}}
+    exec(BEFORE.get(page.name, ""), names)
+    try:
+        for tag, text in blocks(page):
+            write_file(tag, text)
+            for written, real in names["at"].items():
+                text = text.replace(written, real)
+            if tag == "python":
+                exec(compile(text, str(page), "exec"), names)
+    finally:
+        for value in reversed(names.values()):
+            if not isinstance(value, type) and hasattr(value, "close"):
+                value.close()
+        names.clear()
+        gc.collect()
+    if page.name == "README.md":
+        losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", capsys.readouterr().out)]
+        assert len(losses) == 5
+        assert losses[-1] < losses[0]
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with halohop's wheel and what it depends on, without extras.
+
+    What it depends on is not downloaded again: its modules are links to those of this environment.
+    """
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT], check=True, timeout=300)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True, timeout=300)
+    site = folder / f"venv/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    for module in needed():
+        if not (site / module.name).exists():  # pip came with some
+            (site / module.name).symlink_to(module)
+    return python
+
+
+def needed() -> set[Path]:
+    """What lies in site-packages of all distributions that halohop needs without extras."""
+    left, seen, found = ["halohop"], set(), set()
+    while left:
+        name = left.pop()
+        for line in distribution(name).requires or []:
+            requirement = Requirement(line)
+            plain = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            if plain not in seen and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                seen.add(plain)
+                left.append(plain)
+        if name != "halohop":
+            files = [file for file in distribution(name).files or [] if file.parts[0] not in ("..", "__pycache__")]
+            found |= {Path(str(file.locate())).parents[len(file.parts) - 1] / file.parts[0] for file in files}
+    return {path for path in found if path.exists()}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_the_wheel_without_extras_runs_the_demo(bare: Path, tmp_path: Path) -> None:
+    for module in EXTRAS.values():
+        done = subprocess.run([bare, "-c", f"import {module}"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert "ModuleNotFoundError" in done.stderr, module
+    done = subprocess.run(
+        [bare.with_name("halohop"), "demo", "--size", "tiny"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/demo/picture.html").is_file()
+    assert "method: fennel; metis cuts fewer edges" in done.stdout
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.name) for page in PAGES if any(tag in ("python", "sh") for tag, _ in blocks(page))]
+)
+def test_a_page_runs_with_the_wheel_and_the_extras_that_it_names(bare: Path, page: Path, tmp_path: Path) -> None:
+    """Its blocks make one script: Python runs up to the next command, and goes on behind it in the same process."""
+    script = ["import subprocess", "at = {}", BEFORE.get(page.name, "")]
+    for tag, text in blocks(page):
+        if tag == "sh":
+            script.append(f"subprocess.run(['sh', '-ec', {text!r}], check=True)")
+        elif tag.split(" ")[0] == "python":
+            script.append(
+                f"text = {text!r}\nfor written, real in at.items():\n    text = text.replace(written, real)\nexec(text)"
+            )
+        elif " " in tag:
+            script.append(f"open({tag.partition(' ')[2]!r}, 'w').write({text!r})")
+    (tmp_path / "script.py").write_text("\n".join(script))
+    extras = tmp_path / "extras"
+    extras.mkdir()
+    for name in re.findall(r"halohop\[(\w+)\]", page.read_text()):
+        module = Path(importlib.import_module(EXTRAS[name]).__file__ or "").parent
+        for path in module.parent.glob(f"{EXTRAS[name]}*"):
+            (extras / path.name).symlink_to(path)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PATH": f"{bare.parent}:{os.environ['PATH']}", "PYTHONPATH": str(extras)}
+    done = subprocess.run([bare, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
