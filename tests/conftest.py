@@ -7,12 +7,14 @@ import gc
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,22 @@ def _no_leaked_resources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     leaks += [f"{new[kind]} descriptors of kind {kind}" for kind, spare in SPARE_DESCRIPTORS.items() if new[kind] > spare]
     if leaks:
         pytest.fail("the session left behind: " + "; ".join(leaks), pytrace=False)
+
+
+@pytest.fixture
+def no_more_than() -> Callable[[int], AbstractContextManager[None]]:
+    """Within ``no_more_than(size)`` no file grows beyond `size` bytes, as on a full disk."""
+
+    @contextmanager
+    def limited(size: int) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 def _is_harmless(thread: threading.Thread) -> bool:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from halohop.errors import CorruptDatasetError, HalohopError, PeerLostError, RemoteError, SchemaError
-from halohop.launch.failures import ERROR_FILE, Failure, failure, report, reported
+from halohop.errors import CorruptDatasetError, HalohopError, PeerLostError, RemoteError, SchemaError, WriteError
+from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, report, reported
 
 
 def failed(tmp_path: Path, rank: int, code: int, error: HalohopError | None = None) -> Failure:
@@ -20,6 +20,11 @@ def test_an_error_is_reported_as_it_was_raised(tmp_path: Path, error: HalohopErr
 
 
 def test_a_report_that_was_cut_short_is_none(tmp_path: Path) -> None:
+    prepare(tmp_path / "error.json")
+    assert reported(tmp_path / "error.json") is None
+    report(WriteError("cannot write run/resume.pt"), {ERROR_FILE: str(tmp_path / "error.json")})
+    assert isinstance(reported(tmp_path / "error.json"), WriteError)
+    assert (tmp_path / "error.json").stat().st_size == 4096  # it went where there was room, as on a full disk it must
     (tmp_path / "error.json").write_text('{"kind": "Sch')
     assert reported(tmp_path / "error.json") is None
     report(SchemaError("no y"), {})  # without a launcher

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
+import halohop
 from halohop import NeighborLoader
 from halohop.cluster.graph import in_memory
+from halohop.datasets import synthetic
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.testing.deadlines import within
@@ -473,3 +476,13 @@ def test_systems_without_fork(data, monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(InputError, match=r"needs Linux.*run='threads'"):
         loader_of(data)
+
+
+def test_a_file_that_was_cut_while_workers_read_it_is_named(tmp_path: Path) -> None:
+    """Reading what is gone kills a worker with SIGBUS; that memory ran out would be the wrong advice."""
+    halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=1)
+    with halohop.open(tmp_path / "parts") as graph:
+        loader = NeighborLoader(graph, [2], "train", batch_size=10, num_workers=1, run="processes")
+        os.truncate(tmp_path / "parts/part-0000/nodes/node/x.npy", 4096)
+        with pytest.raises(BatchError, match=r"was killed by SIGBUS: .*part-0000/nodes/node/x\.npy has become shorter"):
+            list(loader)

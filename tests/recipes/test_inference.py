@@ -9,7 +9,7 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.errors import InputError, SchemaError
+from halohop.errors import InputError, SchemaError, WriteError
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
@@ -127,3 +127,29 @@ def test_either_a_checkpoint_or_a_model(trained: tuple[str, str], tmp_path: Path
         infer(config_for((trained[0], None), tmp_path), world=World())
     with pytest.raises(InputError, match="leave it out"):
         infer(config_for((trained[0], None), tmp_path, fanout=(1,)), model=torch.nn.Linear(2, 2), world=World())
+
+
+@pytest.mark.parametrize("fanout", [None, (2, 2)])
+def test_results_are_not_lost_by_accident(
+    trained: tuple[str, str], tmp_path: Path, no_more_than: Any, fanout: tuple[int, ...] | None
+) -> None:
+    """Neither without being asked, nor by a run that is stopped half-way, nor by one on a full disk."""
+    config = config_for(trained, tmp_path, split="test", fanout=fanout, batch_size=50)
+    before = {file.name: file.read_bytes() for file in infer(replace(config, embeddings=True), world=World())}
+    for other in (config, replace(config, form="parquet")):
+        with pytest.raises(InputError, match=r"predictions/raw_ids\.npy would be lost|raw_ids\.npy would be lost; .*--overwrite"):
+            infer(other, world=World())
+
+    def stopped(stage: str, done: int, total: int) -> None:
+        if stage in ("predict", "write results") and done >= total // 2:
+            raise KeyboardInterrupt
+
+    again = replace(config, overwrite=True)
+    with pytest.raises(KeyboardInterrupt):
+        infer(again, world=World(), on_progress=stopped)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.npy*")} == before
+    with no_more_than(1000), pytest.raises(WriteError, match=r"cannot write .*: File too large; make room"):
+        infer(again, world=World())
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.npy*")} == before
+    infer(again, world=World())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["confidence.npy", "predictions.npy", "raw_ids.npy"]

@@ -1,5 +1,6 @@
 """Damaged, half-written, foreign, outdated: every folder that is not a whole data set is refused by name."""
 
+import os
 import re
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, VersionMismatchError
+from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, VersionMismatchError, WriteError
 from halohop.store import disk, manifest, npy, writer
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
@@ -73,8 +75,8 @@ def parts() -> list[Part]:
     return out
 
 
-def write(out: Path, *, overwrite: bool = False, seed: int = 0) -> Path:
-    pieces = parts()
+def write(out: Path, *, overwrite: bool = False, seed: int = 0, pieces: list[Part] | None = None) -> Path:
+    pieces = pieces or parts()
     with writer.write_dataset(out, overwrite=overwrite) as dataset:
         for piece in pieces:
             dataset.add(piece)
@@ -157,9 +159,12 @@ def test_everything_comes_back(dataset: Path) -> None:
             assert read.edges[relation].ascending == (frozenset(["_time_", "indptr"]) if edges.halo else frozenset())
 
 
-def test_a_data_set_from_before_halo_columns_opens(copied: Path) -> None:
-    """The manifest of that time lacks two keys, and nobody misses them."""
+def test_a_data_set_from_before_halo_columns_and_stamps_opens(copied: Path) -> None:
+    """The manifest of that time lacks some keys, and nobody misses them."""
+    for stamp in copied.glob("part-*/stamp"):
+        stamp.unlink()
     document = msgspec.json.decode((copied / "manifest.json").read_bytes())
+    del document["stamps"]
     for table in (*document["nodes"], *document["edges"]):
         del table["halo"], table["ascending"]
     document["files"] = {path: record for path, record in document["files"].items() if "/halo/" not in path}
@@ -260,6 +265,84 @@ def test_a_host_may_hold_some_partitions(copied: Path) -> None:
         disk.map_part(copied, found, 0)
     with pytest.raises(InputError, match="part=2"):
         disk.map_part(copied, found, 2)
+
+
+def test_partitions_of_another_data_set_are_refused(copied: Path, tmp_path: Path) -> None:
+    """Of the same schema, counts and shapes: only the values differ."""
+    other = tmp_path / "other"
+    pieces = parts()
+    pieces[0].nodes["paper"].columns["x"].add_(1)
+    write(other, pieces=pieces)
+    same_data = write(tmp_path / "again")
+    shutil.rmtree(other / "part-0000")
+    shutil.copytree(copied / "part-0000", other / "part-0000")
+    found = disk.read_manifest(other)
+    disk.map_part(other, found, 1)  # no value of this one is another
+    with pytest.raises(CorruptDatasetError, match=r"part-0000 belongs to another data set .*stamp \w{8}.*; copy the manifest"):
+        disk.map_part(other, found, 0)
+    shutil.copy(other / "manifest.json", copied / "manifest.json")
+    with pytest.raises(CorruptDatasetError, match="part-0000 belongs to another data set"):
+        open_all(copied)
+    shutil.copy(same_data / "manifest.json", copied / "manifest.json")
+    open_all(copied)  # partitioning again gives the same data set
+    (copied / "part-0000" / "stamp").unlink()
+    with pytest.raises(CorruptDatasetError, match="no stamp"):
+        open_all(copied)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(copied: Path) -> None:
+    for name, says in (
+        ("part-0000/nodes/paper/x.npy", r"x\.npy"),
+        ("part-0000/stamp", "stamp"),
+        ("manifest.json", r"manifest\.json"),
+    ):
+        kept = (copied / name).read_bytes()
+        (copied / name).unlink()
+        os.mkfifo(copied / name)
+        with pytest.raises(CorruptDatasetError, match=rf"{says} is no regular file"):
+            open_all(copied)
+        (copied / name).unlink()
+        (copied / name).write_bytes(kept)
+    open_all(copied)
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000, b'{"format": "halohop", "version": 1, "checksum": "0", "x": ' + b"[" * 200_000])
+def test_a_manifest_that_is_nested_without_end(copied: Path, data: bytes) -> None:
+    (copied / "manifest.json").write_bytes(data)
+    with pytest.raises(CorruptDatasetError, match=r"manifest\.json cannot be read as JSON"):
+        disk.read_manifest(copied)
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, no_more_than: Any) -> None:
+    with no_more_than(100), pytest.raises(WriteError, match=r"^cannot write .*\.npy: File too large; make room there"):
+        write(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a small disk")
+    disk_of_its_own = tmp_path / "disk"
+    disk_of_its_own.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk_of_its_own], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no small disk here: {mounted.stderr.strip()}")
+    try:
+        with pytest.raises(WriteError, match=r"^cannot write .*(npy|part-0000|stamp): No space left on device; make room there"):
+            write(disk_of_its_own / "out")
+        assert list(disk_of_its_own.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk_of_its_own], check=True)
+
+
+def test_verifying_reads_everything(copied: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    disk.verify_parts(copied, lambda *step: steps.append(step))
+    assert steps == [("verify", 0, 2), ("verify", 1, 2), ("verify", 2, 2)]
+    damage_bit(copied / "part-0000/nodes/paper/x.npy", 140)
+    disk.map_part(copied, disk.read_manifest(copied), 0)  # not read
+    with pytest.raises(CorruptDatasetError, match=r"x\.npy has checksum"):
+        disk.verify_parts(copied)
 
 
 def test_a_flipped_bit_is_found_in_every_file(copied: Path) -> None:

@@ -5,14 +5,11 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +22,6 @@ from halohop.store import aside, whole
 from halohop.store.npy import ArrayFile
 from halohop.store.reading import decode_json, open_regular
 from halohop.store.whole import publish, read_sealed, sealed_file, set_aside, whole_file, whole_folder, write_file
-
-
-@contextmanager
-def no_more_than(size: int) -> Iterator[None]:
-    """No file can grow beyond `size` bytes, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def names(folder: Path) -> list[str]:
@@ -72,7 +58,7 @@ def save_with_numpy(stream: Any) -> None:
 
 
 @pytest.mark.parametrize("save", [save_with_torch, save_with_numpy, lambda stream: stream.write(bytes(400_000))])
-def test_a_full_disk_is_one_error_that_names_the_file(tmp_path: Path, save: Any) -> None:
+def test_a_full_disk_is_one_error_that_names_the_file(tmp_path: Path, no_more_than: Any, save: Any) -> None:
     """torch and zipfile raise errors of their own when their stream fails; the reason must not be lost."""
     file = tmp_path / "state.pt"
     write_file(file, b"old")
@@ -102,7 +88,7 @@ def test_a_disk_that_fills_up_at_the_end_is_named(tmp_path: Path, monkeypatch: p
     assert names(tmp_path) == []
 
 
-def test_room_for_an_array_is_taken_at_once(tmp_path: Path) -> None:
+def test_room_for_an_array_is_taken_at_once(tmp_path: Path, no_more_than: Any) -> None:
     file = tmp_path / "x.npy"
 
     def reserved() -> None:

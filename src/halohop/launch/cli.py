@@ -82,7 +82,7 @@ def partition(
 @app.command()
 def inspect(
     parts: options.PartsFolder,
-    verify: Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum.")] = False,
+    verify: options.Verify = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Tell what a partitioned graph holds and how well it is divided.
@@ -143,6 +143,8 @@ def train(
     metrics: options.MetricsAt = _TRAIN["metrics"],
     resume: options.Resume = None,
     out: options.RunFolder = None,
+    overwrite: options.OverwriteRun = _TRAIN["overwrite"],
+    verify: options.Verify = False,
     method: options.PartitionMethod = choices.Method.auto,
     undirected: options.Undirected = False,
     normalize: options.Normalize = False,
@@ -166,13 +168,14 @@ def train(
     """
     given = locals()
     from halohop.launch import runs
+    from halohop.launch.outcome import show
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
     source = runs.SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True))
+    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True), check=verify)
     if outcome is not None:
-        runs.show(outcome, Console())
+        show(outcome, Console())
 
 
 @app.command()
@@ -180,6 +183,7 @@ def infer(
     parts: options.PartsOrServers,
     checkpoint: options.Checkpoint,
     out: options.ResultFolder = Path("predictions"),
+    overwrite: options.OverwriteResults = _INFER["overwrite"],
     form: options.ResultForm = choices.Form.npy,
     split: options.Split = _INFER["split"],
     target: options.EmbeddedType = _INFER["target"],
@@ -196,6 +200,7 @@ def infer(
     sampling: options.SamplingPlace = choices.Sampling.servers,
     token_file: options.TokenFile = None,
     encrypt: options.Encrypt = False,
+    verify: options.Verify = False,
     config: options.Config = None,
 ) -> None:
     """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
@@ -213,7 +218,7 @@ def infer(
     from halohop.launch import runs
 
     settings = options.config_of(InferConfig, given, deadline_s=deadline)
-    for file in runs.infer(settings, nodes=nodes, trainers=trainers, console=Console(stderr=True)):
+    for file in runs.infer(settings, nodes=nodes, trainers=trainers, console=Console(stderr=True), check=verify):
         typer.echo(file)
 
 
@@ -227,6 +232,7 @@ def serve(
     encrypt: options.Encrypt = False,
     lease: options.Lease = 60.0,
     metrics: options.ServerMetricsAt = None,
+    verify: options.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
 
@@ -243,6 +249,7 @@ def serve(
         encrypt=encrypt,
         lease=lease,
         metrics=metrics,
+        verify=verify,
         console=Console(stderr=True, soft_wrap=True),
     )
 
@@ -290,10 +297,10 @@ def demo(
 
     [dim]$[/] halohop demo
     """
-    from halohop.launch import runs
     from halohop.launch.demo import demo as show_everything
+    from halohop.launch.outcome import show
 
     console = Console()
     outcome = show_everything(out, size=size, console=console)
     console.print("\n[bold]3. Results[/]")
-    runs.show(outcome, console)
+    show(outcome, console)

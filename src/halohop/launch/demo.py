@@ -7,13 +7,14 @@ from rich.console import Console
 
 from halohop.launch import runs
 from halohop.launch.inspect import render, summarize
+from halohop.launch.outcome import Outcome
 from halohop.recipes.config import TrainConfig
 
 NODES = 2
 EPOCHS = 8
 
 
-def demo(out: Path, *, size: str, console: Console) -> runs.Outcome:
+def demo(out: Path, *, size: str, console: Console) -> Outcome:
     """Partitions a synthetic graph and trains GraphSAGE on it, each half of the graph on a node of its own.
 
     Args:
@@ -30,5 +31,5 @@ def demo(out: Path, *, size: str, console: Console) -> runs.Outcome:
         f"\n[bold]2. Train[/] GraphSAGE on {NODES} nodes x {trainers} trainer{'s' * (trainers > 1)}: "
         "every node holds one partition and asks the other for the rest"
     )
-    config = TrainConfig(parts=str(parts), model="sage", fanout=(10, 5), epochs=EPOCHS, out=str(out))
+    config = TrainConfig(parts=str(parts), model="sage", fanout=(10, 5), epochs=EPOCHS, out=str(out), overwrite=True)
     return runs.train_here(config, nodes=NODES, trainers=trainers, console=console)

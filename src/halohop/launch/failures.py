@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from halohop import errors
-from halohop.errors import ClusterError, DatasetError, HalohopError, InputError
+from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, WriteError
 
 ERROR_FILE = "HALOHOP_ERROR_FILE"
 """Environment variable of a trainer: where it reports the error that ends it."""
 
 TAIL_LINES = 15
+
+_REPORT_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,14 @@ def report(error: HalohopError, env: Mapping[str, str] | None = None) -> None:
     """Writes the error that ends this process where the launcher looks for it; nothing without a launcher."""
     path = (os.environ if env is None else env).get(ERROR_FILE)
     if path is not None:
-        Path(path).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}), encoding="utf-8")
+        file = Path(path)
+        with file.open("r+b" if file.exists() else "xb") as stream:  # into the room of `prepare`
+            stream.write(json.dumps({"kind": type(error).__name__, "message": str(error)}).encode())
+
+
+def prepare(path: Path) -> None:
+    """Makes room for a report, which so can be written on a full disk, too."""
+    path.write_bytes(b" " * _REPORT_BYTES)
 
 
 def reported(path: Path) -> HalohopError | None:
@@ -54,7 +63,7 @@ def reported(path: Path) -> HalohopError | None:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):  # killed while it wrote
+    except (FileNotFoundError, json.JSONDecodeError):  # killed before or while it wrote
         return None
     kind = getattr(errors, told["kind"], HalohopError)
     error: HalohopError = kind.__new__(kind, told["message"])  # as it was raised there, whatever its constructor takes
@@ -71,7 +80,7 @@ def failure(failed: Sequence[Failure], *, ended: Sequence[str] = ()) -> HalohopE
     first, *others = sorted(failed, key=lambda one: not one.was_killed)  # one that was killed, else the first to fail
     if not first.was_killed:
         for one in failed:
-            if isinstance(one.error, InputError | DatasetError):  # the others only lost their peer
+            if isinstance(one.error, InputError | DatasetError | WriteError):  # the others only lost their peer
                 return one.error
     if first.error is not None and not first.was_killed:
         story = [f"{first.name} failed: {first.error} (its log: {first.log})"]

@@ -24,8 +24,9 @@ import torch
 import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
-from halohop.launch.failures import ERROR_FILE, Failure, failure, reported
+from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, reported
 from halohop.launch.lifeline import PARENT_FD
+from halohop.store.aside import writing
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
 from halohop.transport import TOKEN_VARIABLE
@@ -94,9 +95,10 @@ def run(
     """
     if not arguments or trainers < 1:
         raise InputError(f"{len(arguments)} nodes x {trainers} trainers is nobody; give at least 1 of each")
-    logs.mkdir(parents=True, exist_ok=True)
-    for stale in (*logs.glob("rank-*.log"), *logs.glob("rank-*.error.json")):
-        stale.unlink()
+    with writing(logs):
+        logs.mkdir(parents=True, exist_ok=True)
+        for stale in (*logs.glob("rank-*.log"), *logs.glob("rank-*.error.json")):
+            stale.unlink()
     news: _News = queue.SimpleQueue()
     with ExitStack() as stack:
         env = stack.enter_context(
@@ -124,11 +126,12 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
         return [parts]
     folders = [folder / f"node-{node}" for node in range(nodes)]
     for node, own in enumerate(folders):
-        own.mkdir(parents=True, exist_ok=True)
-        for stale in own.iterdir():
-            stale.unlink()
-        for name in (MANIFEST, *(part_folder(part) for part in range(node, num_parts, nodes))):
-            (own / name).symlink_to((parts / name).resolve())
+        with writing(own):
+            own.mkdir(parents=True, exist_ok=True)
+            for stale in own.iterdir():
+                stale.unlink()
+            for name in (MANIFEST, *(part_folder(part) for part in range(node, num_parts, nodes))):
+                (own / name).symlink_to((parts / name).resolve())
     return folders
 
 
@@ -210,7 +213,9 @@ def _error_file(log: Path) -> Path:
 
 def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, str], logs: Path, news: _News) -> _Child:
     log = logs / f"rank-{world.rank}.log"
-    log.write_bytes(b"")
+    with writing(log):
+        log.write_bytes(b"")
+        prepare(_error_file(log))
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "halohop.launch.child", module, *arguments],
@@ -244,13 +249,13 @@ def _wait(rank: int, process: subprocess.Popen[bytes], log: Path, news: _News) -
 
 def _read(pipe: IO[bytes], log: Path, news: _News) -> None:
     """Runs in a thread: JSON objects are events, other lines go to the log."""
-    with pipe, log.open("ab") as other:
+    with pipe, log.open("ab", buffering=0) as other:
         for line in pipe:
             try:
                 news.put(msgspec.json.decode(line, type=Event))
             except msgspec.DecodeError:
-                other.write(line)
-                other.flush()
+                with suppress(OSError):  # on a full disk events still count; what rank 0 cannot write itself, ends it
+                    other.write(line)
 
 
 def _attend(children: Sequence[_Child], news: _News, on_event: Callable[[Event], None], linger: float) -> None:

@@ -134,6 +134,9 @@ Source = Annotated[
         metavar="SOURCE", help="synthetic:SIZE, synthetic-hetero:SIZE, a .npz or .pt file, a graph.toml, a data set's folder."
     ),
 ]
+Verify = Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum first.")]
+OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Begin anew where the folder holds a run, which is lost.")]
+OverwriteResults = Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
 PartitionMethod = Annotated[
     Method, typer.Option(help="metis cuts the fewest edges, fennel a few more; auto: metis if installed.")

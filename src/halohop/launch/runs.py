@@ -1,7 +1,6 @@
 """A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
 
 import os
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,65 +9,29 @@ from typing import Any
 import msgspec
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from halohop.datasets import directions, scales
-from halohop.errors import InputError
+from halohop.errors import ClusterError, InputError
 from halohop.launch import local, preflight, spec
-from halohop.launch.chart import short
-from halohop.launch.inspect import summarize
-from halohop.launch.picture import page, training_charts
+from halohop.launch.outcome import Outcome, draw
 from halohop.launch.progress import TrainingDisplay, stages
+from halohop.launch.verifying import check_still_whole, verify
 from halohop.loading.metrics import address_of
 from halohop.partitioning.assign import chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
+from halohop.recipes.folder import check_run
 from halohop.recipes.inference import infer as predict
+from halohop.recipes.inference_results import check_results
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
+from halohop.store.aside import writing
 from halohop.store.manifest import MANIFEST
+from halohop.store.whole import write_file
 from halohop.world import World
 
-PICTURE = "picture.html"
-METRICS = "metrics.jsonl"
-CHECKPOINT = "checkpoint"
-
-
 OnEvent = Callable[[local.Event], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a training run came to.
-
-    Args:
-        out: the run folder.
-        start: the event "start".
-        epochs: the events "epoch", in order.
-        end: the event "end".
-    """
-
-    out: Path
-    start: local.Event
-    epochs: tuple[local.Event, ...]
-    end: local.Event
-
-    def figures(self) -> dict[str, str]:
-        """The few numbers that matter, readable, by their names."""
-
-        def median(field: str, form: Callable[[float], str]) -> str:
-            values = [epoch[field] for epoch in self.epochs if epoch.get(field) is not None]
-            return form(statistics.median(values)) if values else "-"
-
-        tested = {name: figure for name, figure in self.end.items() if name.startswith("test_")}
-        return {
-            **{name.replace("_", " "): "-" if figure is None else f"{figure:.4f}" for name, figure in tested.items()},
-            "best epoch": f"{self.end.get('best_epoch', '-')} of {len(self.epochs)}",
-            "median epoch": median("train_seconds", "{:.2f} s".format),
-            "sampled edges/s": median("edges_per_second", short),
-            "share of remote rows": median("remote_share", "{:.1%}".format),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +81,9 @@ def partition_source(
         return report
 
 
-def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console) -> Outcome | None:
+def train(
+    config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console, check: bool = False
+) -> Outcome | None:
     """Trains on a partitioned graph, servers of one, or a source, here or as one of torchrun's ranks, and draws a picture.
 
     Args:
@@ -126,6 +91,7 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
         source: how.
         nodes, trainers: hosts to simulate, processes on each.
         console: where to show how it goes.
+        check: read all files of the partitions first, and compare them with their checksums.
 
     Returns:
         What came out; None on torchrun's ranks other than 0.
@@ -133,11 +99,14 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
     Raises:
         ClusterError: a process failed; names it.
         DatasetError: the data set cannot be used.
-        InputError: a source under torchrun, or options that speak of another world than torchrun.
+        InputError: a source under torchrun, options that speak of another world than torchrun, or a run that would be lost.
     """
     joining = "RANK" in os.environ
     preflight.check_machine(config)
+    world = World.from_env() if joining else World()
     served = bool(servers_of(config.parts))
+    if world.rank == 0:
+        check_run(config)
     if not served and not is_partitioned(config.parts):
         if joining:
             raise InputError(
@@ -160,8 +129,10 @@ def train(config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: i
         config = replace(config, parts=str(parts))
     if not joining:
         preflight.check_graph(config)
-    if not joining or World.from_env().rank == 0:
-        known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method}
+    if check and world.local_rank == 0:
+        verify(config.parts, console)
+    if world.rank == 0:
+        known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method, "overwrite": None}
         files = {"parts": None if served else config.parts, "token_file": config.token_file}
         known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
         spec.keep_options(Path(config.out), to_dict(config) | known)
@@ -200,13 +171,14 @@ def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Con
     return outcome
 
 
-def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console) -> list[Path]:
+def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console, check: bool = False) -> list[Path]:
     """Writes predictions, in this process if it is the only one or torchrun's, and shows how far they are.
 
     Args:
         config: what to do.
         nodes, trainers: hosts to simulate, processes on each.
         console: where to show how it goes.
+        check: as of `train`.
 
     Returns:
         The files; none on torchrun's ranks other than 0.
@@ -218,6 +190,10 @@ def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console) -
     """
     joining = "RANK" in os.environ
     world = _torchruns_world(nodes, trainers) if joining else World()
+    if world.rank == 0:
+        check_results(config)
+    if check and world.local_rank == 0:
+        verify(config.parts, console)
     if world.rank != 0:
         predict(config, world=world)
         return []
@@ -238,33 +214,6 @@ def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console) -
     return [Path(file) for file in files]
 
 
-def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
-    """Writes the picture of a run into its folder."""
-    start = outcome.start
-    subtitle = (
-        f"{start.get('nodes', 0):,} nodes and {start.get('edges', 0):,} edges in {start.get('partitions', '?')} partitions; "
-        f"fanout {', '.join(map(str, config.fanout))}, batches of {config.batch_size}; {place}"
-    )
-    parts = [] if servers_of(config.parts) else summarize(config.parts)["parts"]  # servers tell nothing of the cut
-    html = page(
-        title=f"{start.get('model', config.model)}: {outcome.out.name}",
-        subtitle=subtitle,
-        figures=outcome.figures(),
-        charts=training_charts(outcome.epochs, parts, figure=start.get("figure", "accuracy")),
-    )
-    (outcome.out / PICTURE).write_text(html, encoding="utf-8")
-
-
-def show(outcome: Outcome, console: Console) -> None:
-    """The end of a run for a terminal: its figures, and where the rest lies."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, value in outcome.figures().items():
-        table.add_row(name, value, style="bold" if name == "test accuracy" else "")
-    for name, file in (("metrics", METRICS), ("checkpoint", CHECKPOINT), ("picture", PICTURE)):
-        table.add_row(name, str(outcome.out / file), style="dim")
-    console.print(table)
-
-
 def _start_here(
     module: str, config: TrainConfig | InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent
 ) -> None:
@@ -279,14 +228,19 @@ def _start_here(
     places = [str(folder.resolve()) for folder in folders] or [config.parts] * nodes
     for node, place in enumerate(places):
         path = out / "nodes" / f"node-{node}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
         own = replace(config, parts=place)
         if isinstance(own, TrainConfig) and own.metrics is not None:  # nodes that share a machine share its ports
             own = replace(own, metrics="{}:{}".format(*address_of(own.metrics, ahead=node * trainers)))
-        path.write_bytes(msgspec.json.encode(to_dict(own)))
+        write_file(path, msgspec.json.encode(to_dict(own)))
         configs.append([str(path)])
     options: dict[str, Any] = {"logs": out / "logs", "on_event": on_event, "linger": config.deadline_s}
-    local.run(module, configs, trainers=trainers, own_token=not served, **options)
+    try:
+        local.run(module, configs, trainers=trainers, own_token=not served, **options)
+    except ClusterError as failure:
+        check_still_whole(folders, failure)
+        raise
 
 
 def _torchruns_world(nodes: int, trainers: int) -> World:

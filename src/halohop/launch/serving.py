@@ -23,6 +23,7 @@ def serve(
     encrypt: bool,
     lease: float,
     metrics: str | None,
+    verify: bool = False,
     console: Console,
 ) -> None:
     """Serves until the process is told to end, by Ctrl-C or a request to terminate.
@@ -34,7 +35,13 @@ def serve(
     with ExitStack() as stack:
         server = stack.enter_context(
             halohop.serve(
-                parts, partitions=partitions, listen=listen, peers=peers, token=token, keeping=Keeping(lease_seconds=lease)
+                parts,
+                partitions=partitions,
+                listen=listen,
+                peers=peers,
+                token=token,
+                keeping=Keeping(lease_seconds=lease),
+                verify=verify,
             )
         )
         console.print(f"serving partitions {', '.join(map(str, server.parts))} of {parts} at {server.address}", highlight=False)

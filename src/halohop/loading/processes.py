@@ -19,6 +19,7 @@ from halohop.loading.channel import Borrower, Loan, pack, unpack
 from halohop.loading.pipeline import Item, Job, Made, Task
 from halohop.loading.wire import Wire, pidfd
 from halohop.loading.worker import Bench, Order, Outcome, run
+from halohop.store.mapped import shortened_files
 from halohop.telemetry import Counters
 
 _GRACE = 1.0
@@ -225,5 +226,7 @@ def _fork(number: int, bench: Bench[Any, Any]) -> tuple[BaseProcess, Wire]:
 def _fate(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         killer = signal.Signals(-exit_code).name
+        if -exit_code == signal.SIGBUS and (files := shortened_files()):
+            return f"was killed by {killer}: {files[0]} has become shorter since it was mapped; copy it again, and leave it"
         return f"was killed by {killer}; if memory ran out, lower num_workers, prefetch_factor, backlog_bytes or batch_size"
     return f"ended with exit code {exit_code} before it had made its batches"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from filelock import FileLock, Timeout
 
+from halohop.errors import WriteError
 from halohop.ops import cpu_index, cpu_jit
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
@@ -30,6 +31,9 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
     Args:
         announce: is given one line of text before compiling begins; not called where the kernels are there already.
 
+    Raises:
+        WriteError: machine code cannot be kept, as on a full disk; names the folder.
+
     Example:
         >>> warm_up()
     """
@@ -40,9 +44,9 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
         return
     marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
     if not marker.exists():
-        directory.mkdir(parents=True, exist_ok=True)
         lock = FileLock(marker.with_suffix(".lock"), timeout=_PATIENCE)
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             with lock:
                 if not marker.exists():
                     announce(f"compiling kernels, once per machine: machine code goes to {directory}")
@@ -50,6 +54,8 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
                     marker.touch()
         except Timeout:
             announce(f"compiling kernels, beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
+        except OSError as error:
+            raise WriteError.of(f"machine code to {directory} (NUMBA_CACHE_DIR names another)", error) from error
     _call_every_kernel()
 
 

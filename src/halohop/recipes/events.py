@@ -1,5 +1,6 @@
 """What a run tells of itself: events, a line of JSON each in ``metrics.jsonl``."""
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import IO, Any, Self
 
 import msgspec
 
+from halohop.errors import InputError
+from halohop.store.aside import writing
+from halohop.store.reading import decode_json, read_regular
 from halohop.world import World
 
 Event = dict[str, Any]
@@ -33,22 +37,31 @@ class EventLog:
         self._file: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Opens a new file."""
+        """Opens a new file.
+
+        Raises:
+            InputError: another run is writing it.
+            WriteError: it cannot be written, then or later.
+        """
         if self._writes:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")
+            self._file = self._open()
+            with writing(self._path):
+                self._file.truncate(0)
 
     def go_on(self, size: int) -> None:
-        """Opens the file of an interrupted run and cuts it to `size` bytes: what came later will happen again."""
+        """Opens the file of an interrupted run and cuts it to `size` bytes: what came later will happen again. Raises as
+        `begin`."""
         if not self._writes:
             return
-        known = self._path.read_bytes()[:size] if self._path.is_file() else b""
+        self._file = self._open()
+        known = read_regular(self._path)[:size]
         known = known[: known.rfind(b"\n") + 1]  # a crash of the machine may have taken its end along
-        self._file = self._path.open("ab")
-        self._file.truncate(len(known))
-        self._file.seek(0, os.SEEK_END)
+        with writing(self._path):
+            self._file.truncate(len(known))
+            self._file.seek(0, os.SEEK_END)
         for line in known.splitlines():
-            self._on_event(msgspec.json.decode(line))
+            event: Event = decode_json(line, self._path, Event)
+            self._on_event(event)
 
     @property
     def size(self) -> int:
@@ -57,9 +70,25 @@ class EventLog:
 
     def __call__(self, event: Event) -> None:
         if self._file is not None:
-            self._file.write(msgspec.json.encode(event) + b"\n")
-            self._file.flush()
+            line = msgspec.json.encode(event) + b"\n"
+            with writing(self._path):
+                while line:
+                    line = line[self._file.write(line) :]
             self._on_event(event)
+
+    def _open(self) -> IO[bytes]:
+        """The file for appending, which no other run that lives is writing."""
+        with writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("ab", buffering=0)  # so that nothing is left to write when it is closed on a full disk
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(f"another run is writing {self._path}; wait until it has ended, or choose another folder") from None
+        except OSError:
+            return file  # a file system without locks
+        return file
 
     def __enter__(self) -> Self:
         return self

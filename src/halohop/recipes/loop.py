@@ -18,6 +18,7 @@ from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
 from halohop.recipes.events import Event, EventLog
+from halohop.recipes.folder import CHECKPOINT, clear_run
 from halohop.recipes.ranks import max_over_ranks, sum_over_ranks
 from halohop.recipes.resume import Keeper, Part, Progress, Saved
 from halohop.recipes.spec import check_raw_ids
@@ -66,6 +67,8 @@ class Run:
             self._resume()
         else:
             self.emit.begin()
+            if self.world.rank == 0:
+                clear_run(self.config)
             self._announce()
             self._save(self.progress)
         while self.progress.epoch < self.config.epochs and not 0 < self.config.patience <= self.progress.stale:
@@ -158,7 +161,7 @@ class Run:
             best, epoch = self.progress.best, self.progress.best_epoch
             score = None if best is None else best.main
             info = CheckpointInfo(format=FORMAT, model=self.task.spec, train=self.config, epoch=epoch, val_score=score)
-            save_checkpoint(Path(self.config.out) / "checkpoint", info, self.best_state)
+            save_checkpoint(Path(self.config.out) / CHECKPOINT, info, self.best_state)
 
     def _save(self, progress: Progress) -> None:
         """Makes this the place from which another run can go on."""

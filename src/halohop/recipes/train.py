@@ -8,6 +8,7 @@ from halohop.loading.loader import BatchLoader
 from halohop.loading.metrics import Metrics, address_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
+from halohop.recipes.folder import check_run
 from halohop.recipes.link_task import LinkTask
 from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
@@ -29,10 +30,14 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
         The last event, "end", on every rank: test accuracy (of links: ``test_mrr``, ``test_auc``, ...), best epoch, totals.
 
     Raises:
-        InputError: config and graph do not fit together, or not with the run that is to go on.
+        InputError: config and graph do not fit together, or not with the run that is to go on; or `out` holds a run that would be
+            lost, and ``config.overwrite`` is false.
+        WriteError: a file of the run cannot be written; names it.
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
     world = world or World.from_env()
+    if world.rank == 0:
+        check_run(config)
     device = choose_device(config.device, world)
     with (
         shared_graph(config, world=world, device=device) as graph,
