@@ -296,6 +296,8 @@ def _end(children: Sequence[_Child]) -> None:
                 _signal_group(child.process, kind)
         for child in children:
             child.waiter.join(max(deadline - time.monotonic(), 0))
+    for child in children:
+        _error_file(child.log).unlink(missing_ok=True)
 
 
 def _signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
