@@ -174,7 +174,11 @@ def assert_same_batches(loader: Any, expected: list[dict[str, Any]]) -> None:
         assert_equal(one, other)
 
 
-@pytest.mark.parametrize("place", PLACES)
+REPEATED = ("2 in memory", "8 in memory", "2 shards", "3 shards")
+"""What other places show already."""
+
+
+@pytest.mark.parametrize("place", [pytest.param(name, marks=[pytest.mark.full] * (name in REPEATED)) for name in PLACES])
 def test_wherever_the_graph_lies(folders, expected, place):
     for source in SOURCES:
         with PLACES[place](source, folders[source]) as graph:

@@ -150,7 +150,12 @@ def kill(process: Process) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("num_servers", "num_clients", "num_parts"),
-    [(2, 2, 2), (1, 3, 2), pytest.param(3, 1, 2, marks=pytest.mark.soak), pytest.param(2, 2, 8, marks=pytest.mark.soak)],
+    [
+        pytest.param(2, 2, 2, marks=pytest.mark.full),  # slow and lossy networks have as many of both
+        (1, 3, 2),
+        pytest.param(3, 1, 2, marks=pytest.mark.soak),
+        pytest.param(2, 2, 8, marks=pytest.mark.soak),
+    ],
 )
 def test_any_number_of_servers_and_clients(network, folders, expected, num_servers, num_clients, num_parts):
     cluster = Cluster(network, folders[num_parts], num_servers)
@@ -214,7 +219,8 @@ def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: lis
 @pytest.mark.parametrize(
     ("play", "rounds"),
     [
-        pytest.param(play_servers, 2, marks=pytest.mark.timeout(240)),
+        pytest.param(play_servers, 1, marks=pytest.mark.timeout(240)),
+        pytest.param(play_servers, 2, marks=[pytest.mark.full, pytest.mark.timeout(240)]),
         pytest.param(play_workers, 1, marks=pytest.mark.timeout(240)),
         pytest.param(play_servers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
         pytest.param(play_workers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
@@ -242,6 +248,7 @@ def test_slow_and_lossy_networks_give_the_same_batches(network, folders, expecte
         assert take_all(client) == expected[: len(expected) // EPOCHS]
 
 
+@pytest.mark.full  # tests/transport cuts connections between threads
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("cut", [0, pytest.param(2, marks=pytest.mark.soak)], ids=["server", "client"])
 def test_a_cut_that_heals_gives_the_same_batches(network, folders, expected, cut):
@@ -292,6 +299,7 @@ def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
     assert got + take_all(client) == expected
 
 
+@pytest.mark.full  # tests/transport stops a process
 @pytest.mark.timeout(240)
 def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
     cluster = Cluster(network, folders[2], 2)
@@ -308,7 +316,7 @@ def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
 @pytest.mark.parametrize(
     ("alive", "sampling"),
     [
-        (True, "servers"),
+        pytest.param(True, "servers", marks=pytest.mark.full),
         (False, "client"),
         pytest.param(True, "client", marks=pytest.mark.soak),
         pytest.param(False, "servers", marks=pytest.mark.soak),

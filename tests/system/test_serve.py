@@ -25,7 +25,7 @@ def told(found) -> list[tuple]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("sampling", ["servers", "client"])
+@pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.full)])
 def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))

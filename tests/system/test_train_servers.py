@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(parts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, float]]:
-    """By the number of trainers, what a run over the partitions themselves came to."""
-    found = {}
-    for trainers in (1, 2):
+def undisturbed(parts: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str, float]]:
+    """By the number of trainers, what a run over the partitions themselves comes to."""
+
+    @cache
+    def of(trainers: int) -> dict[str, float]:
         out = tmp_path_factory.mktemp("undisturbed")
         with training(str(parts), out, "--trainers", trainers) as run:
             finished(run)
-        found[trainers] = learned(out)
-    return found
+        return learned(out)
+
+    return of
 
 
 @contextmanager
@@ -104,7 +107,7 @@ def halves(start: Any) -> tuple[list[subprocess.Popen[str]], list[str], Any]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("trainers", "sampling"), [pytest.param(1, "client", marks=pytest.mark.soak), (2, "servers")])
 def test_a_server_that_is_killed_and_started_again_changes_nothing(
-    start: Any, undisturbed: dict[int, dict[str, float]], tmp_path: Path, trainers: int, sampling: str
+    start: Any, undisturbed: Callable[[int], dict[str, float]], tmp_path: Path, trainers: int, sampling: str
 ) -> None:
     servers, addresses, begin = halves(start)
     victim = random.Random(trainers).randrange(2)
@@ -115,13 +118,13 @@ def test_a_server_that_is_killed_and_started_again_changes_nothing(
         assert events(tmp_path)[-1]["event"] == "step", "the epoch was over before the server was"
         begin(victim)
         finished(run)
-    assert learned(tmp_path) == alike(undisturbed[trainers])
+    assert learned(tmp_path) == alike(undisturbed(trainers))
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("trainers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_trainers_that_are_killed_go_on(
-    start: Any, undisturbed: dict[int, dict[str, float]], tmp_path: Path, trainers: int
+    start: Any, undisturbed: Callable[[int], dict[str, float]], tmp_path: Path, trainers: int
 ) -> None:
     """Rank 0 is killed with all its threads in mid-epoch; the launcher ends the others, and another one goes on."""
     _, addresses, _ = halves(start)
@@ -134,7 +137,7 @@ def test_trainers_that_are_killed_go_on(
     with training("", tmp_path / "elsewhere", "--resume", tmp_path) as run:
         finished(run)
     assert [(event["epoch"], event["step"] > 0) for event in events(tmp_path) if event["event"] == "resume"] == [(2, True)]
-    assert learned(tmp_path) == alike(undisturbed[trainers])
+    assert learned(tmp_path) == alike(undisturbed(trainers))
 
 
 @pytest.mark.timeout(400)
