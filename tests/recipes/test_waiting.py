@@ -11,7 +11,7 @@ from rich.console import Console
 
 import halohop
 from halohop.launch.progress import TrainingDisplay
-from halohop.recipes import node_task, ranks
+from halohop.recipes import node_task
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.train import train
 from halohop.recipes.waiting import Reason, Watch, worst
@@ -24,7 +24,7 @@ def pause(seconds: float) -> None:
 
 
 def slowed(batch: Any) -> Any:
-    pause(1.5)  # more than the steps of a tiny model take, however busy the machine is
+    pause(1.0)  # more than the steps of a tiny model take, however busy the machine is
     return batch
 
 
@@ -37,17 +37,16 @@ def test_a_slow_transform_is_told_in_the_log(tiny_parts: str, tmp_path: Path, mo
         return loader
 
     monkeypatch.setattr(node_task, "share_of", slow_share)
-    monkeypatch.setattr(ranks, "cores_per_trainer", lambda world: 1)  # on a busy machine torch's threads wait long for each other
     events: list[dict[str, Any]] = []
-    config = TrainConfig(parts=tiny_parts, out=str(tmp_path), fanout=(3, 3), epochs=3, batch_size=300, workers=1, device="cpu")
+    config = TrainConfig(parts=tiny_parts, out=str(tmp_path), fanout=(3, 3), epochs=2, batch_size=300, workers=1, device="cpu")
     train(config, world=World(), on_event=events.append)
     told = [event["held_up"] for event in events if event["event"] == "epoch" and event["held_up"]][-1]
     assert (told["rank"], told["stage"], told["peer"]) == (0, "convert", None)
-    assert told["each"] >= 1.5
-    assert told["spent"] >= 3
+    assert told["each"] >= 1.0
+    assert told["spent"] >= 2
     assert told["share"] > 0.5
     console = Console(record=True, width=300, file=(tmp_path / "shown").open("w"))
-    with TrainingDisplay(console, epochs=3) as display:
+    with TrainingDisplay(console, epochs=2) as display:
         for event in events:
             display(event)
     console.file.close()

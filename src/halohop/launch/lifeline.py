@@ -33,10 +33,12 @@ def hold(env: Mapping[str, str] | None = None, *, on_loss: Callable[[], object] 
 
     Example:
         >>> read_end, write_end = os.pipe()
-        >>> watcher = hold({PARENT_FD: str(read_end)}, on_loss=lambda: print("the launcher is gone"))
+        >>> seen = []
+        >>> watcher = hold({PARENT_FD: str(read_end)}, on_loss=lambda: seen.append("the launcher is gone"))
         >>> os.close(write_end)
         >>> watcher.join(10)
-        the launcher is gone
+        >>> seen
+        ['the launcher is gone']
     """
     text = (os.environ if env is None else env).get(PARENT_FD)
     if text is None:
