@@ -46,7 +46,11 @@ def works(channel, value: int = 1, size: int = 1) -> bool:
     return gid.tolist() == [value + 1] * size
 
 
-@pytest.mark.parametrize("say", [b"", GREETING[:3], GREETING, GREETING + HELLO[:5], GREETING + HELLO[:20], GREETING + HELLO])
+@pytest.mark.parametrize(
+    "say",
+    [b"", GREETING[:3], GREETING, GREETING + HELLO[:5], GREETING + HELLO[:20], GREETING + HELLO],
+    ids=["nothing", "half_a_greeting", "greeting", "head", "half_a_hello", "hello"],
+)
 @pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
 def test_who_does_not_get_to_the_point_is_hung_up_on(say, token):
     """Silent at any step, for a time; or, where the listener encrypts, something else than was asked for."""
