@@ -146,14 +146,18 @@ def test_another_data_set_at_a_lost_servers_address_is_not_believed(parts, other
 
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])
-def test_the_next_server_is_asked_where_another_data_set_took_the_first_ones_address(parts, other_parts, undisturbed, sampling):
+def test_another_data_set_at_a_stand_ins_address_is_passed_over(parts, other_parts, undisturbed, sampling):
+    """The next server in turn is the wrong one; behind it the first is back."""
     with served(parts, None, None) as servers, connected(servers, sampling=sampling) as graph:
         batches = iter(loader(graph, run="threads", num_workers=2))
         got = [next(batches)]
-        servers[0].close()
-        with halohop.serve(other_parts, listen=servers[0].address, token=TOKEN) as other:
-            got += batches
+        servers[1].close()
+        with halohop.serve(other_parts, listen=servers[1].address, token=TOKEN) as other:
+            servers[0].close()
+            with halohop.serve(parts, listen=servers[0].address, token=TOKEN):
+                got += batches
             assert other.statistics()["transport_calls"] == 0
+            assert other.statistics()["transport_sessions"] > 0
         assert told(got) == undisturbed
 
 

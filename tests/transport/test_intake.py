@@ -78,7 +78,6 @@ def test_who_does_not_read_fills_no_server_and_others_go_on(token):
             assert room.unsent() <= (4 + 4) * MB + 10_000  # and one reply of each thread
             assert room.made[1] * MB <= SYSTEM + 8 * MB
             assert resident_bytes() - before < 64 * MB
-            assert 0 < room.listener.statistics()["in_flight"] <= 150
             seen = set()
             while len(seen) < 150:
                 frames = attacker.receive()
