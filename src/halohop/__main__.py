@@ -18,7 +18,7 @@ def main() -> None:
         from halohop.launch.cli import app
 
         atexit.register(gc.freeze)  # or Python looks for garbage once more, in a million objects of libraries: a second
-        app(obj=signals)
+        app(prog_name="halohop", obj=signals)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 from halohop import connect, partition, serve
+from halohop.cluster.graph import in_memory
+from halohop.datasets import synthetic
 from halohop.errors import IdError, SchemaError
 from halohop.testing import graphs
 from halohop.testing.worlds import hosts, partitioned
@@ -12,6 +15,23 @@ TABLES = graphs.typed(
     {"paper": 40, "author": 25, "none": 0},
     {("author", "writes", "paper"): 120, ("paper", "by", "author"): 90, ("paper", "in", "none"): 0},
 )
+
+
+def test_counts_have_the_names_that_pyg_gives_them():
+    graph = in_memory(TABLES)
+    data = HeteroData({name: {"num_nodes": table.num_nodes} for name, table in TABLES.nodes.items()})
+    for relation, table in TABLES.edges.items():
+        data[relation].edge_index = torch.stack([table.src, table.dst])
+    assert (graph.num_nodes, graph.num_edges, graph.metadata()) == (data.num_nodes, data.num_edges, data.metadata())
+    assert (graph.node_types, graph.edge_types) == (data.node_types, data.edge_types)
+    assert graph.num_nodes_dict == data.num_nodes_dict
+    assert graph.num_edges_dict == {name: data[name].num_edges for name in data.edge_types}
+    assert repr(graph) == (
+        "Graph(nodes={paper: 40, author: 25, none: 0}, "
+        "edges={author writes paper: 120, paper by author: 90, paper in none: 0}, partitions=1)"
+    )
+    assert in_memory(synthetic("tiny")).num_node_features == 32
+    assert set(graph.num_node_features) == set(TABLES.nodes)
 
 
 def check_degrees(graph):

@@ -1,10 +1,13 @@
 import inspect
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from halohop.errors import InputError
@@ -33,6 +36,33 @@ def test_help_has_an_example(command: str) -> None:
     result = invoke(command, "--help")
     assert result.exit_code == 0
     assert f"$ halohop {command}" in result.output
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", ["", *sorted(get_command(cli.app).commands)])
+def test_help_is_whole_on_a_narrow_terminal(command: str, columns: int) -> None:
+    """Every name of an option, and every word about it."""
+    group = get_command(cli.app)
+    shown = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli.app, [*filter(None, [command]), "--help"]).output
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "…" not in shown
+    words = " ".join(shown.split())
+    for parameter in (group.commands[command] if command else group).params:
+        is_option = parameter.param_type_name == "option"
+        for name in (*parameter.opts, *parameter.secondary_opts) if is_option else (parameter.metavar,):
+            assert re.search(rf"(^|[\s{{]){re.escape(name)}(?!\w)", shown, re.MULTILINE), name
+        assert not parameter.help or " ".join(parameter.help.split()) in words, parameter.name
+    for other in group.commands.values() if not command else ():
+        assert other.get_short_help_str(limit=1000) in words
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"halohop 0\.\d+\.\d+ \(torch \S+, Python 3\.\S+\)\n", invoke("--version").output)
+
+
+def test_help_and_version_do_not_wait_for_torch() -> None:
+    script = "import sys; from halohop.launch import cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 
 def test_defaults_are_the_librarys() -> None:

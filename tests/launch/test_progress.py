@@ -1,8 +1,10 @@
 import io
 
+import pytest
 from rich.console import Console
 
-from halohop.launch.progress import TrainingDisplay, epoch_line, stages
+from halohop.launch import progress
+from halohop.launch.progress import Pace, TrainingDisplay, epoch_line, stages
 
 EPOCH = {
     "event": "epoch",
@@ -30,6 +32,33 @@ def test_an_epoch_stands_under_its_columns() -> None:
         ["3/30", "0.5000", "-", "1.25", "0.50", "2M", "10.0%"],
     ]
     assert head.index("loss") + len("loss") == rows[0].index("0.5000") + len("0.5000")
+
+
+def test_without_a_terminal_a_line_now_and_then_tells_how_fast_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(progress, "LINE_S", 0.0)
+    with TrainingDisplay(Console(file=output, width=100), epochs=30) as display:
+        display({"event": "step", "epoch": 2, "step": 10, "steps": 20, "loss": 1.0})
+        display({"event": "step", "epoch": 2, "step": 20, "steps": 20, "loss": 0.5})
+    with stages(Console(file=output, width=100)) as stage:
+        stage("layer 1", 0, 4000)
+        stage("layer 1", 1000, 4000)
+    first, second, third, fourth = output.getvalue().splitlines()
+    assert first == "epoch 2: step 10 of 20, - steps/s, loss 1.0000"
+    assert second.startswith("epoch 2: step 20 of 20, ")
+    assert second.endswith(" steps/s, loss 0.5000")
+    assert third == "layer 1: 0 of 4,000, -/s"
+    assert fourth.startswith("layer 1: 1,000 of 4,000, ")
+
+
+def test_the_rate_is_that_of_the_stage_and_lines_are_rare() -> None:
+    now = [100.0]
+    pace = Pace(lambda: now[0])
+    assert pace.rate("epoch 1", 10) is None
+    now[0] += 2
+    assert (pace.rate("epoch 1", 20), pace.line_is_due()) == (5, False)
+    now[0] += 8
+    assert (pace.rate("epoch 2", 10), pace.line_is_due(), pace.line_is_due()) == (None, True, False)
 
 
 def test_what_a_batch_weighs_is_said_once() -> None:

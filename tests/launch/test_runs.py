@@ -118,6 +118,21 @@ def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: 
     np.testing.assert_allclose(confidence, expected_confidence, rtol=1e-3)
 
 
+def test_events_and_results_for_machines(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
+    given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--out", tmp_path / "predictions", "--json")
+    done = run(*given)
+    events = list(map(json.loads, done.stdout.splitlines()))
+    assert {event["event"] for event in events} == {"progress", "end"}
+    assert events[-1]["files"] == [
+        str(tmp_path / "predictions" / f"{file}.npy") for file in ("raw_ids", "predictions", "confidence")
+    ]
+    done = run("-q", "train", tiny_parts, *SMALL, "--epochs", "1", "--json", "--out", tmp_path / "run")
+    assert done.stdout.splitlines() == (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert done.stderr == ""
+    log = (tmp_path / "run" / "logs" / "rank-0.log").read_text()
+    assert re.search(r"^\S+ \S+ INFO rank 0 halohop\.recipes\.events: event epoch, epoch 1, loss ", log, re.MULTILINE)
+
+
 @pytest.mark.full
 def test_torchrun_starts_inference_too(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *HALOHOP[2:]]

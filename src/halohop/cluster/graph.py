@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.counted import Counted
 from halohop.cluster.links import Links
 from halohop.cluster.remote import Gateways
 from halohop.cluster.router import Holder, Router
@@ -41,7 +42,7 @@ from halohop.telemetry import Counters
 from halohop.typing import NodeType, Relation, degree_column
 
 
-class Graph:
+class Graph(Counted):
     """Answers two questions about any node, wherever it lies: some neighbours of it, and its rows.
 
     Made by `halohop.open`, or by a loader around an in-memory PyG object. Use it as a context manager, or `close` it, where

@@ -4,12 +4,14 @@ Holds on to the launcher's lifeline, then runs the module as `python -m MODULE A
 Where that ends with an error of halohop, the launcher can read it.
 """
 
+import logging
+import os
 import runpy
 import signal
 import sys
 
 from halohop.errors import HalohopError
-from halohop.launch import lifeline
+from halohop.launch import lifeline, logs
 from halohop.launch.failures import report
 
 
@@ -17,6 +19,7 @@ def main(arguments: list[str]) -> None:
     """Runs the module ``arguments[0]`` with the rest as its command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no signal meets a handler: none waits for foreign code to return
     lifeline.hold()
+    logs.configure(int(os.environ.get(logs.LEVEL, logging.INFO)))
     sys.argv = list(arguments)
     try:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

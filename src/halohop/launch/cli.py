@@ -1,16 +1,19 @@
 """The command `halohop`: thin commands over what the library does."""
 
 import json
+import platform
 import sys
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from halohop.launch import choices, options
-from halohop.launch.group import Commands
+from halohop import __version__
+from halohop.launch import choices, logs, options
+from halohop.launch.group import Command, Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
 _TRAIN = options.defaults(TrainConfig)
@@ -21,27 +24,41 @@ app = typer.Typer(
     name="halohop",
     cls=Commands,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"halohop {__version__} (torch {version('torch')}, Python {platform.python_version()})")
+        raise typer.Exit
+
+
 @app.callback()
 def halohop(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Log what is done; twice: in detail.")
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but results and errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Train graph neural networks on graphs that outgrow one process, one machine or its RAM.
 
-    [dim]$[/] halohop demo
+    $ halohop demo
 
-    [dim]$[/] halohop partition synthetic:small parts --parts 4
+    $ halohop partition synthetic:small parts --parts 4
 
-    [dim]$[/] halohop train parts --nodes 2 --trainers 2 --out runs/first
+    $ halohop train parts --nodes 2 --trainers 2 --out runs/first
     """
+    logs.configure(logs.level_of(verbose=verbose, quiet=quiet))
 
 
-@app.command()
+@app.command(cls=Command)
 def partition(
     source: options.Source,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
@@ -57,9 +74,9 @@ def partition(
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
 
-    [dim]$[/] halohop partition synthetic:small parts --parts 4
+    $ halohop partition synthetic:small parts --parts 4
 
-    [dim]$[/] halohop partition data/coauthor.npz parts --parts 2 --undirected --normalize
+    $ halohop partition data/coauthor.npz parts --parts 2 --undirected --normalize
     """
     from halohop.launch import inspect, runs
 
@@ -74,12 +91,12 @@ def partition(
         undirected=undirected,
         normalize=normalize,
         task=task.value,
-        console=Console(stderr=True),
+        console=logs.people(),
     )
     Console().print(inspect.render(inspect.summarize(out)))
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(
     parts: options.PartsFolder,
     verify: options.Verify = False,
@@ -87,14 +104,14 @@ def inspect(
 ) -> None:
     """Tell what a partitioned graph holds and how well it is divided.
 
-    [dim]$[/] halohop inspect parts --verify
+    $ halohop inspect parts --verify
 
-    [dim]$[/] halohop inspect parts --json | jq .cut
+    $ halohop inspect parts --json | jq .cut
     """
     from halohop.launch import inspect as telling
     from halohop.launch.progress import stages
 
-    with stages(Console(stderr=True)) as progress:
+    with stages(logs.people()) as progress:
         summary = telling.summarize(parts, verify=verify, progress=progress)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
@@ -102,7 +119,7 @@ def inspect(
         Console().print(telling.render(summary))
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
     parts: options.PartsOrSource,
     task: options.TaskName = choices.Task.node,
@@ -148,37 +165,40 @@ def train(
     method: options.PartitionMethod = choices.Method.auto,
     undirected: options.Undirected = False,
     normalize: options.Normalize = False,
+    as_json: options.Json = False,
     config: options.Config = None,
 ) -> None:
     """Train a model that classifies nodes or predicts links, with processes on this machine or as one of torchrun's ranks.
 
-    [dim]$[/] halohop train parts --fanout 15,10,5 --nodes 2 --trainers 2 --out runs/first
+    $ halohop train parts --fanout 15,10,5 --nodes 2 --trainers 2 --out runs/first
 
-    [dim]$[/] halohop train synthetic:small --nodes 2 --epochs 5
+    $ halohop train synthetic:small --nodes 2 --epochs 5
 
-    [dim]$[/] halohop train data/collegemsg --undirected --task link --time-attr time
+    $ halohop train data/collegemsg --undirected --task link --time-attr time
 
-    [dim]$[/] halohop train parts --config sage.toml --lr 0.003
+    $ halohop train parts --config sage.toml --lr 0.003
 
-    [dim]$[/] halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret --trainers 2
+    $ halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret --trainers 2
 
-    [dim]$[/] halohop train --resume runs/first
+    $ halohop train --resume runs/first
 
-    [dim]$[/] torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
+    $ torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
     """
     given = locals()
     from halohop.launch import runs
     from halohop.launch.outcome import show
+    from halohop.recipes.events import print_event
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
     source = runs.SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=Console(stderr=True), check=verify)
+    tell = print_event if as_json else runs.untold
+    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=logs.people(), tell=tell, check=verify)
     if outcome is not None:
-        show(outcome, Console())
+        show(outcome, logs.people() if as_json else Console())
 
 
-@app.command()
+@app.command(cls=Command)
 def infer(
     parts: options.PartsOrServers,
     checkpoint: options.Checkpoint,
@@ -201,6 +221,7 @@ def infer(
     token_file: options.TokenFile = None,
     encrypt: options.Encrypt = False,
     verify: options.Verify = False,
+    as_json: options.Json = False,
     config: options.Config = None,
 ) -> None:
     """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
@@ -208,21 +229,24 @@ def infer(
 
     Each layer is computed once for every node, from all neighbours. If it is stopped, the same command goes on from there.
 
-    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --out predictions
+    $ halohop infer parts --checkpoint runs/first/checkpoint --out predictions
 
-    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --nodes 2 --trainers 2 --embeddings
+    $ halohop infer parts --checkpoint runs/first/checkpoint --nodes 2 --trainers 2 --embeddings
 
-    [dim]$[/] halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
+    $ halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
     """
     given = locals()
     from halohop.launch import runs
+    from halohop.recipes.events import print_event
 
     settings = options.config_of(InferConfig, given, deadline_s=deadline)
-    for file in runs.infer(settings, nodes=nodes, trainers=trainers, console=Console(stderr=True), check=verify):
+    tell = print_event if as_json else runs.untold
+    files = runs.infer(settings, nodes=nodes, trainers=trainers, console=logs.people(), tell=tell, check=verify)
+    for file in files if not as_json else ():
         typer.echo(file)
 
 
-@app.command()
+@app.command(cls=Command)
 def serve(
     parts: options.PartsFolder,
     partitions: options.ServedParts = None,
@@ -236,7 +260,7 @@ def serve(
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
 
-    [dim]$[/] halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
+    $ halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
     """
     from halohop.launch import serving
 
@@ -250,11 +274,11 @@ def serve(
         lease=lease,
         metrics=metrics,
         verify=verify,
-        console=Console(stderr=True, soft_wrap=True),
+        console=logs.people(soft_wrap=True),
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def top(
     endpoints: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="What --metrics said of trainers and servers.")],
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
@@ -262,16 +286,16 @@ def top(
 ) -> None:
     """Watch trainers and servers that were started with --metrics: rates, queues, waiting, the latency of every peer.
 
-    [dim]$[/] halohop top :9464 :9465 10.0.0.7:9464
+    $ halohop top :9464 :9465 10.0.0.7:9464
     """
     from halohop.launch.top import top as watch
 
     watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
 
 
-@app.command()
+@app.command(cls=Command)
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: sampling, gather or partitioned.")] = "sampling",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: sampling, gather or partitioned.")] = "sampling",
     size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
     fanout: Annotated[str, typer.Option(metavar="N,N,...", help="Neighbours per hop.")] = "15,10,5",
     threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
@@ -279,7 +303,7 @@ def bench(
 ) -> None:
     """Measure how fast this machine samples and gathers.
 
-    [dim]$[/] halohop bench sampling --size medium
+    $ halohop bench sampling --size medium
     """
     from halohop.launch.bench import bench as measure
     from halohop.launch.bench import render
@@ -288,14 +312,14 @@ def bench(
     Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
     size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
 ) -> None:
     """Do everything once, small: partition a synthetic graph, train on two nodes, draw a picture. Takes under two minutes.
 
-    [dim]$[/] halohop demo
+    $ halohop demo
     """
     from halohop.launch.demo import demo as show_everything
     from halohop.launch.outcome import show

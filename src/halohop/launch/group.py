@@ -1,5 +1,7 @@
-"""What all commands have in common: the library's errors in one line, and signals that let a command undo what it has begun."""
+"""What all commands have in common: help that is never cut, the library's errors in one line, and signals that let a command undo
+what it has begun."""
 
+from collections import defaultdict
 from contextlib import nullcontext
 from typing import Any
 
@@ -33,3 +35,24 @@ class Commands(typer.core.TyperGroup):
             message = spelled(str(error), options_of(command.params if command else ()))
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
             raise typer.Exit(_EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED) from error
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Each with its whole first sentence."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in commands if command])
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help has a section for each group of options, as text: boxes cut long names at 80 columns."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                sections[getattr(parameter, "rich_help_panel", None) or own].append(record)
+        for name, records in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(records, col_max=28)

@@ -26,6 +26,7 @@ import torch.distributed as dist
 from halohop.errors import ClusterError, InputError
 from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, reported
 from halohop.launch.lifeline import PARENT_FD
+from halohop.launch.logs import LEVEL, level_of_trainers
 from halohop.store.aside import writing
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
@@ -207,6 +208,11 @@ def node_gpus(world: World, env: Mapping[str, str], gpus: int) -> dict[str, str]
     return {"CUDA_VISIBLE_DEVICES": ",".join(visible[first : first + world.local_size])}
 
 
+def _talk(log: Path) -> dict[str, str]:
+    """Environment that says how much a trainer logs, and where it reports an error."""
+    return {ERROR_FILE: str(_error_file(log).resolve()), LEVEL: str(level_of_trainers())}
+
+
 def _error_file(log: Path) -> Path:
     return log.with_suffix(".error.json")
 
@@ -219,10 +225,7 @@ def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, s
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "halohop.launch.child", module, *arguments],
-            env=env
-            | _rank_environment(world)
-            | {ERROR_FILE: str(_error_file(log).resolve())}
-            | node_gpus(world, env, torch.cuda.device_count()),
+            env=env | _rank_environment(world) | _talk(log) | node_gpus(world, env, torch.cuda.device_count()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if world.rank == 0 else errors,
             stderr=errors,

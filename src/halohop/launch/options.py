@@ -157,6 +157,8 @@ Undirected = Annotated[
     bool, typer.Option("--undirected", help="Add the reverse of every edge that has none; else edges go as they are stored.")
 ]
 
+Json = Annotated[bool, typer.Option("--json", help="Print events and results as JSON, a line each; all else to standard error.")]
+
 TaskName = Annotated[Task, typer.Option(help="node: classify nodes; link: predict edges.")]
 PartitionTask = Annotated[Task, typer.Option(help="link: with the edges of val and test, and masks that tell them apart.")]
 

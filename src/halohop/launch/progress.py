@@ -1,5 +1,7 @@
-"""What a terminal shows while something runs: a bar that moves, and a line for every epoch that stays."""
+"""What is shown while something runs: a line for every epoch, and between them a bar that moves; a line now and then where no
+terminal is."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,6 +14,9 @@ from rich.text import Text
 from halohop.launch.chart import short
 from halohop.memory import format_size
 
+LINE_S = 10.0
+"""Seconds between two lines about what is going on, where no terminal shows a bar."""
+
 _COLUMNS = (("epoch", 9), ("loss", 9), ("val", 9), ("seconds", 9), ("waiting", 9), ("edges/s", 9), ("remote", 9))
 
 
@@ -19,12 +24,42 @@ _COLUMNS = (("epoch", 9), ("loss", 9), ("val", 9), ("seconds", 9), ("waiting", 9
 def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A bar for work in stages: gives the callback (stage, done, total) that moves it."""
     with _bar(console) as bar:
-        task = bar.add_task("", total=None)
+        task, pace = bar.add_task("", total=None, rate=""), Pace()
 
         def progress(stage: str, done: int, total: int) -> None:
-            bar.update(task, description=stage, completed=done, total=total)
+            rate = pace.rate(stage, done)
+            bar.update(task, description=stage, completed=done, total=total, rate=_per_second(rate))
+            if not console.is_terminal and pace.line_is_due():
+                console.print(f"{stage}: {done:,} of {total:,}, {_per_second(rate)}", highlight=False)
 
         yield progress
+
+
+class Pace:
+    """How fast a stage goes on, and when the next line about it is due.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._stage, self._begin, self._before = "", 0.0, 0
+        self._said = clock()
+
+    def rate(self, stage: str, done: int) -> float | None:
+        """Of what is done in a second, since this stage was first heard of; None at its begin."""
+        now = self._clock()
+        if stage != self._stage or done < self._before:
+            self._stage, self._begin, self._before = stage, now, done
+        return (done - self._before) / (now - self._begin) if now > self._begin and done > self._before else None
+
+    def line_is_due(self) -> bool:
+        """Whether the last line is `LINE_S` seconds ago."""
+        due = self._clock() - self._said >= LINE_S
+        if due:
+            self._said = self._clock()
+        return due
 
 
 class TrainingDisplay:
@@ -39,8 +74,8 @@ class TrainingDisplay:
         self._console = console
         self._epochs = epochs
         self._bar = _bar(console)
-        self._task = self._bar.add_task("starting", total=None)
-        self._headed = False
+        self._task = self._bar.add_task("starting", total=None, rate="")
+        self._headed, self._pace = False, Pace()
         self._figure = "accuracy"
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -57,7 +92,14 @@ class TrainingDisplay:
             if event.get("held_up"):
                 self._console.print(Text(f"         {event['held_up']['line']}", style="yellow"))
         elif event["event"] == "step":
-            self._bar.update(self._task, description=f"epoch {event['epoch']}", completed=event["step"], total=event.get("steps"))
+            self._step(event)
+
+    def _step(self, event: Mapping[str, Any]) -> None:
+        stage, done, total = f"epoch {event['epoch']}", event["step"], event.get("steps")
+        rate = _per_second(self._pace.rate(stage, done), "steps")
+        self._bar.update(self._task, description=stage, completed=done, total=total, rate=rate)
+        if not self._console.is_terminal and self._pace.line_is_due():
+            self._console.print(f"{stage}: step {done} of {total}, {rate}, loss {event['loss']:.4f}", highlight=False)
 
     def __enter__(self) -> "TrainingDisplay":
         self._bar.start()
@@ -87,11 +129,16 @@ def epoch_line(event: Mapping[str, Any], epochs: int, figure: str = "accuracy") 
     return "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
 
 
+def _per_second(rate: float | None, what: str = "") -> str:
+    return f"{'-' if rate is None else short(rate)}{' ' * bool(what)}{what}/s"
+
+
 def _bar(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=32),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,

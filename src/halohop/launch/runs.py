@@ -23,6 +23,7 @@ from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
 from halohop.recipes.inference import infer as predict
+from halohop.recipes.inference import infer_with_events as predict_and_tell
 from halohop.recipes.inference_results import check_results
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
@@ -32,6 +33,10 @@ from halohop.store.whole import write_file
 from halohop.world import World
 
 OnEvent = Callable[[local.Event], None]
+
+
+def untold(event: local.Event) -> None:
+    """Does nothing with an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,14 @@ def partition_source(
 
 
 def train(
-    config: TrainConfig, source: SourceOptions, *, nodes: int, trainers: int, console: Console, check: bool = False
+    config: TrainConfig,
+    source: SourceOptions,
+    *,
+    nodes: int,
+    trainers: int,
+    console: Console,
+    tell: OnEvent = untold,
+    check: bool = False,
 ) -> Outcome | None:
     """Trains on a partitioned graph, servers of one, or a source, here or as one of torchrun's ranks, and draws a picture.
 
@@ -90,7 +102,8 @@ def train(
         config: its `parts` may be a source as well, which is then partitioned into the run folder.
         source: how.
         nodes, trainers: hosts to simulate, processes on each.
-        console: where to show how it goes.
+        console: where to show people how it goes.
+        tell: gets every event of rank 0, for machines.
         check: read all files of the partitions first, and compare them with their checksums.
 
     Returns:
@@ -137,10 +150,10 @@ def train(
         known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
         spec.keep_options(Path(config.out), to_dict(config) | known)
     start = train_as_one if joining else train_here
-    return start(config, nodes=nodes, trainers=trainers, console=console)
+    return start(config, nodes=nodes, trainers=trainers, console=console, tell=tell)
 
 
-def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console) -> Outcome:
+def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold) -> Outcome:
     """Trains with ``nodes * trainers`` processes on this machine and leaves results and a picture in the run folder.
 
     Raises:
@@ -151,12 +164,12 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
     def start(on_event: OnEvent) -> None:
         _start_here("halohop.recipes.trainer", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
 
-    outcome = _watched(start, config, console)
+    outcome = _watched(start, config, console, tell)
     draw(outcome, config, f"{_counted(nodes, 'node')} x {_counted(trainers, 'trainer')}")
     return outcome
 
 
-def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Console) -> Outcome | None:
+def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold) -> Outcome | None:
     """Trains as the one rank that torchrun made of this process; rank 0 returns the outcome.
 
     Raises:
@@ -166,18 +179,21 @@ def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Con
     if world.rank != 0:
         recipe(config, world=world, on_event=lambda event: None)
         return None
-    outcome = _watched(lambda on_event: recipe(config, world=world, on_event=on_event), config, console)
+    outcome = _watched(lambda on_event: recipe(config, world=world, on_event=on_event), config, console, tell)
     draw(outcome, config, f"{_counted(world.num_hosts, 'node')} x {_counted(world.local_size, 'trainer')}")
     return outcome
 
 
-def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console, check: bool = False) -> list[Path]:
+def infer(
+    config: InferConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold, check: bool = False
+) -> list[Path]:
     """Writes predictions, in this process if it is the only one or torchrun's, and shows how far they are.
 
     Args:
         config: what to do.
         nodes, trainers: hosts to simulate, processes on each.
-        console: where to show how it goes.
+        console: where to show people how it goes.
+        tell: gets every event of rank 0, for machines.
         check: as of `train`.
 
     Returns:
@@ -200,17 +216,19 @@ def infer(config: InferConfig, *, nodes: int, trainers: int, console: Console, c
     files: list[str] = []
     preflight.check_machine(config)
     with stages(console) as progress:
-        if joining or nodes * trainers == 1:
-            return predict(config, world=world, on_progress=progress)
-        preflight.check_graph(config)
 
         def on_event(event: local.Event) -> None:
+            tell(event)
             if event["event"] == "progress":
                 progress(event["stage"], event["done"], event["total"])
             elif event["event"] == "end":
                 files.extend(event["files"])
 
-        _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+        if joining or nodes * trainers == 1:
+            predict_and_tell(config, world, on_event)
+        else:
+            preflight.check_graph(config)
+            _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
     return [Path(file) for file in files]
 
 
@@ -253,14 +271,15 @@ def _torchruns_world(nodes: int, trainers: int) -> World:
     return world
 
 
-def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console) -> Outcome:
-    """Shows a run's events while `start` makes them, and keeps those that count."""
+def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, tell: OnEvent) -> Outcome:
+    """Shows a run's events while `start` makes them, passes them on to `tell`, and keeps those that count."""
     epochs: list[local.Event] = []
     edges: dict[str, local.Event] = {"start": {}, "end": {}}
     with TrainingDisplay(console, epochs=config.epochs) as display:
 
         def on_event(event: local.Event) -> None:
             display(event)
+            tell(event)
             if event["event"] == "epoch":
                 epochs.append(event)
             elif event["event"] in edges:

@@ -1,6 +1,7 @@
 """What a run tells of itself: events, a line of JSON each in ``metrics.jsonl``."""
 
 import fcntl
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,16 @@ Event = dict[str, Any]
 
 METRICS = "metrics.jsonl"
 
+_LOG = logging.getLogger(__name__)
+
+
+def print_event(event: Event) -> None:
+    """Prints an event as one line of JSON, at once."""
+    print(msgspec.json.encode(event).decode(), flush=True)
+
 
 class EventLog:
-    """What rank 0 does with an event: a line of ``metrics.jsonl``, and the callback. Other ranks do nothing.
+    """What rank 0 does with an event: a line of ``metrics.jsonl``, and the callback. Other ranks only log it.
 
     Call it with every event, once `begin` or `go_on` has opened the file; use it as a context manager.
 
@@ -69,6 +77,8 @@ class EventLog:
         return self._file.tell() if self._file else 0
 
     def __call__(self, event: Event) -> None:
+        level = logging.DEBUG if event["event"] == "step" else logging.INFO
+        _LOG.log(level, "%s", ", ".join(f"{name} {value}" for name, value in event.items() if _short(value)))
         if self._file is not None:
             line = msgspec.json.encode(event) + b"\n"
             with writing(self._path):
@@ -96,3 +106,7 @@ class EventLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _short(value: object) -> bool:
+    return isinstance(value, str | int | float)

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
 from halohop.recipes.config import InferConfig, read_config
+from halohop.recipes.events import Event, print_event
 from halohop.recipes.inference_batches import infer_batches
 from halohop.recipes.inference_layers import LayerRun
 from halohop.recipes.inference_models import LayeredModel
@@ -184,18 +184,18 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m halohop.recipes.inference CONFIG.json", file=sys.stderr)
         return 2
     world = World.from_env()
-    say: Callable[..., None] = _print if world.rank == 0 else _ignore
-    files = infer(
-        read_config(InferConfig, arguments[0]),
-        world=world,
-        on_progress=lambda stage, done, total: say(event="progress", stage=stage, done=done, total=total),
-    )
-    say(event="end", files=[str(file) for file in files])
+    infer_with_events(read_config(InferConfig, arguments[0]), world, print_event if world.rank == 0 else _ignore)
     return 0
 
 
-def _print(**event: object) -> None:
-    print(msgspec.json.encode(event).decode(), flush=True)
+def infer_with_events(config: InferConfig, world: World, on_event: Callable[[Event], None]) -> None:
+    """`infer`, which tells what it does in events: "progress", and "end" with the files."""
+
+    def on_progress(stage: str, done: int, total: int) -> None:
+        on_event({"event": "progress", "stage": stage, "done": done, "total": total})
+
+    files = infer(config, world=world, on_progress=on_progress)
+    on_event({"event": "end", "files": [str(file) for file in files]})
 
 
 def _ignore(*_: object, **__: object) -> None:

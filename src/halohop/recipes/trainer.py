@@ -5,10 +5,8 @@ Rank 0 prints every event as a line of JSON. A failure ends the process with its
 
 import sys
 
-import msgspec
-
 from halohop.recipes.config import TrainConfig, read_config
-from halohop.recipes.events import Event
+from halohop.recipes.events import print_event
 from halohop.recipes.train import train
 from halohop.world import World
 
@@ -20,11 +18,6 @@ def main(arguments: list[str]) -> int:
         return 2
     train(read_config(TrainConfig, arguments[0]), world=World.from_env(), on_event=print_event)
     return 0
-
-
-def print_event(event: Event) -> None:
-    """Prints an event as one line of JSON, at once."""
-    print(msgspec.json.encode(event).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -259,7 +259,7 @@ class PortChannel:
         self._session = session
         self._expected = self._expected or session.identity
         self._was_there = True
-        self._dialling.connected()
+        self._dialling.connected(self._port.address)
         self._handshake_until = math.inf
         self._counters.add("connections")
 

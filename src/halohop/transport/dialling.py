@@ -1,5 +1,6 @@
 """When a channel connects next, and why it is not connected yet."""
 
+import logging
 import math
 import random
 import time
@@ -7,6 +8,8 @@ from collections.abc import Sequence
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between attempts
 _MOST_DOUBLINGS = 10
+
+_LOG = logging.getLogger(__name__)
 
 
 class Dialling:
@@ -27,16 +30,23 @@ class Dialling:
         self._failures = 0
         self._reasons: dict[str, str] = {}
         self._random = random.Random()
+        self._is_connected = self._was_lost = False
 
     def failed(self, address: str, reason: str) -> None:
         """There is no connection to this address, or no longer."""
+        if self._is_connected:
+            _LOG.warning("lost the connection to %s: %s; connecting again", address, reason)
+            self._is_connected, self._was_lost = False, True
         self._reasons[address] = reason
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures) * self._random.uniform(0.5, 1)
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
         self.at = time.monotonic() + pause
 
-    def connected(self) -> None:
+    def connected(self, address: str) -> None:
         """The expected peer is there."""
+        if self._was_lost:
+            _LOG.warning("connected again, to %s", address)
+        self._is_connected, self._was_lost = True, False
         self._reasons.clear()
 
     def answered(self) -> None:
