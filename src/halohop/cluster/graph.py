@@ -224,8 +224,7 @@ class Graph(Counted):
             SchemaError: no such relation.
             IdError: an edge id that the graph does not have.
         """
-        parts = tuple(range(self.book.num_parts))
-        relation = self.schema.relation(relation)
+        parts, relation = tuple(range(self.book.num_parts)), self.schema.relation(relation)
         if edge_id is None:
             return self._router.answer(EdgesRequest(relation=relation, parts=parts))
         wanted, places = edge_id.long().unique(return_inverse=True)
