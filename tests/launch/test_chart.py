@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halohop.launch.chart import HEIGHT, WIDTH, Chart, Series, short, svg, ticks
+from halohop.launch.chart import BOTTOM, HEIGHT, WIDTH, Chart, Series, short, svg, ticks
 
 NUMBERS = st.floats(min_value=-1e12, max_value=1e12, allow_nan=False, allow_subnormal=False)
 
@@ -56,3 +56,18 @@ def test_lines_rise_with_the_numbers() -> None:
 @pytest.mark.parametrize(("value", "text"), [(999, "999"), (1000, "1k"), (-2500, "-2.5k"), (3e9, "3G"), (0.12345, "0.123")])
 def test_short(value: float, text: str) -> None:
     assert short(value) == text
+
+
+def test_zoom_shows_how_the_better_values_differ_and_numbers_the_others() -> None:
+    series = Series(name="a", x=range(1, 9), y=[0.612, 0.861, 0.896, 0.904, 0.909, 0.914, 0.919, 0.92])
+    plain, zoomed = (svg(Chart(title="t", y_label="y", series=(series,), zoom=zoom)) for zoom in (False, True))
+
+    def heights(drawing: str) -> list[float]:
+        return [float(circle.get("cy", "nan")) for circle in ET.fromstring(drawing).iter("circle")]
+
+    assert heights(plain)[3] - heights(plain)[7] < 5
+    assert heights(zoomed)[3] - heights(zoomed)[7] > 40
+    assert heights(zoomed)[0] == HEIGHT - BOTTOM
+    assert "0.612 ↓" in zoomed
+    assert "↓" not in plain
+    assert "↓" not in svg(Chart(title="t", y_label="y", series=(Series(name="a", x=[1, 2], y=[0.5, 0.5]),), zoom=True))

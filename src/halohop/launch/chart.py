@@ -33,6 +33,8 @@ class Chart:
         kind: lines, or bars; several series of bars are stacked.
         mark: an x to point out, with its text.
         top: the highest value of the y axis; None takes the data's.
+        zoom: the y axis begins where most of the data is, rather than at 0; what lies lower is drawn at its
+            foot, with its number.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Chart:
     kind: Literal["lines", "bars"] = "lines"
     mark: tuple[float, str] | None = None
     top: float | None = None
+    zoom: bool = False
 
 
 def svg(chart: Chart) -> str:
@@ -55,13 +58,19 @@ def svg(chart: Chart) -> str:
     if not points:
         return _frame(chart, _text(WIDTH / 2, HEIGHT / 2, "nothing measured", quiet=True))
     bars = chart.kind == "bars"
-    y_ticks = ticks(min(0.0, *(y for _, y in points)), chart.top or max(_heights(chart) if bars else [y for _, y in points]))
+    values = [y for _, y in points]
+    low = _foot(values) if chart.zoom else min(0.0, *values)
+    y_ticks = ticks(low, chart.top or max(_heights(chart) if bars else values))
     padding = 0.5 if bars else 0.0
     x_low, x_high = min(x for x, _ in points) - padding, max(x for x, _ in points) + padding
     across = _scale(x_low, x_high, LEFT, WIDTH - RIGHT)
-    up = _scale(y_ticks[0], y_ticks[-1], HEIGHT - BOTTOM, TOP)
+    scaled = _scale(y_ticks[0], y_ticks[-1], HEIGHT - BOTTOM, TOP)
+
+    def up(value: float) -> float:
+        return min(scaled(value), HEIGHT - BOTTOM)
+
     drawn = [_axes(chart, [x for x in _whole(ticks(x_low, x_high)) if x_low <= x <= x_high], y_ticks, across, up)]
-    drawn.append(_bars(chart, across, up) if bars else _lines(chart, across, up))
+    drawn.append(_bars(chart, across, up) if bars else _lines(chart, y_ticks[0], across, up))
     if chart.mark:
         drawn.append(_mark(across(chart.mark[0]), chart.mark[1]))
     return _frame(chart, "".join(drawn))
@@ -108,6 +117,12 @@ def _heights(chart: Chart) -> list[float]:
     return list(stacks.values())
 
 
+def _foot(values: Sequence[float]) -> float:
+    """Where an axis begins that shows how the better three quarters differ: a run's first epochs are far below the others."""
+    ordered = sorted(values)
+    return max(ordered[0], ordered[-1] - 2 * (ordered[-1] - ordered[len(ordered) // 4]))
+
+
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     span = high - low
     return lambda value: start + (end - start) * ((value - low) / span if span else 0.5)
@@ -145,7 +160,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle", quiet: bool 
     return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _lines(chart: Chart, across: Callable[[float], float], up: Callable[[float], float]) -> str:
+def _lines(chart: Chart, foot: float, across: Callable[[float], float], up: Callable[[float], float]) -> str:
     parts = []
     for number, series in enumerate(chart.series):
         points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y)]
@@ -156,6 +171,7 @@ def _lines(chart: Chart, across: Callable[[float], float], up: Callable[[float],
                 f'<circle class="s{number}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3">'
                 f"<title>{escape(series.name)}, {escape(chart.x_label)} {short(x)}: {short(y)}</title></circle>"
             )
+        parts += [_text(across(x), up(y) - 8, f"{short(y)} ↓", quiet=True) for x, y in points if y < foot]
     return "".join(parts)
 
 

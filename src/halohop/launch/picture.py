@@ -74,7 +74,7 @@ def training_charts(epochs: Sequence[Event], parts: Sequence[Event] = (), *, fig
             title=f"Validation {figure}",
             y_label=figure,
             series=(scores,),
-            top=1.0,
+            zoom=True,
             mark=(best[1], f"best: {best[0]:.3f}") if best else None,
         ),
         Chart(title="Where an epoch's time goes", y_label="seconds", series=(compute, waiting), kind="bars"),
