@@ -5,7 +5,7 @@ import torch
 
 from halohop.cluster.graph import in_memory
 from halohop.errors import InputError, SchemaError
-from halohop.recipes.labels import count_classes, find_target
+from halohop.recipes.labels import count_classes, find_target, labels_of
 from halohop.store.tables import GraphTables, NodeTable
 from halohop.world import World
 
@@ -38,7 +38,7 @@ def test_no_target_and_several_are_told_apart_by_their_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "message"), [(torch.zeros(3), "regression is not supported"), (torch.zeros(3, 4).long(), "several labels at once")]
+    ("y", "message"), [(torch.zeros(3), "regression is not supported"), (torch.zeros(3, 4, 2).long(), "a row of 0 and 1")]
 )
 def test_labels_that_are_no_classes_are_refused(y: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -56,3 +56,21 @@ def test_classes_are_counted_over_all_splits(dtype: torch.dtype) -> None:
 def test_no_label_at_all_is_an_error() -> None:
     with pytest.raises(InputError, match="no node of 'a' in a split has a label"):
         count_classes(graph(a={"y": torch.full((3,), -1), "train_mask": MASK}), "a", World(), CPU)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.float16])
+def test_rows_of_memberships_have_a_class_per_column(dtype: torch.dtype) -> None:
+    y = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).to(dtype)
+    assert count_classes(graph(a={"y": y, "train_mask": MASK}), "a", World(), CPU) == 3
+    assert labels_of(y).tolist() == y.float().tolist()
+
+
+def test_memberships_that_are_not_known_are_nan_and_other_numbers_are_refused() -> None:
+    assert labels_of(torch.tensor([[1, -1]])).isnan().tolist() == [[False, True]]
+    assert labels_of(torch.tensor([[float("nan"), 1.0]])).isnan().tolist() == [[True, False]]
+    wrong = graph(a={"y": torch.tensor([[0.0, 1.0], [0.5, 0.0], [0.0, 0.0]]), "train_mask": MASK})
+    with pytest.raises(InputError, match=r"`y` of 'a' holds 0\.5; several values per node are 0 or 1"):
+        count_classes(wrong, "a", World(), CPU)
+    nothing = graph(a={"y": torch.full((3, 2), float("nan")), "train_mask": MASK})
+    with pytest.raises(InputError, match="no node of 'a' in a split has a label"):
+        count_classes(nothing, "a", World(), CPU)

@@ -11,7 +11,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.recipes.checkpoint import CheckpointInfo
 from halohop.recipes.config import InferConfig
-from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS, classified
+from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS, told
 from halohop.recipes.inference_results import Results, shared_results
 from halohop.recipes.models import NodeClassifier, part_of
 from halohop.recipes.ranks import Progress, max_over_ranks, share_of
@@ -53,7 +53,11 @@ def infer_batches(
         device=device,
         deadline_s=config.deadline_s,
     )
-    columns = {PREDICTIONS: ColumnSpec(dtype="int64", shape=()), CONFIDENCE: ColumnSpec(dtype="float32", shape=())}
+    several, shape = info.model.several, (info.model.num_classes,) if info.model.several else ()
+    columns = {
+        PREDICTIONS: ColumnSpec(dtype="uint8" if several else "int64", shape=shape),
+        CONFIDENCE: ColumnSpec(dtype="float32", shape=shape),
+    }
     if config.embeddings:
         columns[EMBEDDINGS] = ColumnSpec(dtype="float32", shape=(info.model.hidden,))
     with shared_results(Path(config.out), raw, columns, world=world, device=device) as results:
@@ -77,6 +81,6 @@ def _predict(
     target = model.spec.target
     for step, batch in enumerate(loader, 1):
         batch = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
-        found = classified(model.head, model.encode(batch), embeddings=embeddings)
+        found = told(model, model.encode(batch), embeddings=embeddings)
         results.write(part_of(batch, target).input_id.cpu(), found)
         on_progress("predict", step, len(loader))

@@ -204,12 +204,19 @@ def told(model: NodeClassifier, rows: Tensor, *, embeddings: bool) -> dict[str, 
     """What a model says of nodes by their last hidden layer: classes, or the vectors that its decoder compares."""
     if model.spec.relation is not None:
         return {EMBEDDINGS: model.head(rows)}
-    return classified(model.head, rows, embeddings=embeddings)
+    return classified(model.head, rows, embeddings=embeddings, several=model.spec.several)
 
 
-def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool) -> dict[str, Tensor]:
-    """Classes, how sure the model is of them, and the rows themselves if they are wanted."""
-    confidence, classes = head(rows).softmax(dim=1).max(dim=1)
+def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool, several: bool = False) -> dict[str, Tensor]:
+    """Classes, how sure the model is of them, and the rows themselves if they are wanted.
+
+    Where a node may belong to several classes: whether to each (uint8), and the probability of each.
+    """
+    if several:
+        confidence = head(rows).sigmoid()
+        classes = (confidence > 0.5).to(torch.uint8)
+    else:
+        confidence, classes = head(rows).softmax(dim=1).max(dim=1)
     return {PREDICTIONS: classes, CONFIDENCE: confidence} | ({EMBEDDINGS: rows} if embeddings else {})
 
 

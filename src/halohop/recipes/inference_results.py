@@ -127,21 +127,22 @@ class Results:
 
     def write_parquet(self) -> Generator[int, None, None]:
         """One Parquet file of all columns, a row group at a time, in place of whatever results were there. Says how many rows a
-        step wrote. Where classes have names, these make a column "class"."""
+        step wrote. Where classes have names, these make a column "class" (lists of names where a node may belong to several)."""
         import pyarrow as pa
 
         arrays = {name: np.load(path, mmap_mode="r", allow_pickle=False) for name, path in self.unfinished.items()}
         classes = arrays.pop(CLASSES, None)
         schema = pa.schema([(name, _arrow_type(array)) for name, array in arrays.items()])
         if classes is not None:
-            schema = schema.append(pa.field("class", pa.string()))
+            several = arrays[PREDICTIONS].ndim == 2
+            schema = schema.append(pa.field("class", pa.list_(pa.string()) if several else pa.string()))
         others = [self._out / name for name in _ALL if name != PARQUET]
         with whole_file(self._out / PARQUET, instead_of=others) as stream, parquet().ParquetWriter(stream, schema) as writer:
             for begin in range(0, self._count, ROWS):
                 end = min(begin + ROWS, self._count)
                 rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
                 if classes is not None:
-                    rows.append(_arrow_column(classes[arrays[PREDICTIONS][begin:end]]))
+                    rows.append(_class_names(classes, arrays[PREDICTIONS][begin:end]))
                 writer.write_table(pa.Table.from_arrays(rows, schema=schema))
                 yield end - begin
 
@@ -219,7 +220,17 @@ def _arrow_type(array: np.ndarray) -> Any:
 
     if array.dtype.kind == "U":
         return pa.string()
-    return pa.list_(pa.float32(), array.shape[1]) if array.ndim == 2 else pa.from_numpy_dtype(array.dtype)
+    kind = pa.from_numpy_dtype(array.dtype)
+    return pa.list_(kind, array.shape[1]) if array.ndim == 2 else kind
+
+
+def _class_names(classes: np.ndarray, predictions: np.ndarray) -> Any:
+    """The name of each predicted class, or the names where there may be several."""
+    import pyarrow as pa
+
+    if predictions.ndim == 2:
+        return pa.array([classes[row > 0].tolist() for row in predictions], pa.list_(pa.string()))
+    return _arrow_column(classes[predictions])
 
 
 def _arrow_column(rows: np.ndarray) -> Any:

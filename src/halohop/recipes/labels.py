@@ -15,7 +15,8 @@ from halohop.typing import NodeType
 from halohop.world import World
 
 _CHUNK = 1_000_000
-_INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+_CLASSES = ("int64", "int32", "int16", "int8", "uint8", "bool")
+_MEMBERSHIPS = (*_CLASSES, "float64", "float32", "float16", "bfloat16")
 
 
 def find_target(schema: Schema, name: str | None) -> NodeType:
@@ -40,12 +41,9 @@ def find_target(schema: Schema, name: str | None) -> NodeType:
         raise SchemaError(f"node type {target!r} has no labels `y`; its columns: {sorted(schema.nodes[target].columns)}")
     if "train" not in schema.splits(target):
         raise SchemaError(f"node type {target!r} has no split 'train'; stored splits: {list(schema.splits(target))}")
-    if column.shape not in ((), (1,)):
-        raise InputError(
-            f"`y` of {target!r} has {column.shape} values per node; the recipes learn one class per node, "
-            "several labels at once are not supported: store one column as `y`"
-        )
-    if column.dtype not in _INTEGERS:
+    if len(column.shape) > 1:
+        raise InputError(f"`y` of {target!r} has values of shape {column.shape} per node; store one class, or a row of 0 and 1")
+    if column.dtype not in (_MEMBERSHIPS if several_classes(schema, target) else _CLASSES):
         raise InputError(
             f"`y` of {target!r} is {column.dtype}; the recipes learn classes, regression is not supported: "
             "store classes as integers 0, 1, 2, ..., and -1 for nodes without one"
@@ -53,19 +51,27 @@ def find_target(schema: Schema, name: str | None) -> NodeType:
     return target
 
 
+def several_classes(schema: Schema, target: NodeType) -> bool:
+    """Whether a node may belong to several classes: its label is then a row of 0 and 1."""
+    shape = schema.nodes[target].columns["y"].shape
+    return shape not in ((), (1,))
+
+
 def count_classes(graph: Graph, target: NodeType, world: World, device: torch.device) -> int:
-    """One more than the largest label in any split; each rank looks at its share of the nodes, all get the same answer.
+    """How many classes the labels of all splits have: one more than the largest, or the length of a row of them.
+
+    Each rank looks at its share of the nodes, all get the same answer.
 
     Raises:
-        InputError: no node of any split has a label.
+        InputError: no node of any split has a label, or a row of labels holds another number than 0, 1, and -1 or NaN for none.
     """
-    largest = -1
+    largest, several = -1, several_classes(graph.schema, target)
     for split in graph.schema.splits(target):
         gid, _ = graph.select(split, target)
         for chunk in torch.split(gid.tensor_split(world.size)[world.rank], _CHUNK):
             if len(chunk):
                 ((y,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=target, columns=("y",), gid=chunk),)))
-                largest = max(largest, int(y.max()))
+                largest = max(largest, _check_row(y, target) if several else int(y.max()))
     classes = int(max_over_ranks(largest, device, world)) + 1
     if classes == 0:
         raise InputError(f"no node of {target!r} in a split has a label (y >= 0)")
@@ -73,7 +79,26 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
 
 
 def seed_labels(batch: Any, target: NodeType) -> Tensor:
-    """Labels of the seeds, int64 ``[batch_size]``; -1 where there is none."""
+    """Labels of the seeds, see `labels_of`."""
     store = part_of(batch, target)
-    y: Tensor = store.y[: store.batch_size].view(-1).long()
-    return y
+    return labels_of(store.y[: store.batch_size])
+
+
+def labels_of(y: Tensor) -> Tensor:
+    """A column of labels as the recipes learn it: classes, int64 ``[n]``, -1 where there is none; or rows of memberships, float
+    ``[n, num_classes]``, NaN where one is not known."""
+    if y.dim() < 2 or y.shape[1] == 1:
+        return y.view(-1).long()
+    return y.float().masked_fill(y < 0, float("nan"))
+
+
+def _check_row(y: Tensor, target: NodeType) -> int:
+    """The last class, if any label is known."""
+    known = labels_of(y)
+    wrong = known[(known != 0) & (known != 1) & ~known.isnan()]
+    if len(wrong):
+        raise InputError(
+            f"`y` of {target!r} holds {float(wrong[0]):g}; several values per node are 0 or 1, one per class, and -1 or NaN "
+            "where that is not known"
+        )
+    return -1 if known.isnan().all() else y.shape[1] - 1

@@ -1,11 +1,11 @@
-"""Node classification: nodes with sampled neighbourhoods, cross-entropy, accuracy."""
+"""Node classification: nodes with sampled neighbourhoods, and what `halohop.recipes.judging` makes of their logits."""
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import halohop
@@ -13,9 +13,10 @@ from halohop.loading.loader import BatchLoader
 from halohop.memory import spare_bytes
 from halohop.recipes.evaluation import LayerPass, costs_less
 from halohop.recipes.inference_user import trained_layers
-from halohop.recipes.labels import count_classes, find_target, seed_labels
+from halohop.recipes.judging import Judge
+from halohop.recipes.labels import count_classes, find_target, labels_of, seed_labels, several_classes
 from halohop.recipes.models import NodeClassifier
-from halohop.recipes.ranks import max_over_ranks, share_of, sum_over_ranks
+from halohop.recipes.ranks import max_over_ranks, share_of
 from halohop.recipes.spec import ModelSpec, class_names, numbered
 from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
 from halohop.store.requests import FetchRequest, RowQuery
@@ -31,7 +32,7 @@ class NodeTask(Task):
         SchemaError, InputError: the graph has no such nodes, or no labels; or the model does not fit it.
     """
 
-    scored, figure = "nodes", "accuracy"
+    scored = "nodes"
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -40,7 +41,10 @@ class NodeTask(Task):
         self.splits = schema.splits(self.target)
         found = count_classes(setting.graph, self.target, setting.world, setting.device)
         num_classes = max(found, len(class_names(schema, self.target)))
-        self.spec = numbered(setting.graph, ModelSpec.of(setting.config, schema, self.target, num_classes))
+        self.judge = Judge(num_classes=num_classes, several=several_classes(schema, self.target))
+        self.figure = self.judge.figure
+        spec = ModelSpec.of(setting.config, schema, self.target, num_classes)
+        self.spec = numbered(setting.graph, replace(spec, several=self.judge.several))
         self._passes: dict[str, LayerPass] = {}
         self.by_layers = self._costs_less_by_layers()
         self.eval_fanout = (-1,) * setting.config.layers if self.by_layers else evaluation_fanout(setting, few_edges=FEW_EDGES)
@@ -65,9 +69,7 @@ class NodeTask(Task):
         )
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
-        y = seed_labels(batch, self.target)
-        logits, y = model(batch)[y >= 0], y[y >= 0]
-        return F.cross_entropy(logits, y, reduction="sum"), len(y)
+        return self.judge.loss(model(batch), seed_labels(batch, self.target))
 
     @torch.no_grad()
     def score(self, model: nn.Module, loader: BatchLoader) -> Score:
@@ -89,19 +91,12 @@ class NodeTask(Task):
         work = self._passes[split]
         ((labels,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=self.target, columns=("y",), gid=work.gid),)))
         logits = model.head(work.rows(trained_layers(model, graph, self.target)))
-        return self._scored([(logits, labels.view(-1).long().to(device))], start)
+        return self._scored([(logits, labels_of(labels).to(device))], start)
 
     def _scored(self, found: Iterable[tuple[Tensor, Tensor]], start: float) -> Score:
-        """The score of all ranks, from this one's logits and labels; -1 is no label."""
-        correct = losses = known = 0.0
-        for logits, y in found:
-            logits, y = logits[y >= 0], y[y >= 0]
-            correct += int((logits.argmax(dim=1) == y).sum())
-            losses += float(F.cross_entropy(logits, y, reduction="sum"))
-            known += len(y)
-        correct, losses, known = sum_over_ranks([correct, losses, known], self.setting.device, self.setting.world)
-        accuracy, mean = (correct / known, losses / known) if known else (float("nan"), float("nan"))
-        return Score(figures={"accuracy": accuracy}, loss=mean, count=int(known), seconds=time.perf_counter() - start)
+        """The score of all ranks, from this one's logits and labels."""
+        figures, loss, count = self.judge.judge(found, self.setting.device, self.setting.world)
+        return Score(figures=figures, loss=loss, count=count, seconds=time.perf_counter() - start)
 
     def _costs_less_by_layers(self) -> bool:
         """See `halohop.recipes.evaluation.costs_less`; the same on all ranks, whatever the memory of each."""

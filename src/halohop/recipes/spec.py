@@ -34,6 +34,7 @@ class ModelSpec:
         target: the node type whose nodes are classified, or get vectors.
         num_classes: length of the logits, or of the vectors.
         classes: names of the classes, where the labels were strings.
+        several: whether a node may belong to several classes.
         inputs: of every node type, in the schema's order.
         relations: in the schema's order.
         layers, hidden, heads, bases, dropout: as in `TrainConfig`.
@@ -53,6 +54,7 @@ class ModelSpec:
     relation: Relation | None = None
     decoder: DecoderName | None = None
     classes: tuple[str, ...] = ()
+    several: bool = False
 
     @classmethod
     def of(
