@@ -9,23 +9,26 @@ from torch import Tensor
 
 from halohop.errors import InputError
 
+_INT64 = (torch.int64,)
+_INTEGERS = (torch.int64, torch.int32)
+
 
 def require_cpu(tensor: Tensor, name: str) -> None:
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise InputError(f"{name} lies on {tensor.device}, but this operation works on CPU tensors only; move it with .cpu()")
 
 
 def integers(tensor: Tensor, name: str, length: int | None = None, *, only_int64: bool = False) -> NDArray[Any]:
     """A one-dimensional tensor of int64 or int32 as a contiguous array, copied only where it has gaps."""
     require_cpu(tensor, name)
-    allowed = (torch.int64,) if only_int64 else (torch.int64, torch.int32)
-    if tensor.dim() != 1 or tensor.dtype not in allowed:
+    allowed = _INT64 if only_int64 else _INTEGERS
+    if tensor.ndim != 1 or tensor.dtype not in allowed:
         kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise InputError(f"{name} must be one-dimensional {kinds}, got {tensor.dtype} of shape {tuple(tensor.shape)}")
-    if length is not None and len(tensor) != length:
-        raise InputError(f"{name} has {len(tensor)} entries, expected {length}")
-    array: NDArray[Any] = tensor.contiguous().numpy()
-    return array
+    array: NDArray[Any] = tensor.numpy()
+    if length is not None and len(array) != length:
+        raise InputError(f"{name} has {len(array)} entries, expected {length}")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def target(out: Tensor, name: str, length: int) -> NDArray[np.int64]:

@@ -53,15 +53,11 @@ class Pieces:
         self.bounds = np.array(bounds, np.int64)
         self._tensors = tuple(tensors)  # keeps their memory
         self.word = widest_word(self.row_bytes, here)
+        self.width = np.uint64(self.row_bytes // self.word.itemsize)  # words of a row
         self.words, self.origins = self._words(bounds)
 
     def __len__(self) -> int:
         return int(self.bounds[-1])
-
-    @property
-    def width(self) -> np.uint64:
-        """Words of a row."""
-        return np.uint64(self.row_bytes // self.word.itemsize)
 
     def find(self, row: int) -> tuple[Tensor | None, int]:
         """The piece that holds a row, and the row's number there; None where there is no such piece."""

@@ -161,10 +161,14 @@ class Trail:
     def extend(self, edge_gid: Tensor) -> tuple[Tensor, Tensor]:
         """Takes in a hop's edges; returns the room for the bids of their sources and destinations."""
         known, total = len(self._gid), len(self._gid) + len(edge_gid)
-        ends_bid, gid = self._pool.empty((2, total), torch.int64), self._pool.empty((total,), torch.int64)
-        for old, new in zip((*self._ends_bid, self._gid), (*ends_bid, gid), strict=True):
-            ops.copy_ids(old, new[:known])
-        ops.copy_ids(edge_gid, gid[known:])
+        ends_bid = self._pool.empty((2, total), torch.int64)
+        if known:
+            gid = self._pool.empty((total,), torch.int64)
+            for old, new in zip((*self._ends_bid, self._gid), (*ends_bid, gid), strict=True):
+                ops.copy_ids(old, new[:known])
+            ops.copy_ids(edge_gid, gid[known:])
+        else:
+            gid = edge_gid
         self._ends_bid, self._gid = ends_bid, gid
         return ends_bid[0, known:], ends_bid[1, known:]
 
