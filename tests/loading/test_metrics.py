@@ -88,6 +88,53 @@ def test_a_broken_source_answers_with_an_error_and_goes_on(parts):
         assert scrape(endpoint.address).sums == {"batches": 1.0}
 
 
+class Quiet:
+    """Counts next to nothing."""
+
+    def statistics(self):
+        return {"batches": 1.0}
+
+    def statistics_by_peer(self):
+        return {}
+
+
+@pytest.fixture
+def endpoint():
+    with halohop.metrics(Quiet(), listen=":0") as made:
+        yield made
+
+
+def connected(endpoint) -> socket.socket:
+    host, _, port = endpoint.address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def test_connections_that_say_nothing_are_few_and_do_not_keep_a_scrape_waiting(endpoint):
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connected(endpoint)) for _ in range(20)]
+        assert scrape(endpoint.address, timeout=20).sums == {"batches": 1.0}
+        for oldest in silent[:4]:
+            assert oldest.recv(1) == b""
+        silent[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert silent[-1].recv(5) == b"HTTP/"
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /met"], ids=["nothing", "half a line"])
+def test_connections_end_after_some_seconds(monkeypatch, endpoint, said):
+    monkeypatch.setattr("halohop.loading.metrics._CONNECTION_SECONDS", 0.3)
+    with connected(endpoint) as connection:
+        connection.sendall(said)
+        assert connection.recv(1) == b""
+    assert scrape(endpoint.address, timeout=20).sums == {"batches": 1.0}
+
+
+def test_connections_end_with_the_endpoint(endpoint):
+    with connected(endpoint) as connection:
+        assert scrape(endpoint.address, timeout=20).sums == {"batches": 1.0}
+        endpoint.close()
+        assert connection.recv(1) == b""
+
+
 @pytest.mark.parametrize("text", ["9464", "host", "http://host:80", ":port", ":70000", "host:65536"])
 def test_no_address(text):
     with pytest.raises(InputError, match="HOST:PORT"):

@@ -1,14 +1,25 @@
 """What a loader, a graph or a server counts, over HTTP as Prometheus reads it. Nothing is kept for it: a scrape asks for it."""
 
+import logging
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.error import URLError
 from urllib.request import urlopen
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from halohop.errors import InputError, TransportError
+
+_LOG = logging.getLogger(__name__)
+_MOST_CONNECTIONS = 16
+_CONNECTION_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
 
 PREFIX = "halohop_"
 _PEER = "peer_"
@@ -49,9 +60,14 @@ class Metrics:
         registry = library.CollectorRegistry()
         registry.register(_Collector(source))
         try:
-            self._server, self._thread = library.start_http_server(port, host, registry)
+            self._server = _Server(host, port)
         except OSError as error:
             raise TransportError(f"no metrics at {host}:{port}: {error}; give another --metrics HOST:PORT") from error
+        self._server.set_app(library.make_wsgi_app(registry))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_LOOK_SECONDS,), name="halohop-metrics", daemon=True
+        )
+        self._thread.start()
         self.address = f"{host}:{self._server.server_port}"
         self._lock = threading.Lock()
         self._closed = False
@@ -62,14 +78,69 @@ class Metrics:
             closed, self._closed = self._closed, True
         if not closed:
             self._server.shutdown()
-            self._server.server_close()
             self._thread.join()
+            self._server.server_close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, each of which lasts some seconds, whatever the client does or leaves undone.
+
+    One more than there may be, and the oldest is closed: so a scrape is answered while strangers hold connections.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        (self.address_family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, float] = {}  # since when, the oldest first
+        super().__init__((str(address[0]), int(address[1])), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[request] = time.monotonic()
+            if len(self._open) > _MOST_CONNECTIONS:
+                _hang_up(self._open, next(iter(self._open)))
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Several times a second: ends what has lasted too long."""
+        now = time.monotonic()
+        with self._lock:
+            for connection in [one for one, since in self._open.items() if now - since > _CONNECTION_SECONDS]:
+                _hang_up(self._open, connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        super().server_close()
+        with self._lock:
+            for connection in list(self._open):
+                _hang_up(self._open, connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _LOG.debug("a connection from %s to the metrics broke", client_address, exc_info=True)
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are no news."""
+
+
+def _hang_up(connections: dict[socket.socket, float], connection: socket.socket) -> None:
+    """Wakes the thread that reads or writes there; that thread closes the connection."""
+    del connections[connection]
+    with suppress(OSError):  # the client has gone
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Collector:
