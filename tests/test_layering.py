@@ -41,6 +41,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 NEVER = {
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"), "runs whatever a file or peer sends"),
+    **dict.fromkeys(("numpy.memmap", "numpy.lib.format.open_memmap"), "a full disk ends a process that maps a file for writing"),
     "time.sleep": "wait for the event, with a deadline",
 }
 
@@ -188,6 +189,7 @@ BAD = [
     ("loading/worker.py", "import pickle", "pickle"),
     ("loading/channel.py", "import marshal", "marshal"),
     ("transport/x.py", "__import__('pickle')", "pickle"),
+    ("recipes/x.py", "import numpy as np\nnp.lib.format.open_memmap('x', mode='w+')", "a full disk"),
     ("transport/x.py", "import time\ntime.sleep(1)", "time.sleep"),
     ("transport/x.py", "import time as t\nt.sleep(1)", "time.sleep"),
     ("transport/x.py", "from time import sleep", "time.sleep"),
