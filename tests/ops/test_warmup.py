@@ -1,3 +1,4 @@
+import errno
 import itertools
 import os
 import subprocess
@@ -10,6 +11,7 @@ import torch
 from filelock import FileLock
 
 from halohop import ops
+from halohop.errors import WriteError
 from halohop.ops import cpu_eligible, cpu_index, cpu_jit, cpu_relabel, cpu_sample, cpu_weighted, warmup
 
 SCRIPT = """
@@ -139,3 +141,17 @@ def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch, t
     else:
         monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "another")
     assert cpu_jit.fingerprint() != before
+
+
+def test_a_disk_that_is_full_is_named(tmp_path, monkeypatch):
+    """Numba says where a temporary file could not be made; what helps is another folder."""
+
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cpu_jit, "cache_directory", lambda compiled: tmp_path)
+    monkeypatch.setattr(warmup, "_call_every_kernel", full)
+    with pytest.raises(
+        WriteError, match=rf"cannot write machine code to {tmp_path} .*NUMBA_CACHE_DIR.*: No space left on device"
+    ):
+        ops.warm_up(print)

@@ -1,3 +1,4 @@
+import os
 from typing import Any
 
 import pytest
@@ -50,8 +51,14 @@ def test_wrong_names_types_and_files_are_refused(tmp_path) -> None:
         from_dict(TrainConfig, {"parts": "p", "out": "o", "hidden": "many"})
     with pytest.raises(InputError, match="out"):
         from_dict(TrainConfig, {"parts": "p"})
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"absent\.json"):
         read_config(TrainConfig, tmp_path / "absent.json")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(InputError, match=r"deep\.json cannot be read as JSON: it is nested too deep"):
+        read_config(TrainConfig, tmp_path / "deep.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match=r"pipe\.json is no regular file"):
+        read_config(TrainConfig, tmp_path / "pipe.json")
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(InputError, match="no JSON object"):
         read_config(TrainConfig, tmp_path / "list.json")

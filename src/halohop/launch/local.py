@@ -256,7 +256,7 @@ def _read(pipe: IO[bytes], log: Path, news: _News) -> None:
         for line in pipe:
             try:
                 news.put(msgspec.json.decode(line, type=Event))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 with suppress(OSError):  # on a full disk events still count; what rank 0 cannot write itself, ends it
                     other.write(line)
 

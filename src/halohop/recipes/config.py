@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from halohop.errors import InputError
+from halohop.errors import DatasetError, InputError
+from halohop.store.reading import decode_json, read_regular
 
 TaskName = Literal["node", "link"]
 ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
@@ -278,9 +279,9 @@ def read_config(kind: type[Config], path: str | Path) -> Config:
         InputError: no such file, no JSON object, or as `from_dict`.
     """
     try:
-        values = msgspec.json.decode(Path(path).read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}") from error
+        values: Any = decode_json(read_regular(Path(path)), path)
+    except (FileNotFoundError, DatasetError) as error:
+        raise InputError(str(error)) from error
     if not isinstance(values, dict):
         raise InputError(f"{path} holds no JSON object")
     return from_dict(kind, values)
