@@ -297,5 +297,7 @@ def test_a_run_goes_on_where_it_stopped_and_only_there(tmp_path: Path, monkeypat
     left = 90 - sum(chunk.end - chunk.begin for chunk in chunks)
     assert next(total for stage, _, total in calls if stage == "layer 1 of 3") == left
     same(load(tmp_path / "out"), at_once("gcn", checkpoint))
-    infer(InferConfig(parts=parts, checkpoint=other, **options), world=World())  # nothing is left of the other run
+    infer(
+        InferConfig(parts=parts, checkpoint=other, overwrite=True, **options), world=World()
+    )  # nothing is left of the other run
     same(load(tmp_path / "out"), at_once("gcn", other))
