@@ -87,7 +87,7 @@ def main(parts: Path, epochs: int) -> None:
                 loss.backward()
                 optimizer.step()
             print(f"epoch {epoch}: loss {loss.item():.3f}")
-    infer(InferConfig(parts=str(parts), checkpoint=None, out="vectors"), model=model)
+    infer(InferConfig(parts=str(parts), checkpoint=None, out="vectors", overwrite=True), model=model)
     vectors = torch.from_numpy(np.load("vectors/embeddings.npy"))
     splits = node["y"], node["train_mask"], node["test_mask"]
     print(f"test accuracy: {accuracy(vectors, *splits):.3f}, of the features alone {accuracy(node['x'], *splits):.3f}")

@@ -196,12 +196,12 @@ def test_a_relation_among_several(model: str, decoder: str, tmp_path: Path) -> N
     losses = [event["loss"] for event in events if event["event"] == "epoch"]
     assert losses[-1] < losses[0]
     for target in (None, relation[0]):
-        options = {"parts": config.parts, "checkpoint": str(tmp_path / "checkpoint"), "out": str(tmp_path / "vectors")}
+        options = {"parts": config.parts, "checkpoint": str(tmp_path / "checkpoint"), "out": str(tmp_path / f"vectors {target}")}
         ids, vectors = map(np.load, infer(InferConfig(target=target, **options)))
         assert vectors.shape == (len(ids), 16)
         assert len(ids) == tables.nodes[target or relation[2]].num_nodes
     with pytest.raises(InputError, match="link model's vectors"):
-        infer(InferConfig(fanout=(2, 2), **options))
+        infer(InferConfig(fanout=(2, 2), overwrite=True, **options))
 
 
 def test_what_has_no_splits_or_tells_the_answers_is_refused() -> None:

@@ -75,7 +75,7 @@ def losses(events: list[dict[str, Any]]) -> list[float]:
 
 @pytest.mark.parametrize("workers", [0, 3])
 def test_same_seed_same_curve_whatever_the_threads(tiny_parts: str, tmp_path: Path, workers: int) -> None:
-    config = config_for(tiny_parts, tmp_path, epochs=2)
+    config = config_for(tiny_parts, tmp_path, epochs=2, overwrite=True)
     assert losses(run(config)) == losses(run(replace(config, workers=workers)))
     assert losses(run(config)) != losses(run(replace(config, seed=1)))
 
@@ -112,7 +112,7 @@ def test_nodes_without_a_label_teach_nothing(tmp_path: Path) -> None:
     y = node.columns["y"].masked_fill(blank, -1)
     with_blanks = repartitioned(with_columns({"y": y}), tmp_path / "blank")
     without = repartitioned(with_columns({"train_mask": node.columns["train_mask"] & ~blank}), tmp_path / "less")
-    options = {"epochs": 2, "batch_size": 1000, "fanout": (-1, -1), "dropout": 0.0}
+    options = {"epochs": 2, "batch_size": 1000, "fanout": (-1, -1), "dropout": 0.0, "overwrite": True}
     first, second = (run(config_for(parts, tmp_path / "run", **options)) for parts in (with_blanks, without))
     assert losses(first) == pytest.approx(losses(second), rel=1e-3)
     assert losses(first)[0] != losses(first)[1]
