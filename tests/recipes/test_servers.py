@@ -116,7 +116,7 @@ def test_several_trainers(graphs: dict[str, str], secret: str, tmp_path: Path, r
     config = config_for(graphs["node"], tmp_path / "local", batch_size=50)
     expected = learned(run_trainers([config], 2))
     with served(graphs["node"]) as servers:
-        remote = replace(config, parts=named(servers), out=str(tmp_path / "remote"), token_file=secret)
+        remote = replace(config, parts=named(servers), out=str(tmp_path / "remote"), token_file=secret, overwrite=True)
         assert learned(run_trainers([remote], 2)) == alike(expected)
         assert learned(run_trainers([remote, remote], 1)) == alike(expected)
 
