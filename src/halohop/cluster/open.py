@@ -150,5 +150,5 @@ def _search(remote: dict[int, Peer], rendezvous: Rendezvous, dataset: str, patie
     for host, peer in remote.items():
         if peer.channel.waits_longer_than(patience):
             card = rendezvous.newest(host)
-            if card is not None and card.dataset == dataset and set(peer.parts) <= set(card.parts):
+            if card is not None and card.identity.covers(Identity(dataset=dataset, parts=peer.parts)):
                 peer.channel.also(card.address)

@@ -12,6 +12,7 @@ import msgspec
 import torch.distributed as dist
 
 from halohop.errors import ClusterError
+from halohop.transport import Identity
 from halohop.world import World
 
 
@@ -22,6 +23,11 @@ class HostCard:
     address: str
     dataset: str
     parts: tuple[int, ...]
+
+    @property
+    def identity(self) -> Identity:
+        """What its server shows those who connect."""
+        return Identity(dataset=self.dataset, parts=self.parts)
 
 
 class Board(Protocol):
