@@ -43,6 +43,23 @@ def test_a_host_that_does_not_come_is_named():
         meeting.leave()
 
 
+def test_a_store_that_is_gone_is_called_that():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    boards = [dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=20)) for _ in range(2)]
+    meeting, other = (Rendezvous(board, world(0, 2), deadline=20) for board in boards)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(meeting.cards)
+        del store
+        gone = rf"the store at 127.0.0.1:{port} \(kept by rank 0's process, .* is gone"
+        with pytest.raises(ClusterError, match=gone):
+            waiting.result(timeout=20)
+    for ask in (other.leave, lambda: other.announce(card(0)), lambda: Rendezvous(boards[1], world(0, 2), deadline=20)):
+        with pytest.raises(ClusterError, match=gone):
+            ask()
+
+
 def test_rank_0_which_may_keep_the_board_goes_last():
     board, looked, may_go = dist.HashStore(), threading.Event(), threading.Event()
 

@@ -15,7 +15,7 @@ import halohop
 from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, TransportError
+from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
 from halohop.loading.serve import Server
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
@@ -110,6 +110,26 @@ def test_a_lost_server_is_stood_in_for_at_once(parts, undisturbed, sampling):
             if number == 1:
                 servers[0].close()
         assert told(got) == undisturbed
+
+
+def test_a_lost_server_is_named_by_the_one_that_needed_it(parts):
+    """Servers make the batches, and one is lost: the trainer asks the other, which answers, but cannot do without it."""
+    short = replace(LIMITS, call_seconds=2, attempt_seconds=0.5)
+    first, other = free_addresses(2)
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(halohop.serve(parts, partitions=share, listen=own, peers=[peer], token=TOKEN, limits=short))
+            for share, own, peer in (((0,), first, other), ((1, 2), other, first))
+        ]
+        graph = stack.enter_context(halohop.connect([first, other], token=TOKEN, limits=short))
+        batches = iter(loader(graph, run="inline"))
+        next(batches), next(batches)  # both have made one, and know each other
+        servers[1].close()
+        with pytest.raises(
+            PeerLostError, match=rf"peer 'server .' at .*{first}.* waited for another: .*{other} went away"
+        ) as caught:
+            list(batches)
+        assert isinstance(caught.value.__cause__, RemoteError)
 
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])

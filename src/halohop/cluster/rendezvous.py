@@ -2,7 +2,8 @@
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -55,12 +56,14 @@ class Rendezvous:
         # The how-manyth graph this process opens: all ranks open their graphs in the same order, so the numbers agree. A process
         # that takes the place of one that was killed counts anew, so it comes to the meetings of that one.
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        meeting = board.add(f"halohop/{restart}/opened/{world.rank}/{_this_process()}", 1)
+        with _kept(board):
+            meeting = board.add(f"halohop/{restart}/opened/{world.rank}/{_this_process()}", 1)
         self._prefix = f"halohop/{restart}/{meeting}"
 
     def announce(self, card: HostCard) -> None:
         """Tells the others about this host; called once per host, and again by whoever takes its place."""
-        self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
+        with _kept(self._board):
+            self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
 
     def cards(self) -> list[HostCard]:
         """Every host's card, by host number.
@@ -88,30 +91,50 @@ class Rendezvous:
         """Says that this rank asks no more, and waits until no rank does, so that nobody loses a server it needs.
 
         Raises:
-            ClusterError: a rank did not come in time.
+            ClusterError: a rank did not come in time, or the store is gone.
         """
         self._all("done")
         self._all("gone", wait=self._world.rank == 0)  # its process may be the one that keeps the board: it goes last
 
     def _all(self, word: str, *, wait: bool = True) -> None:
         """Says something, and waits until every rank has said it."""
-        self._board.set(f"{self._prefix}/{word}/{self._world.rank}", "")
+        with _kept(self._board):
+            self._board.set(f"{self._prefix}/{word}/{self._world.rank}", "")
         if wait:
             self._wait([f"{self._prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
 
     def _card(self, host: int) -> HostCard:
         key = f"{self._prefix}/host/{host}"
         self._wait([key], f"host {host} of {self._world.num_hosts} did not come")
-        return msgspec.json.decode(self._board.get(key), type=HostCard)
+        with _kept(self._board):
+            return msgspec.json.decode(self._board.get(key), type=HostCard)
 
     def _wait(self, keys: Iterable[str], complaint: str) -> None:
         for number, key in enumerate(keys):
             try:
-                self._board.wait([key], self._deadline)
+                with _kept(self._board):
+                    self._board.wait([key], self._deadline)
             except (dist.DistStoreError, RuntimeError) as error:
                 raise ClusterError(
                     f"{complaint.format(number)} within {self._deadline.total_seconds():g} s; was it started, and did it live?"
                 ) from error
+
+
+@contextmanager
+def _kept(board: Board) -> Iterator[None]:
+    """Around a question to the board.
+
+    Raises:
+        ClusterError: the board is gone.
+    """
+    try:
+        yield
+    except dist.DistNetworkError as error:
+        environment = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        host, port = (getattr(board, name, known) for name, known in zip(("host", "port"), environment, strict=True))
+        raise ClusterError(
+            f"the store at {host}:{port} (kept by rank 0's process, or by what started it) is gone: it ended or was cut off"
+        ) from error
 
 
 def join_board(*, deadline: float) -> Board:

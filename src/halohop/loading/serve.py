@@ -223,8 +223,9 @@ class _Bench:
                 f"this server holds partitions {list(mine)} and knows nobody who holds {missing}, so it cannot sample; "
                 "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
             )
-        in_time = self._peers.limits.call_seconds / 2  # so that whoever asks still reads who is missing
-        group = replace(self._peers, addresses=addresses, deadline=in_time)
+        limits = self._peers.limits  # those of the trainer's call, too: it is to read in time which server is missing or lost
+        sooner = replace(limits, call_seconds=0.75 * limits.call_seconds)
+        group = replace(self._peers, addresses=addresses, deadline=0.5 * limits.call_seconds, limits=sooner)
         group, about = group.introductions(manifest=self._holding.document, without=mine)
         peers = group.peers(about, book, self._undo, without=mine)
         self._undo.enter_context(Every(patience / SEARCHES, lambda: search(peers, self._acquaintances, patience), name="search"))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.errors import InputError, ProtocolError
+from halohop.errors import DeadlineExceededError, InputError, PeerLostError, ProtocolError
 from halohop.transport.handshake import DIGEST_BYTES
 from halohop.transport.shapes import StrictTypes, digest
 
@@ -33,13 +33,17 @@ _DTYPES = {
 }
 _MAX_DIMENSIONS = 64
 
+LOSSES = {"lost": PeerLostError, "unanswered": DeadlineExceededError}
+"""Kinds of failures of a handler that waits for peers of its own, and did not get their answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The reply of a peer that could not answer.
 
     Args:
-        kind: "remote" (the handler raised), "protocol" (the request was not understood) or "too_large" (the reply was).
+        kind: "remote" (the handler raised), "protocol" (the request was not understood), "too_large" (the reply was), or one of
+            `LOSSES`.
         message: one line.
         traceback: as printed on the peer.
     """

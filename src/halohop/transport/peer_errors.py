@@ -12,7 +12,7 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.transport.base import Limits
-from halohop.transport.messages import Failure
+from halohop.transport.messages import LOSSES, Failure
 
 _SMALLER = "ask for less at a time, or raise max_message_bytes on both sides"
 
@@ -60,7 +60,12 @@ class PeerErrors:
             return MessageTooLargeError(f"{text}; {_SMALLER}")
         if failure.kind == "protocol":
             return ProtocolError(text)
-        return RemoteError(text, failure.traceback)
+        remote = RemoteError(text, failure.traceback)
+        if failure.kind in LOSSES:  # not this peer is lost, but one that it needs: the message names that one
+            error = LOSSES[failure.kind](f"{operation}: {self} waited for another: {failure.message}")
+            error.__cause__ = remote
+            return error
+        return remote
 
     def closed(self, operation: str) -> TransportError:
         return TransportError(f"{operation}: the channel to {self} was closed")

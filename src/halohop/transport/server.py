@@ -25,7 +25,7 @@ from halohop.transport.handshake import (
     version_of,
 )
 from halohop.transport.intake import Client, Intake, Job
-from halohop.transport.messages import Buffer, Codec, Failure, size_of
+from halohop.transport.messages import LOSSES, Buffer, Codec, Failure, size_of
 from halohop.transport.security import Token
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Flushed, Frames, Kind, Lost, Peer, ServerPort
 
@@ -237,6 +237,7 @@ class PortListener:
             failure = Failure(kind=kind, message=text, traceback="")
         except BaseException as error:  # a handler that raises anything at all must not take its thread along, nor go unheard
             trace = _text(traceback.format_exc())
+            kind = next((name for name, lost in LOSSES.items() if isinstance(error, lost)), kind)
             failure = Failure(kind=kind, message=_told(error)[:_MAX_MESSAGE], traceback=trace[-_MAX_TRACEBACK:])
         self._counters.add("failures")
         return self._codec.encode(failure)
