@@ -42,7 +42,7 @@ def _shown_by(file: Path, root: Path) -> list[str]:
             own = [*(root / beside).glob(f"test_{stem}.py"), *(root / beside).glob(f"test_{stem}_*.py")]
             found = [test.relative_to(root) for test in own] or ([beside] if folders else [])
         case ("docs" | "examples", *_) | ("README.md",):
-            found = [Path("tests/test_examples.py")]
+            found = [Path("tests/test_documents.py"), Path("tests/test_examples.py")]
         case _:
             found = []
     return [str(test) for test in found if (root / test).exists()]

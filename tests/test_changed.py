@@ -22,7 +22,10 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         (["tests/store/test_disk.py", "tests/store/test_that_was_deleted.py"], ["tests/store/test_disk.py"]),
         (["tests/system/conftest.py"], ["tests/system"]),
         (["tests/changed.py", "tests/conftest.py"], ["tests/test_changed.py"]),
-        (["README.md", "docs/sampling.md", "CHANGELOG.md", "pyproject.toml"], ["tests/test_examples.py"]),
+        (
+            ["README.md", "docs/sampling.md", "CHANGELOG.md", "pyproject.toml"],
+            ["tests/test_documents.py", "tests/test_examples.py"],
+        ),
     ],
 )
 def test_tests_of_a_change(files: list[str], tests: list[str]) -> None:

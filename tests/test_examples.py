@@ -1,4 +1,4 @@
-"""What the README shows and what examples/ holds runs as it stands."""
+"""What examples/ holds runs as it stands, and links between pages lead somewhere."""
 
 import re
 import subprocess
@@ -22,14 +22,6 @@ def run(*arguments: object, cwd: Path) -> str:
     done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_the_readmes_example_learns(tmp_path):
-    (script,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (tmp_path / "example.py").write_text(script)
-    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", run("example.py", cwd=tmp_path))]
-    assert len(losses) == 5
-    assert losses[-1] < losses[0]
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
