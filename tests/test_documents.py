@@ -149,6 +149,7 @@ def needed() -> set[Path]:
 
 
 @pytest.mark.full
+@pytest.mark.xdist_group("bare")  # whose environment takes a minute to make
 @pytest.mark.timeout(900)
 def test_the_wheel_without_extras_runs_the_demo(bare: Path, tmp_path: Path) -> None:
     for module in EXTRAS.values():
@@ -163,6 +164,7 @@ def test_the_wheel_without_extras_runs_the_demo(bare: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.full
+@pytest.mark.xdist_group("bare")  # whose environment takes a minute to make
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=page.name) for page in PAGES if any(tag in ("python", "sh") for tag, _ in blocks(page))]
