@@ -25,6 +25,7 @@ from halohop.store.requests import (
     Draw,
     EdgesReply,
     EdgesRequest,
+    FetchReply,
     FetchRequest,
     HoldRequest,
     HopAnswer,
@@ -52,7 +53,7 @@ class Graph(Counted):
         schema: node types, relations and their columns.
         book: who owns what.
         pool: where batches borrow their memory.
-        counters: what this process has done for requests.
+        counters: what this process has done for requests. parts_here: the partitions in it.
         gateways: servers that make whole batches, so that nothing need be sampled here; None where there are none.
     """
 
@@ -74,6 +75,7 @@ class Graph(Counted):
         self.counters = counters
         self.gateways = gateways
         self._router = router
+        self.parts_here = router.parts_here
         self._links = links or Links()
         self._closed = False
         self._one_owner = one_owner
@@ -86,7 +88,11 @@ class Graph(Counted):
 
     def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
         """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
-        return self._router.answer(request).rows
+        return self.fetch_stored(request).dense(request.queries, self.pool)
+
+    def fetch_stored(self, request: FetchRequest) -> FetchReply:
+        """The same as it is stored, dense or sparse."""
+        return self._router.answer(request)
 
     def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
         """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.
@@ -243,11 +249,6 @@ class Graph(Counted):
                 "several processes hold this graph, each in memory of its own, so nothing can be written to it; serve it "
                 "(halohop.serve), and connect to the servers"
             )
-
-    @property
-    def parts_here(self) -> tuple[int, ...]:
-        """The partitions in this process."""
-        return self._router.parts_here
 
     @property
     def is_local(self) -> bool:

@@ -128,13 +128,14 @@ class Router:
         routed = self._routed(
             [(query.table, query.gid) for query in queries],
             lambda picks: FetchRequest(queries=tuple(queries[query].of(rows, self._pool) for query, rows in picks)),
-            lambda reply: reply.rows,
+            lambda reply: tuple(zip(reply.rows, reply.sparse, strict=True)),
         )
-        rows = []
+        rows, sparse = [], []
         for (buckets, answers), at, asked in zip(routed, places, request.queries, strict=True):
             order = buckets.order if at is None else ops.gather_rows(at, buckets.order, pool=self._pool)
-            rows.append(self._merge_rows(order, answers, asked))
-        return FetchReply(rows=tuple(rows))
+            rows.append(self._merge_rows(order, [dense for dense, _ in answers], asked))
+            sparse.append(self._merge_sparse(buckets.order, [found for _, found in answers], asked))
+        return FetchReply(rows=tuple(rows), sparse=tuple(sparse))
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         replies = self._ask_all(dict.fromkeys(range(len(self._shards)), request))
@@ -241,6 +242,16 @@ class Router:
                 ops.fill_missing(out, query.gid)
             merged.append(out)
         return tuple(merged)
+
+    def _merge_sparse(
+        self, order: Tensor, answers: list[dict[str, ops.SparseRows]], query: RowQuery
+    ) -> dict[str, ops.SparseRows]:
+        merged = {}
+        for name in answers[0]:
+            pieces = [answer[name] for answer in answers]
+            rows = pieces[0] if len(pieces) == 1 else ops.merge_sparse(pieces, order, pool=self._pool)
+            merged[name] = rows.padded(query.gid) if query.padded else rows
+        return merged
 
 
 def _num_ids(request: Request[Any]) -> int:

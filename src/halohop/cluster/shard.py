@@ -1,7 +1,7 @@
 """The partitions in this process: answer every request about the rows and edges that they own."""
 
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -68,6 +68,7 @@ class LocalShard:
             self._tables[name] = _Table(
                 ids=self._ids(name, {index: held.raw_id for index, held in nodes.items()}),
                 columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
+                sparse=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
             )
         self._topologies: dict[Relation, Topology] = {}
         for relation in first.edges:
@@ -108,6 +109,13 @@ class LocalShard:
         names = next(iter(held.values()))
         return {name: self._pieces(table, {index: columns[name] for index, columns in held.items()}) for name in names}
 
+    def _sparse(self, table: TableKey, held: dict[int, dict[str, ops.SparseRows]]) -> dict[str, ops.SparsePieces]:
+        pieces, bounds = {}, self._book.bounds(table)
+        for name in next(iter(held.values())):
+            here = [held[part][name] if part in held else None for part in range(self._book.num_parts)]
+            pieces[name] = ops.SparsePieces(here, bounds)
+        return pieces
+
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Answers at once: the future that comes back is done."""
         future: Future[Any] = Future()
@@ -131,7 +139,8 @@ class LocalShard:
                 return self._sample(request)
             case FetchRequest():
                 with self._counters.span("gather"):
-                    return FetchReply(rows=tuple(self._rows(query) for query in request.queries))
+                    found = [self._rows(query) for query in request.queries]
+                    return FetchReply(rows=tuple(rows for rows, _ in found), sparse=tuple(sparse for _, sparse in found))
             case LocateRequest():
                 return self._locate(request)
             case SelectRequest():
@@ -152,9 +161,14 @@ class LocalShard:
             )
         )
 
-    def _rows(self, query: RowQuery) -> tuple[Tensor, ...]:
+    def _rows(self, query: RowQuery) -> tuple[tuple[Tensor, ...], dict[str, ops.SparseRows]]:
         table = _lookup(self._tables, query.table, "table")
-        return tuple(self._column(table, name, query) for name in query.columns)
+        sparse = {
+            name: table.sparse[name].take(query.gid, padded=query.padded, pool=self._pool)
+            for name in query.columns
+            if name in table.sparse
+        }
+        return tuple(self._column(table, name, query) for name in query.columns if name not in sparse), sparse
 
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor:
         if (query.table, name) in self._degrees:
@@ -232,10 +246,11 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The rows of a node type or relation: the user's ids (None where they are the gids), and the columns."""
+    """The rows of a node type or relation: the user's ids (None where they are the gids), and the columns, dense and sparse."""
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
+    sparse: dict[str, ops.SparsePieces] = field(default_factory=dict)
 
 
 def _found(ids: Tensor, wanted: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ The layout is that of Shchur et al., "Pitfalls of Graph Neural Network Evaluatio
 features as ``attr_{data,indices,indptr,shape}`` or dense ``attr_matrix``, and ``labels``.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +16,12 @@ from halohop.datasets.direction import add_reverses
 from halohop.datasets.scale import normalize_rows
 from halohop.datasets.splits import FRACTIONS, random_masks
 from halohop.errors import InputError
+from halohop.memory import machine_bytes
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
+
+SPARSE = 0.05
+"""Features of which at most this share is stored stay sparse: that takes at most a tenth of the bytes."""
 
 
 def read_npz(
@@ -43,7 +46,8 @@ def read_npz(
         max_feature_bytes: refuse sparse features that take more than this as a dense matrix; default the machine's memory.
 
     Returns:
-        Nodes with ``x`` float32 ``[num_nodes, num_features]`` (if the file has features), ``y`` int64 and masks; edges sorted
+        Nodes with ``x`` float32 ``[num_nodes, num_features]`` (if the file has features;
+        sparse (COO) where the file stores at most 5 % of them), ``y`` int64 and masks; edges sorted
         by source, then destination, reverses behind them.
 
     Raises:
@@ -102,24 +106,20 @@ def _features(arrays: Arrays, num_nodes: int, max_bytes: int | None) -> Tensor |
     shape = arrays["attr_shape"]
     if shape.shape != (2,) or shape[0] != num_nodes:
         raise InputError(f"{arrays.path}: attr_shape is {shape.tolist()}, but there are {num_nodes} nodes")
-    needed, limit = 4 * num_nodes * int(shape[1]), _memory() if max_bytes is None else max_bytes
+    row, col = _csr(arrays, "attr", num_nodes, int(shape[1]))
+    data = arrays["attr_data"]
+    if data.shape != row.shape:
+        raise InputError(f"{arrays.path}: attr_data has shape {data.shape}, but attr_indices has {row.shape}")
+    if len(row) <= SPARSE * num_nodes * int(shape[1]):
+        entries = torch.from_numpy(np.stack([row, col])), torch.from_numpy(data.astype(np.float32))
+        return torch.sparse_coo_tensor(*entries, (num_nodes, int(shape[1])), check_invariants=False).coalesce()
+    needed, limit = 4 * num_nodes * int(shape[1]), machine_bytes() if max_bytes is None else max_bytes
     if needed > limit:
         raise InputError(
             f"{arrays.path}: the features take {needed / 2**30:.3g} GiB as a dense float32 matrix, over the limit of "
             f"{limit / 2**30:.3g} GiB; project them to fewer columns, or raise max_feature_bytes"
         )
-    row, col = _csr(arrays, "attr", num_nodes, int(shape[1]))
-    data = arrays["attr_data"]
-    if data.shape != row.shape:
-        raise InputError(f"{arrays.path}: attr_data has shape {data.shape}, but attr_indices has {row.shape}")
     x = torch.zeros(num_nodes * int(shape[1]))
     # Entries that occur twice add up, as in any CSR matrix.
     x.index_add_(0, torch.from_numpy(row * int(shape[1]) + col), torch.from_numpy(data.astype(np.float32)))
     return x.view(num_nodes, int(shape[1]))
-
-
-def _memory() -> int:
-    """Bytes of physical memory, where the system tells."""
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**63 - 1

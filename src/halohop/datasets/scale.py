@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halohop.store.tables import GraphTables, NodeTable
+from halohop.ops import SparsePieces, SparseRows
+from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.typing import NodeType
 
 _SAMPLE = 1_000
@@ -47,7 +48,7 @@ def _line(name: NodeType, x: Tensor | None) -> str | None:
     if x is None or x.dim() != 2 or not x.numel():
         return None
     picked = torch.linspace(0, len(x) - 1, min(len(x), _SAMPLE), dtype=torch.float64).long()
-    rows = x[picked].double()
+    rows = (x[picked] if is_dense(x) else SparsePieces([SparseRows.of(x)], [0, len(x)]).take(picked).dense()).double()
     sums = rows.sum(dim=1)
     if (rows >= 0).all() and ((sums - 1).abs() < 0.01)[sums > 0].all() and x.is_floating_point():
         return f"features divided by their sum: x of {name}"
@@ -62,5 +63,16 @@ def _normalized(table: NodeTable) -> NodeTable:
     if x is None:
         return table
     x = x if x.is_floating_point() else x.float()
+    if not is_dense(x):
+        return replace(table, columns=table.columns | {"x": _divided(x)})
     total = x.float().abs().sum(dim=-1, keepdim=True)
     return replace(table, columns=table.columns | {"x": x / total.masked_fill_(total == 0, 1).to(x.dtype)})
+
+
+def _divided(x: Tensor) -> Tensor:
+    """Sparse rows, each divided by the sum of its entries' sizes."""
+    x = x.to_sparse_coo().coalesce()
+    row = x.indices()[0]
+    total = torch.zeros(len(x)).index_add_(0, row, x.values().float().abs())
+    values = x.values() / total.masked_fill_(total == 0, 1).to(x.dtype)[row]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, is_coalesced=True, check_invariants=False)

@@ -90,7 +90,11 @@ def readable_bytes(count: float) -> str:
 
 
 def _columns(columns: dict[str, ColumnSpec]) -> dict[str, str]:
-    return {name: f"{spec.dtype}{list(spec.shape) if spec.shape else ''}" for name, spec in columns.items()}
+    return {name: _form(spec) for name, spec in columns.items()}
+
+
+def _form(spec: ColumnSpec) -> str:
+    return f"{spec.dtype}{list(spec.shape) if spec.shape else ''}{' sparse' if spec.sparse else ''}"
 
 
 def _named(columns: dict[str, str]) -> str:

@@ -26,7 +26,7 @@ from halohop.loading.worker import Bench
 from halohop.memory import spare_bytes
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
-from halohop.sampling.collect import collect
+from halohop.sampling.collect import checked_layout, collect, laid_out
 from halohop.sampling.sampler import Sampler
 from halohop.telemetry import Counters, added
 from halohop.world import World, trainers_here
@@ -59,6 +59,7 @@ class BatchLoader(DataLoader[Any]):
         worker_init_fn: called in each worker with its number. In processes Python's, NumPy's and torch's random numbers are
             seeded for each batch besides, so random transforms repeat for any number of workers.
         pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it.
+        layout: of features that are stored sparse: `torch.strided` (dense), or `torch.sparse_csr` for models that multiply so.
         batch_size, shuffle, drop_last, sampler_of_seeds, batch_sampler: as in torch's DataLoader.
 
     Raises:
@@ -86,7 +87,9 @@ class BatchLoader(DataLoader[Any]):
         pin_memory: bool = False,
         persistent_workers: bool = False,
         multiprocessing_context: Any = None,
+        layout: torch.layout = torch.strided,
     ) -> None:
+        self._layout = checked_layout(layout)
         batch_size = None if batch_size is None else whole(batch_size, "batch_size")
         self._flight = _flight(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         if multiprocessing_context is not None:
@@ -251,7 +254,7 @@ class BatchLoader(DataLoader[Any]):
             batch = self._sampler.sample(self._seeds.seeds(epoch, share))
             batch = self._revised(batch)
         with self.counters.span("collect"):
-            batch = collect(self._sampler.graph, batch)
+            batch = laid_out(collect(self._sampler.graph, batch), self._layout, self._sampler.graph.pool)
         with self.counters.span("convert"):
             finished = self._to_user(batch)
             if self._pin:

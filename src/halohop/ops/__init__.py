@@ -14,6 +14,7 @@ from halohop.ops.random import fractions, stream_key
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, scatter_rows
 from halohop.ops.sample import list_lengths, sample_neighbors
+from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.warmup import warm_up
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Pool",
     "Relabeler",
     "Sources",
+    "SparsePieces",
+    "SparseRows",
     "bucket",
     "build_csc",
     "copy_ids",
@@ -36,6 +39,7 @@ __all__ = [
     "join_rows",
     "known_places",
     "list_lengths",
+    "merge_sparse",
     "never_falls",
     "repeat_positions",
     "sample_neighbors",

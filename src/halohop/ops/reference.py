@@ -295,3 +295,14 @@ def fennel(
         if part == before:
             break
     return torch.tensor(part, dtype=torch.int64)
+
+
+def dense_rows(indptr: list[int], indices: list[int], values: list[float], width: int) -> list[list[float]]:
+    """Rows of numbers from lists of those that are not zero; one value may stand for all."""
+    rows = []
+    for begin, end in pairwise(indptr):
+        row = [type(values[0])(0)] * width
+        for at in range(begin, end):
+            row[indices[at]] = values[at % len(values)]
+        rows.append(row)
+    return rows

@@ -14,6 +14,7 @@ from halohop.ops.labor import Sources
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
 from halohop.ops.sample import sample_neighbors
+from halohop.ops.sparse import SparseRows
 
 _PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
 
@@ -87,3 +88,6 @@ def _call_every_kernel() -> None:
             relabeler.start(typed)
             relabeler.add(typed)
             relabeler.find(typed)
+    for values in (torch.int64, torch.int32, torch.int16, torch.uint8):
+        for indices in (torch.int32, torch.int16):
+            SparseRows(indptr=indptr, indices=ids.to(indices), values=torch.ones(3, dtype=values), width=2).dense()

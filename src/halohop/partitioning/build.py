@@ -1,7 +1,7 @@
 """From tables and an assignment to partitions: renumbering, CSC, and the folder on disk."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.report import Report, measure
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
-from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable, is_dense
 from halohop.store.writer import write_dataset
 from halohop.typing import RAW_ID, NodeType, Relation
 
@@ -156,12 +156,14 @@ class _Nodes:
         row: table row of every gid, int64; None if they are the same.
         gid: gid of every table row, int64; None likewise.
         raw: raw id of every gid, int64; None if they are the same.
+        sparse: the table's sparse columns, in the order of the table.
     """
 
     bounds: tuple[int, ...]
     row: Tensor | None
     gid: Tensor | None
     raw: Tensor | None
+    sparse: dict[str, ops.SparseRows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +190,12 @@ def _number_nodes(table: NodeTable, part: Tensor, num_parts: int) -> _Nodes:
     raw = row if raw is None else raw[row]
     raw = None if torch.equal(raw, identity) else raw
     bounds = tuple(starts.tolist())
+    sparse = {name: ops.SparseRows.of(column) for name, column in table.columns.items() if not is_dense(column)}
     if torch.equal(row, identity):
-        return _Nodes(bounds=bounds, row=None, gid=None, raw=raw)
+        return _Nodes(bounds=bounds, row=None, gid=None, raw=raw, sparse=sparse)
     gid = torch.empty_like(identity)
     gid[row] = identity
-    return _Nodes(bounds=bounds, row=row, gid=gid, raw=raw)
+    return _Nodes(bounds=bounds, row=row, gid=gid, raw=raw, sparse=sparse)
 
 
 def _number_edges(table: EdgeTable, dst: _Nodes) -> _Edges:
@@ -216,7 +219,8 @@ def _node_part(table: NodeTable, numbering: _Nodes, index: int) -> NodePart:
     return NodePart(
         num_nodes=high - low,
         raw_id=None if numbering.raw is None else numbering.raw[low:high],
-        columns={name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()},
+        columns={name: _rows(column, numbering.row, low, high) for name, column in table.columns.items() if is_dense(column)},
+        sparse={name: _sparse_rows(rows, numbering.row, low, high) for name, rows in numbering.sparse.items()},
     )
 
 
@@ -271,6 +275,13 @@ def _is_number(column: Tensor) -> bool:
 def _rows(column: Tensor, row: Tensor | None, low: int, high: int) -> Tensor:
     """The rows of a table's column that belong to the gids from `low` to `high`."""
     return column.detach()[low:high] if row is None else ops.gather_rows(column, row[low:high])
+
+
+def _sparse_rows(rows: ops.SparseRows, row: Tensor | None, low: int, high: int) -> ops.SparseRows:
+    """The same of a sparse column."""
+    wanted = torch.arange(low, high) if row is None else row[low:high]
+    taken = ops.SparsePieces([rows], [0, len(rows)]).take(wanted)
+    return replace(taken, indptr=taken.indptr.long())
 
 
 def _translated(rows: Tensor, gid: Tensor | None) -> Tensor:

@@ -225,8 +225,8 @@ def _columns(store: BaseStorage, is_level: Any) -> dict[str, Tensor]:
             continue
         if isinstance(value, np.ndarray):
             value = torch.from_numpy(value)
-        if not isinstance(value, Tensor) or value.layout != torch.strided:
-            raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a dense tensor, or remove it")
+        if not isinstance(value, Tensor) or value.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
+            raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a tensor, or remove it")
         if value.dim() > 1 and store._parent().__cat_dim__(key, value, store) not in (0, -value.dim()):
             raise InputError(f"attribute {key!r} does not keep its rows in the first dimension; transpose or rename it")
         columns[key] = _on_cpu(key, value)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halohop.ops import SparseRows
 from halohop.sampling.links import End, LinkSeeds
 from halohop.typing import RAW_ID, NodeType, Relation
 
@@ -95,6 +96,7 @@ class NodeBlock:
         tree: the number of the seed around which each was found, int64 ``[num_nodes]``; None if all seeds share one subgraph.
         padded: whether some places are empty: gid -1.
         columns: rows of the nodes, ``[num_nodes, ...]`` each; empty until collected.
+        sparse: rows that are stored sparse, until they are `columns`, too (see `halohop.sampling.collect.laid_out`).
     """
 
     gid: Tensor
@@ -102,10 +104,12 @@ class NodeBlock:
     tree: Tensor | None = None
     padded: bool = False
     columns: dict[str, Tensor] = field(default_factory=dict)
+    sparse: dict[str, SparseRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
         assert all(len(column) == len(self.gid) for column in self.columns.values())
+        assert all(len(rows) == len(self.gid) for rows in self.sparse.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,4 +199,10 @@ class Batch:
 
 
 def _column_bytes(columns: dict[str, Tensor]) -> int:
-    return sum(column.nbytes for column in columns.values())
+    return sum(_tensor_bytes(column) for column in columns.values())
+
+
+def _tensor_bytes(column: Tensor) -> int:
+    if column.layout == torch.strided:
+        return column.nbytes
+    return column.crow_indices().nbytes + column.col_indices().nbytes + column.values().nbytes

@@ -1,12 +1,15 @@
 """Fetches the rows of a sampled batch: features, labels, and the user's own ids."""
 
+import warnings
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.graph import Graph
-from halohop.sampling.batch import Batch, EdgeBlock
+from halohop.errors import InputError
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation
 
@@ -26,8 +29,11 @@ def collect(graph: Graph, batch: Batch) -> Batch:
         for name, block in batch.nodes.items()
     ]
     of_edges = {relation: _edge_queries(graph, relation, block) for relation, block in batch.edges.items()}
-    rows = iter(graph.fetch(FetchRequest(queries=(*of_nodes, *(query for queries in of_edges.values() for query in queries)))))
-    nodes = {query.table: dict(zip(query.columns, next(rows), strict=True)) for query in of_nodes}
+    queries = (*of_nodes, *(query for queries in of_edges.values() for query in queries))
+    reply = graph.fetch_stored(FetchRequest(queries=queries))
+    found = [reply.columns(number, query.columns) for number, query in enumerate(of_nodes)]
+    nodes = {query.table: columns for query, columns in zip(of_nodes, found, strict=True)}
+    rows = iter(reply.rows[len(of_nodes) :])
     edges = {
         relation: dict(
             zip(queries[0].columns, _merged(graph.pool, batch.edges[relation], [next(rows) for _ in queries]), strict=True)
@@ -36,15 +42,47 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     }
     for name, block in batch.nodes.items():
         if block.padded:
-            ops.fill_missing(nodes[name][RAW_ID], block.gid, -1)
+            raw = nodes[name][RAW_ID]
+            assert isinstance(raw, Tensor)
+            ops.fill_missing(raw, block.gid, -1)
     for relation, edge_block in batch.edges.items():
         if edge_block.padded:
             ops.fill_missing(edges[relation][EDGE_ID], edge_block.gid, -1)
     return replace(
         batch,
-        nodes={name: replace(block, columns=block.columns | nodes[name]) for name, block in batch.nodes.items()},
+        nodes={name: _with(block, nodes[name]) for name, block in batch.nodes.items()},
         edges={relation: replace(block, columns=edges[relation]) for relation, block in batch.edges.items()},
     )
+
+
+def checked_layout(layout: torch.layout) -> torch.layout:
+    """The layout, if `laid_out` can make it.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if layout not in (torch.strided, torch.sparse_csr):
+        raise InputError(f"layout={layout} is none of torch.strided (dense) and torch.sparse_csr")
+    if layout == torch.sparse_csr:
+        with warnings.catch_warnings():  # torch says once in a process that CSR is young; whoever names it knows
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support")
+            ops.SparseRows.of(torch.zeros(1, 1)).csr()
+    return layout
+
+
+def laid_out(batch: Batch, layout: torch.layout, pool: ops.Pool) -> Batch:
+    """The batch with its sparse rows among its columns: dense (`torch.strided`), or as tensors in `torch.sparse_csr`."""
+    nodes = {}
+    for name, block in batch.nodes.items():
+        made = {key: rows.dense(pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
+        nodes[name] = replace(block, columns=block.columns | made, sparse={}) if made else block
+    return replace(batch, nodes=nodes)
+
+
+def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBlock:
+    dense = {name: column for name, column in found.items() if isinstance(column, Tensor)}
+    sparse = {name: column for name, column in found.items() if not isinstance(column, Tensor)}
+    return replace(block, columns=block.columns | dense, sparse=sparse)
 
 
 def _of_batches(graph: Graph, name: NodeType) -> list[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, Flips, NodeBlock
 from halohop.sampling.caps import Padding, Sizes
 
@@ -51,6 +52,10 @@ def fill_empty(batch: Batch, padding: Padding) -> None:
     for block in blocks:
         for name, column in block.columns.items():
             value = padding.value(name, column.dtype)
+            if value and column.layout != torch.strided:
+                raise InputError(
+                    f"pad fills {name!r} with {value}; rows in a sparse layout have zeros only: use layout=torch.strided"
+                )
             if value:
                 ops.fill_missing(column, block.gid, value)
 

@@ -13,13 +13,15 @@ partitions. Folders are written by `halohop.store.writer`; what a crash leaves b
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError
+from halohop.ops import SparseRows
+from halohop.ops.sparse import index_dtype
 from halohop.store.aside import UNFINISHED
 from halohop.store.manifest import (
     INDICES,
@@ -32,6 +34,7 @@ from halohop.store.manifest import (
     decode,
     halo_file,
     part_folder,
+    sparse_files,
     structure_file,
 )
 from halohop.store.npy import map_array, numpy_name
@@ -97,6 +100,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
             num_nodes=counts[key],
             raw_id=files.optional_ids(structure_file(part, key, RAW_ID), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),
+            sparse=files.sparse(part, key, spec.columns, counts[key]),
         )
         for key, spec in manifest.schema.nodes.items()
     }
@@ -163,7 +167,29 @@ class _Files:
     verify: bool
 
     def columns(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
-        return {name: self._column(column_file(part, table, name), spec, rows) for name, spec in specs.items()}
+        dense = {name: spec for name, spec in specs.items() if not spec.sparse}
+        return {name: self._column(column_file(part, table, name), spec, rows) for name, spec in dense.items()}
+
+    def sparse(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, SparseRows]:
+        return {name: self._sparse(sparse_files(part, table, name), spec, rows) for name, spec in specs.items() if spec.sparse}
+
+    def _sparse(self, paths: tuple[str, str, str], spec: ColumnSpec, rows: int) -> SparseRows:
+        indptr, indices, values = paths
+        (width,), entries = spec.shape, [self._length(path) for path in paths]
+        if entries[2] not in (1, entries[1]):
+            raise CorruptDatasetError(
+                f"{MANIFEST} lists {entries[1]} entries in {indices} and {entries[2]} values; write it again"
+            )
+        return SparseRows(
+            indptr=self._map(indptr, torch.int64, (rows + 1,)),
+            indices=self._map(indices, index_dtype(width), (entries[1],)),
+            values=self._column(values, replace(spec, shape=()), entries[2]),
+            width=width,
+        )
+
+    def _length(self, path: str) -> int:
+        shape = self.records[path].shape if path in self.records else ()
+        return shape[0] if len(shape) == 1 else -1
 
     def halo(self, part: int, relation: Relation, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
         return {name: self._column(halo_file(part, relation, name), spec, rows) for name, spec in specs.items()}

@@ -28,6 +28,7 @@ STAMP = "stamp"
 INDPTR = "indptr"
 INDICES = "indices"
 HALO = "halo"
+SPARSE = "sparse"
 
 _NO_CHECKSUM = "00000000"
 _LONGEST_NAME = 60  # characters of one name in a path; three of them and the "%%" marks stay below 255, the limit of file systems
@@ -203,6 +204,12 @@ def column_file(part: int, table: TableKey, column: str) -> str:
     if not isinstance(table, str) and name in (INDPTR, INDICES):
         name = f"%{ord(name[0]):02X}{name[1:]}"  # beside the arrays of that name; quoting never writes a letter so
     return f"{table_folder(part, table)}/{name}.npy"
+
+
+def sparse_files(part: int, table: TableKey, column: str) -> tuple[str, str, str]:
+    """The files of a column of which only some entries are stored: where rows begin, places in the row, values."""
+    stem = f"{table_folder(part, table)}/{SPARSE}/{_quoted(column)}"
+    return f"{stem}.indptr.npy", f"{stem}.indices.npy", f"{stem}.values.npy"
 
 
 def halo_file(part: int, relation: Relation, column: str) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from halohop.ops import SparseRows
 from halohop.typing import NodeType, Relation
 
 
@@ -15,11 +16,13 @@ class NodePart:
         num_nodes: how many.
         raw_id: int64 ``[num_nodes]``, ascending; None where the raw id is the gid itself.
         columns: ``[num_nodes, ...]`` each.
+        sparse: columns of which only entries that are not zero are stored, `num_nodes` rows each.
     """
 
     num_nodes: int
     raw_id: Tensor | None
     columns: dict[str, Tensor]
+    sparse: dict[str, SparseRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,9 +129,27 @@ class RowQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReply:
-    """Per query, per column: a tensor ``[n, ...]`` in the column's dtype."""
+    """The rows of each query.
+
+    Args:
+        rows: per query, per dense column, in the order of the query's: a tensor ``[n, ...]`` in the column's dtype.
+        sparse: per query, the columns that are stored sparse, by name.
+    """
 
     rows: tuple[tuple[Tensor, ...], ...]
+    sparse: tuple[dict[str, ops.SparseRows], ...] = ()
+
+    def columns(self, query: int, names: tuple[str, ...]) -> dict[str, Tensor | ops.SparseRows]:
+        """Those of a query that asked for these names, in its order."""
+        dense, sparse = iter(self.rows[query]), self.sparse[query] if self.sparse else {}
+        return {name: sparse[name] if name in sparse else next(dense) for name in names}
+
+    def dense(self, queries: "tuple[RowQuery, ...]", pool: ops.Pool) -> tuple[tuple[Tensor, ...], ...]:
+        """Per query, per column, a tensor ``[n, ...]``: what answers these queries, with zeros written out."""
+        found = [self.columns(number, query.columns).values() for number, query in enumerate(queries)]
+        return tuple(
+            tuple(rows.dense(pool) if isinstance(rows, ops.SparseRows) else rows for rows in columns) for columns in found
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

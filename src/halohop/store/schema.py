@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from halohop.errors import SchemaError
@@ -20,15 +21,18 @@ class ColumnSpec:
         dtype: torch's name of it (``"float32"``).
         shape: of one row, ``()`` for a scalar.
         names: of the values 0, 1, 2, ... where the user's were strings: classes.
+        sparse: whether only entries that are not zero are stored.
     """
 
     dtype: str
     shape: tuple[int, ...]
     names: tuple[str, ...] = ()
+    sparse: bool = False
 
     @classmethod
     def of(cls, column: Tensor, names: tuple[str, ...] = ()) -> "ColumnSpec":
-        return cls(dtype=str(column.dtype).removeprefix("torch."), shape=tuple(column.shape[1:]), names=names)
+        dtype, sparse = str(column.dtype).removeprefix("torch."), column.layout != torch.strided
+        return cls(dtype=dtype, shape=tuple(column.shape[1:]), names=names, sparse=sparse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ class NodeTable:
 
     Args:
         num_nodes: how many.
-        columns: per-node tensors ``[num_nodes, ...]`` of any dtype: features, labels ``y``, masks ``<split>_mask`` (bool).
+        columns: per-node tensors ``[num_nodes, ...]`` of any dtype: features, labels ``y``, masks ``<split>_mask`` (bool). A
+            matrix in torch's sparse layouts (COO, CSR) is stored sparse, too.
         raw_id: the user's ids, int64 ``[num_nodes]``, all different; None means 0, 1, 2, ...
         names: by column, of its values 0, 1, 2, ... where the user's were strings.
 
@@ -102,6 +103,11 @@ class GraphTables:
                 raise SchemaError(f"{name!r} cannot name a node type or relation: no '/', no '__', not empty")
 
 
+def is_dense(column: Tensor) -> bool:
+    """Whether all entries of a column are stored, and not only those that are not zero."""
+    return column.layout == torch.strided
+
+
 def _check_ids(ids: Tensor, length: int, name: str) -> None:
     if ids.dim() != 1 or ids.dtype not in _INTEGERS:
         raise InputError(f"{name} must be one-dimensional int64 or int32, got {ids.dtype} of shape {tuple(ids.shape)}")
@@ -121,5 +127,8 @@ def _check_columns(columns: dict[str, Tensor], num_rows: int, what: str, reserve
     for name, column in columns.items():
         if name == reserved or not name or "/" in name or "\0" in name:
             raise SchemaError(f"{name!r} cannot name a column: {reserved!r} is reserved, '/' and '' are not allowed")
+        if not is_dense(column) and (reserved == EDGE_ID or column.dim() != 2):
+            where = "of edges" if reserved == EDGE_ID else f"of shape {tuple(column.shape)}"
+            raise InputError(f"column {name!r} {where} is {column.layout}; only matrices of nodes are stored so: use .to_dense()")
         if column.dim() == 0 or len(column) != num_rows:
             raise InputError(f"column {name!r} has shape {tuple(column.shape)}, but there are {num_rows} {what}")

@@ -16,6 +16,7 @@ from halohop.store.manifest import (
     INDICES,
     INDPTR,
     MANIFEST,
+    SPARSE,
     STAMP,
     FileRecord,
     Manifest,
@@ -23,6 +24,7 @@ from halohop.store.manifest import (
     encode,
     halo_file,
     part_folder,
+    sparse_files,
     stamp_of,
     structure_file,
     table_folder,
@@ -52,6 +54,9 @@ class DatasetWriter:
         for key, nodes in part.nodes.items():
             arrays[structure_file(index, key, RAW_ID)] = nodes.raw_id
             arrays |= {column_file(index, key, name): column for name, column in nodes.columns.items()}
+            for name, rows in nodes.sparse.items():
+                stored = (rows.indptr, rows.indices, rows.values)
+                arrays |= dict(zip(sparse_files(index, key, name), stored, strict=True))
         for relation, edges in part.edges.items():
             for name, ids in ((INDPTR, edges.indptr), (INDICES, edges.indices), (EDGE_ID, edges.edge_id)):
                 arrays[structure_file(index, relation, name)] = ids
@@ -64,6 +69,8 @@ class DatasetWriter:
             (self._folder / part_folder(index)).mkdir()
             for table in tables:
                 (self._folder / table_folder(index, table)).mkdir(parents=True)
+            for name in (name for name, nodes in part.nodes.items() if nodes.sparse):
+                (self._folder / table_folder(index, name) / SPARSE).mkdir()
             for relation in (relation for relation, edges in part.edges.items() if edges.halo):
                 (self._folder / table_folder(index, relation) / HALO).mkdir()
         written = {path: write_array(self._folder / path, array) for path, array in arrays.items() if array is not None}
