@@ -107,7 +107,11 @@ def test_features_over_the_memory_limit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="max_feature_bytes"):
         read_npz(write(tmp_path), max_feature_bytes=47)
     with pytest.raises(InputError, match="GiB as a dense float32 matrix"):
-        read_npz(write(tmp_path, attr_shape=np.array([4, 2**50])))
+        read_npz(write(tmp_path), max_feature_bytes=1)
+    with pytest.raises(InputError, match="too wide"):
+        read_npz(write(tmp_path, attr_shape=np.array([4, 2**50])), max_feature_bytes=47)
+    few = read_npz(write(tmp_path, attr_shape=np.array([4, 2**20])), max_feature_bytes=47)  # what stays sparse takes no such room
+    assert few.nodes["node"].columns["x"].shape == (4, 2**20)
 
 
 def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:

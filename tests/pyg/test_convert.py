@@ -50,7 +50,8 @@ def test_a_template_keeps_the_class_and_graph_level_attributes_only():
     ("data", "complaint"),
     [
         (Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=2, words=["a", "b"]), "'words' of type list"),
-        (Data(x=torch.eye(2).to_sparse(), edge_index=torch.tensor([[0], [1]])), "'x'"),
+        (Data(x=torch.eye(2).to_mkldnn(), edge_index=torch.tensor([[0], [1]])), "'x'"),
+        (Data(x=torch.eye(2), edge_attr=torch.eye(1).to_sparse(), edge_index=torch.tensor([[0], [1]])), "'edge_attr' of edges"),
         (Data(x=torch.eye(2), edge_index=torch.tensor([0, 1])), r"shape \(2,\)"),
         (Data(x=torch.eye(2), edge_index=torch.tensor([[0], [2]])), "holds 2"),
         (Data(x=torch.eye(2), edge_index=torch.tensor([[0.0], [1.0]])), "int64"),

@@ -71,9 +71,7 @@ class Graph(Counted):
     ) -> None:
         self.schema = schema
         self.book = book
-        self.pool = pool
-        self.counters = counters
-        self.gateways = gateways
+        self.pool, self.counters, self.gateways = pool, counters, gateways
         self._router = router
         self.parts_here = router.parts_here
         self._links = links or Links()

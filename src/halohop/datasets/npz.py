@@ -110,6 +110,8 @@ def _features(arrays: Arrays, num_nodes: int, max_bytes: int | None) -> Tensor |
     data = arrays["attr_data"]
     if data.shape != row.shape:
         raise InputError(f"{arrays.path}: attr_data has shape {data.shape}, but attr_indices has {row.shape}")
+    if shape[1] > 2**31:
+        raise InputError(f"{arrays.path}: rows of {shape[1]} features are too wide; fewer than 2**31 can be stored")
     if len(row) <= SPARSE * num_nodes * int(shape[1]):
         entries = torch.from_numpy(np.stack([row, col])), torch.from_numpy(data.astype(np.float32))
         return torch.sparse_coo_tensor(*entries, (num_nodes, int(shape[1])), check_invariants=False).coalesce()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halohop.ops import SparseRows
 from halohop.store.requests import (
     Draw,
     EdgesReply,
@@ -82,7 +83,9 @@ def random_messages(seed: int) -> Iterator[Any]:
     yield SampleRequest(draw=draw, queries=queries)
     yield SampleReply(answers=some(lambda: HopAnswer(counts=ids(), src_gid=ids(), edge_gid=ids())))
     yield FetchRequest(queries=some(row_query))
-    yield FetchReply(rows=some(lambda: some(lambda: random_tensor(generator))))
+    rows = some(lambda: some(lambda: random_tensor(generator)))
+    sparse = tuple({word(): SparseRows(indptr=ids(), indices=ids(), values=ids(), width=number(9))} for _ in rows)
+    yield FetchReply(rows=rows, sparse=sparse if number(2) else ())
     yield LocateRequest(node_type=word(), raw=ids())
     yield LocateReply(gid=ids())
     yield SelectRequest(node_type=word(), mask=word() if number(2) else None, parts=some(lambda: number(9)))
