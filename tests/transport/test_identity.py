@@ -66,7 +66,7 @@ def nowhere(room) -> str:
 
 
 @EVERYWHERE
-@pytest.mark.parametrize("expected", [EXPECTED, None], ids=["told", "learned"])
+@pytest.mark.parametrize("expected", [EXPECTED, None], ids=["given", "learned"])
 @pytest.mark.parametrize(
     ("found", "named"),
     [
@@ -112,7 +112,7 @@ def test_the_expected_one_is_found_again_behind_another(network, token):
 
 
 @pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
-def test_the_next_address_is_tried_and_each_is_told_of(token):
+def test_the_next_address_is_tried_and_the_error_names_each(token):
     room = Room(tcp, token)
     gone = nowhere(room)
     options = {"codec": CODEC, "token": token, "peer": "server 1", "expected": EXPECTED}
@@ -120,8 +120,8 @@ def test_the_next_address_is_tried_and_each_is_told_of(token):
         with room.serve(OURS) as right, connect(wrong.address, right.address, limits=LIMITS, **options) as channel:
             assert channel.call(ask(1)).gid.tolist() == [2]
         with connect(wrong.address, gone, limits=IMPATIENT, **options) as channel:
-            told = rf"{wrong.address}: a server of data set bbbb.*{gone}: the connection was refused"
-            with pytest.raises(PeerLostError, match=told):
+            reasons = rf"{wrong.address}: a server of data set bbbb.*{gone}: the connection was refused"
+            with pytest.raises(PeerLostError, match=reasons):
                 channel.call(ask(2))
     assert room.asked == [("a", 1)]
 

@@ -246,7 +246,7 @@ class PortChannel:
             self._port.send([answer])
 
     def _meet(self, session: Session) -> None:
-        """Whoever knows the token has answered; it may be another than the expected one."""
+        """A server that knows the token has answered; it may be another than the expected one."""
         if self._expected is not None and not session.identity.covers(self._expected):
             self._drop(Lost(reason=f"{session.identity} answers there, where {self._expected} was expected"))
             return

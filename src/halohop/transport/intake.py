@@ -25,7 +25,7 @@ class Job:
     """A request that was taken in.
 
     Args:
-        until: nobody waits for the reply after this, on the monotonic clock.
+        until: the client's deadline, on the monotonic clock; after it the request need not be answered.
         waits: whether answering it may mean to wait for other servers.
     """
 

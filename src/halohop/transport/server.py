@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 class PortListener:
     """A `Listener` over a port. One thread owns the port and takes requests in; two pools of threads run the handler and send
     its answers: one for requests that may wait for other servers (`waiting`), one for the rest, which those servers may be
-    waiting for. The first thread answers nothing itself: nobody knows in advance how long that takes.
+    waiting for. The first thread answers nothing itself: how long that takes is not known in advance.
     """
 
     def __init__(
@@ -129,7 +129,9 @@ class PortListener:
         for peer in list(self._clients):
             if self._port.is_full(peer) and self._port.taken(peer) <= time.monotonic() - silence:
                 where = self._port.whereabouts(peer)
-                _LOG.warning("%s hangs up on a client at %s that has read no reply for %g s", self.address, where, silence)
+                _LOG.warning(
+                    "%s ends the connection of a client at %s that has read no reply for %g s", self.address, where, silence
+                )
                 self._hang_up(peer)
             else:
                 self._port.send(peer, [bytes([Kind.ALIVE])])
@@ -175,7 +177,7 @@ class PortListener:
         self._port.welcome(peer)
 
     def _refuse(self, peer: Peer, reason: Refusal) -> None:
-        """Says no. Whoever stays nevertheless is hung up on at the next word, or when the time of strangers is up."""
+        """Says no. A client that stays nevertheless is disconnected at its next message, or when the time of strangers is up."""
         self._handshakes[peer] = None
         self._port.send(peer, [refused(reason)])
 
