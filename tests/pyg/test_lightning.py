@@ -1,5 +1,6 @@
 """Lightning trains with halohop's sampler inside PyG's data modules, and with halohop's loaders."""
 
+import os
 from itertools import chain
 
 import pytest
@@ -12,6 +13,7 @@ from torch_geometric.nn import GraphSAGE
 from halohop import HalohopSampler, NeighborLoader
 
 pl = pytest.importorskip("lightning.pytorch")
+LightningEnvironment = pytest.importorskip("lightning.pytorch.plugins.environments").LightningEnvironment
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{message}")
@@ -24,6 +26,17 @@ pytestmark = [
         ".*have no `val_dataloader`",
     )
 ]
+
+
+@pytest.fixture(autouse=True)
+def on_a_cluster(tmp_path, monkeypatch):
+    """As in a job of SLURM: Lightning complains where `srun` is installed, and takes its ranks from the job."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\nexit 1\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(srun.parent), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_NTASKS", "2")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +83,7 @@ class Links(Classifier):
 
 def trainer() -> "pl.Trainer":
     silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return pl.Trainer(max_epochs=2, accelerator="cpu", **silent)
+    return pl.Trainer(max_epochs=2, accelerator="cpu", plugins=[LightningEnvironment()], **silent)  # whatever else is installed
 
 
 def test_lightning_node_data(data, capsys):
