@@ -1,6 +1,7 @@
 # make test      set up .venv, then lint, types and the test suite: what CI runs
 # make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
 # make quick     lint, types and the tests of what was changed since this branch left main
+# make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
 # make demo      set up .venv, then train on a small graph
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 
@@ -11,13 +12,21 @@ DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all quick demo lint kernels venv clean
+.PHONY: test test-all test-oldest quick demo lint kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
 
 test-all: lint kernels
 	$(BIN)/pytest $(PARALLEL) -m "not soak"
+
+# The oldest versions that pyproject.toml promises, in an environment of its own; the tests are those of what meets other libraries.
+OLDEST_TESTS := tests/launch/test_cli.py tests/launch/test_progress.py tests/test_errors.py tests/datasets tests/ops/test_sample.py \
+	tests/store tests/pyg/test_convert.py tests/recipes/test_config.py tests/recipes/test_models.py
+test-oldest:
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all]' hypothesis networkx scipy pytest pytest-timeout
+	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
 
 quick: lint kernels
 	tests=$$($(BIN)/python tests/changed.py) && $(BIN)/pytest $(PARALLEL) $$tests

@@ -50,7 +50,7 @@ def test_help_is_whole_on_a_narrow_terminal(command: str, columns: int) -> None:
     for parameter in (group.commands[command] if command else group).params:
         is_option = parameter.param_type_name == "option"
         for name in (*parameter.opts, *parameter.secondary_opts) if is_option else (parameter.metavar,):
-            assert re.search(rf"(^|[\s{{]){re.escape(name)}(?!\w)", shown, re.MULTILINE), name
+            assert re.search(rf"(^|[\s{{\[]){re.escape(name)}(?!\w)", shown, re.MULTILINE), name
         assert not parameter.help or " ".join(parameter.help.split()) in words, parameter.name
     for other in group.commands.values() if not command else ():
         assert other.get_short_help_str(limit=1000) in words

@@ -121,7 +121,7 @@ def load_spec(path: str | Path) -> GraphFiles:
         spec = msgspec.convert(raw, GraphFiles)
     except ImportError as error:
         raise InputError(f'{path}: YAML needs PyYAML: pip install "halohop[yaml]"') from error
-    except ValueError as error:  # the errors of msgspec and tomllib are ValueErrors
+    except (ValueError, msgspec.MsgspecError) as error:  # tomllib's are ValueErrors
         raise InputError(f"{path}: {error}") from error
     _check_names(raw, spec, f"{path}")
     for section, entries in (("nodes", spec.nodes), ("edges", spec.edges)):

@@ -6,6 +6,7 @@ What a run does is said at INFO, a peer that is lost and found again at WARNING.
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -35,6 +36,8 @@ def configure(level: int, env: Mapping[str, str] | None = None) -> None:
         level: of the module `logging`.
         env: where RANK is looked up; None takes this process's environment.
     """
+    # PyG 2.8 and older with torch 2.14: said at each import, and nothing that a user of a command could change.
+    warnings.filterwarnings("ignore", message=r"`torch\.jit\.script` is deprecated", category=FutureWarning)
     rank = (os.environ if env is None else env).get("RANK")
     place = f"rank {rank} " if rank is not None else ""
     handler = _Stderr()

@@ -3,7 +3,7 @@ terminal is."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +23,8 @@ _COLUMNS = (("epoch", 9), ("loss", 9), ("val", 9), ("seconds", 9), ("waiting", 9
 @contextmanager
 def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A bar for work in stages: gives the callback (stage, done, total) that moves it."""
-    with _bar(console) as bar:
+    bar = _bar(console)
+    with bar if console.is_terminal else nullcontext():  # where it shows nothing, its end would be an empty line
         task, pace = bar.add_task("", total=None, rate=""), Pace()
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -102,11 +103,13 @@ class TrainingDisplay:
             self._console.print(f"{stage}: step {done} of {total}, {rate}, loss {event['loss']:.4f}", highlight=False)
 
     def __enter__(self) -> "TrainingDisplay":
-        self._bar.start()
+        if self._console.is_terminal:
+            self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
 
 def epoch_line(event: Mapping[str, Any], epochs: int, figure: str = "accuracy") -> str:
@@ -142,5 +145,4 @@ def _bar(console: Console) -> Progress:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
