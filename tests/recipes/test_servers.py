@@ -149,7 +149,7 @@ def test_what_servers_cannot_do_is_said_before_anything_starts(graphs: dict[str,
     run(begun)
     before = (tmp_path / "run/metrics.jsonl").read_bytes()
     with served(graphs["node"], peers=False) as servers:
-        alone = replace(begun, parts=named(servers), token_file=secret)
+        alone = replace(begun, parts=named(servers), token_file=secret, overwrite=True)
         with pytest.raises(InputError, match=r"server 0 at .* holds partitions \[0, 1\] of 4.*--peers.*--sampling client"):
             run(alone)
         assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
