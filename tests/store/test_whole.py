@@ -50,11 +50,11 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def save_with_torch(stream: Any) -> None:
-    torch.save({"x": torch.zeros(100_000)}, stream)
+    torch.save({"x": torch.zeros(1_000_000)}, stream)  # more than the buffer holds, so that torch meets the failure
 
 
 def save_with_numpy(stream: Any) -> None:
-    np.savez(stream, x=np.zeros(100_000))
+    np.savez(stream, x=np.zeros(1_000_000))
 
 
 @pytest.mark.parametrize("save", [save_with_torch, save_with_numpy, lambda stream: stream.write(bytes(400_000))])
