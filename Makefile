@@ -25,7 +25,7 @@ OLDEST_TESTS := tests/launch/test_cli.py tests/launch/test_progress.py tests/tes
 	tests/store tests/pyg/test_convert.py tests/recipes/test_config.py tests/recipes/test_models.py
 test-oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest
-	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all]' hypothesis networkx scipy pytest pytest-timeout
+	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all]' hypothesis networkx scipy pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
 
 quick: lint kernels
