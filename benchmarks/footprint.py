@@ -123,7 +123,7 @@ def full_batch(file: Path, adjacency: str, epochs: int) -> float:
     """
     tables = read_npz(file)
     columns, table = tables.nodes[NODE].columns, tables.edges[EDGE]
-    x, y = columns["x"], columns["y"]
+    x, y = columns["x"].to_dense(), columns["y"]
     edges = torch.stack([table.src.long(), table.dst.long()])
     if adjacency == "sparse":
         values = torch.ones(edges.shape[1])
@@ -226,7 +226,7 @@ def main() -> None:
         command.add_argument("--epochs", type=int, default=3)
     measuring.add_argument("--nodes", type=int, default=2)
     watching = what.add_parser("peak")
-    watching.add_argument("command", nargs="+")
+    watching.add_argument("command", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     match chosen.what:
         case "make":
@@ -234,7 +234,7 @@ def main() -> None:
         case "full-batch":
             print(f"test accuracy {full_batch(chosen.file, chosen.adjacency, chosen.epochs):.4f}")
         case "peak":
-            print(json.dumps(asdict(peak_of(chosen.command))))
+            print(json.dumps(asdict(peak_of([word for word in chosen.command if word != "--"]))))
         case "compare":
             found = compare(chosen.file, nodes=chosen.nodes, epochs=chosen.epochs, adjacency=chosen.adjacency)
             print(json.dumps(found, indent=2))
