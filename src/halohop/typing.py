@@ -32,14 +32,20 @@ NODE: NodeType = "node"
 EDGE: Relation = (NODE, "to", NODE)
 """Relation of a homogeneous graph."""
 
-RAW_ID = "raw_id"
+RESERVED = "\0"
+"""What names of columns that are not the user's begin with, and no user's may."""
+
+RAW_ID = f"{RESERVED}raw_id"
 """Reserved node column: the user's node ids (int64)."""
 
-RAW_TEXT = "raw_id as text"
-"""Node column: the user's node ids where they are strings (UTF-8, uint8 rows, zeros behind). No batch has it."""
+RAW_TEXT = f"{RESERVED}raw_id as text"
+"""Reserved node column: the user's node ids where they are strings (UTF-8, uint8 rows, zeros behind). No batch has it."""
 
-EDGE_ID = "edge_id"
+EDGE_ID = f"{RESERVED}edge_id"
 """Reserved edge column: positions of the edges in the user's input (int64)."""
+
+SOURCE_ID = "raw_id"
+"""Among the columns that are stored along the edges (`halo`): the user's ids of the sources."""
 
 
 def degree_column(relation: Relation) -> str:
@@ -47,9 +53,9 @@ def degree_column(relation: Relation) -> str:
 
     Example:
         >>> degree_column(("a", "to", "b"))
-        'degree a__to__b'
+        '\\x00degree a__to__b'
     """
-    return f"degree {relation_text(relation)}"
+    return f"{RESERVED}degree {relation_text(relation)}"
 
 
 def relation_text(relation: Relation) -> str:

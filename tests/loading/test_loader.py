@@ -11,7 +11,9 @@ from halohop import NeighborLoader, partition
 from halohop.cluster.graph import in_memory
 from halohop.errors import BatchError, InputError
 from halohop.loading import loader as loading
+from halohop.loading import options
 from halohop.loading.examples import Examples
+from halohop.loading.pipeline import Made
 from halohop.pyg.convert import tables_from_pyg
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
 from halohop.testing.graphs import ring
@@ -62,7 +64,7 @@ def test_trainers_of_a_host_share_its_cores(monkeypatch, cores, trainers, worker
     for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.setenv(name, str(trainers))
     monkeypatch.setenv("RANK", "0")
-    assert loading.default_workers() == workers
+    assert options.default_workers() == workers
 
 
 def test_only_the_size_of_the_host_decides_on_workers(monkeypatch):
@@ -70,7 +72,7 @@ def test_only_the_size_of_the_host_decides_on_workers(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "32")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert loading.default_workers() == 2
+    assert options.default_workers() == 2
 
 
 @pytest.mark.parametrize("run", ["threads", "processes"])
@@ -162,7 +164,7 @@ class NoEdges:
 
 class RawIds(loading.BatchLoader):
     def _to_user(self, batch):
-        return batch.nodes[NODE].columns[RAW_ID].tolist()
+        return Made(item=batch.nodes[NODE].columns[RAW_ID].tolist())
 
 
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])

@@ -141,7 +141,7 @@ def test_an_own_order_of_clusters():
     loader = ClusterLoader(GRAPHS_DATA, np.array([2, 0, 2, 1]), batch_sampler=[[2, 0], [1]])
     assert [batch.n_id.tolist() for batch in loader] == [[0, 2, 1], [3]]
     assert loader([1, 2]).n_id.tolist() == [3, 0, 2]
-    assert repr(loader) == "ClusterLoader(num_clusters=3, steps=2)"
+    assert repr(loader) == "ClusterLoader()"
 
 
 GRAPHS_DATA = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), x=torch.eye(4))

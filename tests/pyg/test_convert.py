@@ -4,7 +4,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from halohop.errors import InputError
-from halohop.pyg.convert import tables_from_pyg, template_of
+from halohop.pyg.convert import tables_from_pyg
 from halohop.typing import EDGE, NODE
 
 
@@ -33,17 +33,6 @@ def test_heterogeneous_tables():
     tables = tables_from_pyg(data)
     assert tables.nodes["b"].num_nodes == 2
     assert tables.edges["a", "to", "b"].columns["time"].tolist() == [5, 6]
-
-
-def test_a_template_keeps_the_class_and_graph_level_attributes_only():
-    class MyData(Data):
-        pass
-
-    data = MyData(x=torch.randn(2, 1), edge_index=torch.tensor([[0], [1]]), num_nodes=2, title="t", scale=torch.tensor(2.0))
-    template = template_of(data)
-    assert type(template) is MyData
-    assert set(template.keys()) == {"title", "scale"}
-    assert "x" in data
 
 
 @pytest.mark.parametrize(

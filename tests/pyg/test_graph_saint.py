@@ -184,7 +184,7 @@ def test_transforms_see_the_norms(data):
         data, 5, num_steps=2, sample_coverage=1, log=False, transform=lambda batch: batch.node_norm.sum() > 0
     )
     assert all(loader)
-    assert repr(loader) == "GraphSAINTEdgeSampler(batch_size=5, steps=2)"
+    assert repr(loader) == "GraphSAINTEdgeSampler()"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import atexit
 import itertools
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ class Graph(Counted):
         pool: where batches borrow their memory.
         counters: what this process has done for requests. parts_here: the partitions in it.
         gateways: servers that make whole batches, so that nothing need be sampled here; None where there are none.
+        reopen: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Graph(Counted):
         self.schema = schema
         self.book = book
         self.pool, self.counters, self.gateways = pool, counters, gateways
+        self.reopen: Callable[[], Graph] | None = None
         self._router = router
         self.parts_here = router.parts_here
         self._links = links or Links()
@@ -299,6 +302,11 @@ class Graph(Counted):
     def _close_at_exit(self) -> None:
         self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.reopen is not None:
+            return self.reopen, ()
+        raise InputError("this graph cannot be sent to another process; send what it was made from, and make it there")
+
     def __enter__(self) -> "Graph":
         return self
 
@@ -307,15 +315,7 @@ class Graph(Counted):
 
 
 def in_memory(tables: GraphTables) -> Graph:
-    """A graph of one partition that shares the tables' columns.
-
-    Example:
-        >>> from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-        >>> ring = EdgeTable(src=torch.tensor([0, 1, 2]), dst=torch.tensor([1, 2, 0]))
-        >>> graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=3)}, edges={("node", "to", "node"): ring}))
-        >>> graph.schema.nodes["node"].count
-        3
-    """
+    """A graph of one partition that shares the tables' columns."""
     assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
     build = build_parts(tables, assignment, 1)
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))

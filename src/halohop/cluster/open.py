@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from halohop import ops
@@ -69,7 +70,9 @@ def open_graph(
     book, parts = holding.book, tuple(holding.parts)
     if world.num_hosts == 1:
         owners([parts], book.num_parts)
-        return local_graph(holding.manifest.schema, book, holding.parts, one_owner=world.size == 1)
+        graph = local_graph(holding.manifest.schema, book, holding.parts, one_owner=world.size == 1)
+        graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions)
+        return graph
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")

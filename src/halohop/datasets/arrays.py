@@ -23,11 +23,11 @@ from torch import Tensor
 from halohop.datasets.text import text_column
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import EDGE, NODE, RAW_ID, RAW_TEXT, NodeType, Relation
+from halohop.typing import EDGE, NODE, RAW_TEXT, NodeType, Relation
 
 EDGE_INDEX = "edge_index"
 _EDGE_COLUMN = "edge_"
-_CLASS_NAMES = "y"
+_CLASS_NAMES, _IDS = "y", "raw_id"
 
 
 def read_arrays(folder: str | Path) -> GraphTables:
@@ -78,11 +78,11 @@ def _nodes(name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
     columns: dict[str, Tensor] = {}
     for file in files:
         array = arrays[file.stem]
-        if array.dtype.kind == "U" and file.stem == RAW_ID:
+        if array.dtype.kind == "U" and file.stem == _IDS:
             columns[RAW_TEXT] = text_column(array.tolist())
         elif array.dtype.kind == "U" and file.stem == _CLASS_NAMES:
             columns[file.stem], names[file.stem] = _numbered(array)
-        elif file.stem == RAW_ID:
+        elif file.stem == _IDS:
             raw_id = _tensor(file, array).long()
         else:
             columns[file.stem] = _tensor(file, array)

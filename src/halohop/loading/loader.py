@@ -1,39 +1,31 @@
 """The loader: seeds in, finished batches out, several in flight. What a finished batch looks like is the face's business."""
 
-import itertools
-import operator
-import os
-import random
-import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from halohop import ops
 from halohop.errors import InputError
 from halohop.loading.examples import Examples
-from halohop.loading.pipeline import Backlog, Flight, Inline, Made, Makers, Threads, in_order
+from halohop.loading.making import Dated, Task, initialised, noted, pinned, seed_generators
+from halohop.loading.options import Run, check_pin_memory_device, flight_of, refuse_keywords, whole
+from halohop.loading.pipeline import Backlog, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
-from halohop.loading.seeds import Share, checked, digest, plan_of
+from halohop.loading.seeds import Share, digest, plan_of, positions_of
 from halohop.loading.worker import Bench
-from halohop.memory import spare_bytes
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import checked_layout, collect, laid_out
 from halohop.sampling.sampler import Sampler
 from halohop.telemetry import Counters, added
-from halohop.world import World, trainers_here
-
-Run = Literal["auto", "threads", "inline", "processes"]
-Task = tuple[int, Share]
-"""The epoch, and its batch."""
+from halohop.world import World
 
 
 class BatchLoader(DataLoader[Any]):
@@ -86,14 +78,18 @@ class BatchLoader(DataLoader[Any]):
         worker_init_fn: Callable[[int], None] | None = None,
         pin_memory: bool = False,
         persistent_workers: bool = False,
-        multiprocessing_context: Any = None,
         layout: torch.layout = torch.strided,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        generator: Any = None,
+        **keywords: Any,
     ) -> None:
+        refuse_keywords(keywords)
+        check_pin_memory_device(pin_memory_device)
+        _refuse_collating(self)
         self._layout = checked_layout(layout)
         batch_size = None if batch_size is None else whole(batch_size, "batch_size")
-        self._flight = _flight(run, num_workers, prefetch_factor, backlog_bytes, timeout)
-        if multiprocessing_context is not None:
-            raise InputError("multiprocessing_context has no meaning here: workers are threads or forked; leave it out")
+        self._flight = flight_of(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         self._in_processes = run == "processes"
         if self._in_processes:
             _require_forkable(sampler)
@@ -107,18 +103,22 @@ class BatchLoader(DataLoader[Any]):
             sampler=sampler_of_seeds,
             batch_sampler=batch_sampler,
         )
-        super().__init__(seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
-        self.num_workers = self._flight.workers  # what Lightning looks at; torch is given none, or it would fork its own
+        # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
+        DataLoader.__init__(self, seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
         del self.collate_fn  # torch's, which hides ours
+        self.num_workers = self._flight.workers
+        self.prefetch_factor = prefetch_factor
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.timeout, self.worker_init_fn = timeout, worker_init_fn
+        self.generator, self.in_order = generator, in_order
         self._sampler = sampler
         self._seeds = seeds
         self._seed = whole(seed, "seed")
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
-        self._worker_init_fn = worker_init_fn
         self._keep = persistent_workers
-        self._kept: Processes[Task, Any] | None = None
+        self._kept: tuple[int, Processes[Task, Any]] | None = None
         self._course = Course(self._plan, seed=self._seed)
         self._backlog = Backlog(self._flight)
         self.counters = Counters()
@@ -129,25 +129,35 @@ class BatchLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The next epoch's batches. Each call is a new epoch, with another shuffle and other draws."""
+        _refuse_collating(self)
         return self._epoch(self._course.begin())
 
     def __call__(self, index: Any) -> Any:
-        """One batch for given positions into the input nodes, outside any epoch (as PyG's loaders offer it)."""
-        return self._one_batch(0, self._positions(index))
+        """One batch for given positions into the input nodes, or a mask over them, outside any epoch (as of PyG's loaders)."""
+        return self.filter_fn(self._one_batch(0, self._positions(index)))
 
     def collate_fn(self, index: Any) -> Any:
-        """One batch for given positions, made for somebody else's order, such as that of PyG's `ZipLoader`.
+        """One batch for given positions, or a mask, made for somebody else's order, such as that of PyG's `ZipLoader`.
 
         Its draws are a function of seed, epoch (see `set_epoch`) and these positions.
         """
         positions = self._positions(index)
         return self._one_batch(digest(positions), positions)
 
+    def filter_fn(self, batch: Any) -> Any:
+        """The last step of every batch, to be overridden: gets it finished, and returns what the user gets. (PyG's method of
+        this name gets what was sampled, and adds the rows.)
+        """
+        return batch
+
     def _positions(self, index: Any) -> Tensor:
-        return checked(torch.as_tensor(index, dtype=torch.int64).view(-1), len(self._seeds))
+        return positions_of(index, len(self._seeds))
 
     def _one_batch(self, index: int, positions: Tensor) -> Any:
-        return self._make((self._course.epoch, Share(index=index, positions=positions))).item
+        return self._make((self._course.epoch, Share(index=index, positions=positions))).item.value
+
+    def __reduce__(self) -> Any:
+        raise InputError(f"a {type(self).__name__} cannot be sent to another process; send its data, and make the loader there")
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does.
@@ -191,18 +201,27 @@ class BatchLoader(DataLoader[Any]):
         return self._sampler.graph.statistics_by_peer()
 
     def _epoch(self, stretch: Stretch) -> Iterator[Any]:
-        batches = in_order(stretch.tasks(), self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
+        tasks: deque[Task] = deque()
+        begun = noted(stretch.tasks(), tasks)
+        batches = in_order(begun, self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
         with closing(batches):
             for batch in batches:
                 stretch.hand_over()
-                yield batch
+                yield self._current(batch, tasks.popleft())
                 del batch  # its memory is the next one's
         stretch.ended = True
+
+    def _current(self, batch: Dated, task: Task) -> Any:
+        """The batch, made again if the user's graph has changed since it was made ahead."""
+        if batch.number == self._number():
+            return batch.value
+        self.counters.add("batches_remade", 1)
+        return self._make_for_epoch(task).item.value
 
     def _makers(self) -> Makers[Task, Any]:
         if self._in_processes:
             return self._processes()
-        make = _initialised(self._worker_init_fn, self._make)
+        make = initialised(self.worker_init_fn, self._make_for_epoch)
         workers = self._flight.workers
         if not workers:
             return Inline(make, self.counters)
@@ -212,79 +231,65 @@ class BatchLoader(DataLoader[Any]):
         return threads
 
     def _processes(self) -> Makers[Task, Any]:
-        if self._kept is not None and self._kept.complete:
-            return Kept(processes=self._kept)
+        number = self._number()
         if self._kept is not None:
-            self._kept.stop()
+            forked_at, kept = self._kept
+            if kept.complete and forked_at == number:
+                return Kept(processes=kept)
+            kept.stop()
         graph = self._sampler.graph
         counters = (self.counters, graph.counters)
         bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
-        land = _pinned if self._pin else None
+        land = pinned if self._pin else None
         processes = Processes(bench, self._flight.workers, self.counters, land)
         if not self._keep:
             return processes
-        self._kept = processes
+        self._kept = number, processes
         weakref.finalize(self, processes.stop)
         return Kept(processes=processes)
 
     def _settle(self, worker: int) -> None:
         """In a forked worker: what the user has to prepare."""
         self._pin = False
-        if self._worker_init_fn is not None:
-            self._worker_init_fn(worker)
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(worker)
 
     def _make_in_process(self, task: Task) -> Made[Any]:
-        """Forked processes inherit one state of all generators, so each batch begins with its own, whoever makes it."""
-        epoch, share = task
-        key = ops.stream_key(seed=self._seed, epoch=epoch, batch=share.index, hop=0, relation=("", "transform", ""))
-        random.seed(key)
-        np.random.seed(key & 0xFFFFFFFF)
-        torch.default_generator.manual_seed(key)
-        return self._make(task)
+        seed_generators(self._seed, task)
+        return self._make_for_epoch(task)
 
     def _revised(self, batch: Batch) -> Batch:
         return batch
 
-    def _to_user(self, batch: Batch) -> Any:
-        return batch
+    def _collected(self, batch: Batch) -> Batch:
+        return collect(self._sampler.graph, batch)
 
-    def _make(self, task: Task) -> Made[Any]:
+    def _to_user(self, batch: Batch) -> Made[Any]:
+        return Made(item=batch, num_bytes=batch.num_bytes)
+
+    def _number(self) -> int:
+        """Of the state of what the user may change between batches."""
+        return 0
+
+    def _make_for_epoch(self, task: Task) -> Made[Dated]:
+        made = self._make(task)
+        return replace(made, item=replace(made.item, value=self.filter_fn(made.item.value)))
+
+    def _make(self, task: Task) -> Made[Dated]:
         epoch, share = task
+        number = self._number()
         with self.counters.span("sample"):
             batch = self._sampler.sample(self._seeds.seeds(epoch, share))
             batch = self._revised(batch)
         with self.counters.span("collect"):
-            batch = laid_out(collect(self._sampler.graph, batch), self._layout, self._sampler.graph.pool)
+            batch = laid_out(self._collected(batch), self._layout, self._sampler.graph.pool)
         with self.counters.span("convert"):
-            finished = self._to_user(batch)
+            made = self._to_user(batch)
+            finished = Dated(value=made.item, number=number)
             if self._pin:
-                finished = _pinned(finished)
+                finished = pinned(finished)
         self.counters.add_all({"batches": 1, "seeds": len(share.positions), "sampled_edges": batch.num_edges})
-        return Made(item=finished, num_bytes=batch.num_bytes)
-
-
-def _flight(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog: int | None, timeout: float) -> Flight:
-    if run not in ("auto", "threads", "inline", "processes"):
-        raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
-    workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
-    if run in ("threads", "processes") and workers == 0:
-        raise InputError(f"run={run!r} needs num_workers of at least 1")
-    return Flight(
-        workers=0 if run == "inline" else workers,
-        prefetch=prefetch_factor or 2,
-        backlog_bytes=spare_bytes() if backlog is None else whole(backlog, "backlog_bytes"),
-        deadline=timeout or 300.0,
-    )
-
-
-def default_workers() -> int:
-    """A worker for every core of this trainer's share of the host, at most four.
-
-    A batch is made on one core, and four make them faster than most models use them. Trainers that torchrun starts on one host
-    (LOCAL_WORLD_SIZE) share its cores.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // max(trainers_here(), 1), 1), 4)
+        return Made(item=finished, num_bytes=made.num_bytes)
 
 
 def _require_forkable(sampler: Sampler) -> None:
@@ -295,35 +300,13 @@ def _require_forkable(sampler: Sampler) -> None:
         )
 
 
-def _pinned(finished: Any) -> Any:
-    return finished.pin_memory()
-
-
-def whole(value: Any, name: str) -> int:
-    """The value as an int, where Python, NumPy or torch say that it is one.
-
-    Raises:
-        InputError: it is none.
+def _refuse_collating(loader: BatchLoader) -> None:
     """
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InputError(f"{name}={value!r} is not a whole number") from None
-
-
-def _initialised(init: Callable[[int], None] | None, make: Callable[[Task], Made[Any]]) -> Callable[[Task], Made[Any]]:
-    """`make`, with the user's worker_init_fn called once in each thread before it."""
-    if init is None:
-        return make
-    per_thread = threading.local()
-    lock, workers = threading.Lock(), itertools.count()
-
-    def make_after_init(task: Task) -> Made[Any]:
-        if not getattr(per_thread, "ready", False):
-            with lock:
-                worker = next(workers)
-            init(worker)
-            per_thread.ready = True
-        return make(task)
-
-    return make_after_init
+    Raises:
+        InputError: a subclass, or an assignment, has put another `collate_fn` in place, which no epoch would call.
+    """
+    if getattr(loader.collate_fn, "__func__", None) is not BatchLoader.collate_fn:
+        raise InputError(
+            f"{type(loader).__name__} overrides collate_fn, but batches are not made from lists of positions here; "
+            "override filter_fn, which gets every finished batch, or give a `transform`"
+        )

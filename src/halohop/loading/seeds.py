@@ -160,6 +160,21 @@ def checked(positions: Tensor, num_seeds: int) -> Tensor:
     return positions
 
 
+def positions_of(index: Any, num_seeds: int) -> Tensor:
+    """Positions that a user has chosen, int64 ``[n]``: as given, or those where a mask over the inputs is true.
+
+    Raises:
+        InputError: there are no such inputs, or the mask has another length.
+    """
+    index = torch.as_tensor(index).view(-1)
+    if index.dtype == torch.bool:
+        if len(index) != num_seeds:
+            raise InputError(f"the mask has {len(index)} entries, but there are {num_seeds} inputs")
+        places: Tensor = index.cpu().nonzero().view(-1)
+        return places
+    return checked(index.long().cpu(), num_seeds)
+
+
 def digest(*ids: Tensor) -> int:
     """A number that stands for ids and their order: the index of a batch that somebody else has put together.
 

@@ -11,12 +11,17 @@ from halohop.ops.labor import Labor
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 
+WEIGHT_DTYPES = (
+    *(torch.float32, torch.float64, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+)
+
 
 class Weights:
-    """A weight per entry, addressed by the positions that `sample_neighbors` returns; float32, float64, or bool: 0 or 1."""
+    """A weight per entry, addressed by the positions that `sample_neighbors` returns; bool counts as 0 or 1."""
 
     def __init__(self, weights: Tensor | Pieces, starts: Int64s, degrees: Int64s, pool: Pool | None) -> None:
-        check_values(weights, "weights", (torch.float32, torch.float64, torch.bool))
+        check_values(weights, "weights", WEIGHT_DTYPES)
         self._values = Values("weights", weights, pool)
         self._values.check_spans(starts, degrees)
 

@@ -16,7 +16,7 @@ from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable, is_dense
 from halohop.store.writer import write_dataset
-from halohop.typing import RAW_ID, NodeType, Relation
+from halohop.typing import SOURCE_ID, NodeType, Relation
 
 _INT32_MAX = 2**31 - 1
 
@@ -235,7 +235,7 @@ def _edge_part(
     columns = {name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()}
     wanted = [name for name in dict.fromkeys(halo) if name not in columns]
     borrowed = _borrowed(tables.nodes[relation[0]], src, wanted, src_row)
-    times = {name: column for name, column in (columns | borrowed).items() if name != RAW_ID and _is_number(column)}
+    times = {name: column for name, column in (columns | borrowed).items() if name != SOURCE_ID and _is_number(column)}
     return EdgePart(
         indptr=indptr,
         indices=_translated(src_row, src.gid).to(_id_dtype(src.bounds[-1])),
@@ -249,10 +249,10 @@ def _edge_part(
 def _borrowed(sources: NodeTable, numbering: _Nodes, halo: Sequence[str], src_row: Tensor) -> dict[str, Tensor]:
     """The columns named by `halo`, of the given rows; those that the type has."""
     borrowed = {name: ops.gather_rows(sources.columns[name], src_row) for name in halo if name in sources.columns}
-    if RAW_ID in halo and numbering.raw is not None:
+    if SOURCE_ID in halo and numbering.raw is not None:
         raw = src_row if sources.raw_id is None else ops.gather_rows(sources.raw_id, src_row)
         low, high = torch.aminmax(numbering.raw)  # of all partitions, which must agree
-        borrowed[RAW_ID] = raw.to(torch.int32 if low >= -_INT32_MAX and high <= _INT32_MAX else torch.int64)
+        borrowed[SOURCE_ID] = raw.to(torch.int32 if low >= -_INT32_MAX and high <= _INT32_MAX else torch.int64)
     return borrowed
 
 
@@ -262,9 +262,9 @@ def _check_halo(tables: GraphTables, halo: Sequence[str]) -> None:
     known = sorted({name for table in tables.nodes.values() for name, column in table.columns.items() if _is_number(column)})
     for name in halo:
         having = [table.columns[name] for table in tables.nodes.values() if name in table.columns]
-        if name != RAW_ID and not (having and all(map(_is_number, having))):
+        if name != SOURCE_ID and not (having and all(map(_is_number, having))):
             why = "is not one number per node" if having else "is no column of nodes"
-            raise InputError(f"halo names {name!r}, which {why}; it can name {[RAW_ID, *known]}")
+            raise InputError(f"halo names {name!r}, which {why}; it can name {[SOURCE_ID, *known]}")
 
 
 def _is_number(column: Tensor) -> bool:

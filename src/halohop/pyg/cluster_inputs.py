@@ -1,5 +1,6 @@
 """Every way in which users divide the nodes of a graph into clusters, turned into one."""
 
+import copy
 import math
 import operator
 import sys
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import ClusterData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
@@ -43,6 +46,16 @@ def cluster_dataset(graph: Graph, clusters: Clusters, seed: int) -> ClusterDatas
         gid[name] = nodes[torch.argsort(own, stable=True)]
         starts[name] = torch.cat([own.new_zeros(1), torch.bincount(own, minlength=len(ids)).cumsum(0)])
     return ClusterDataset(gid=gid, starts=starts, group_id=ids)
+
+
+def read_cluster_data(clustered: ClusterData) -> tuple[Data, Tensor]:
+    """PyG's divided graph as a graph and the cluster of each of its nodes; both in the order of `clustered.data`."""
+    made = clustered.partition
+    major = torch.repeat_interleave(made.indptr.diff())
+    data = copy.copy(clustered.data)
+    data.edge_index = torch.stack([major, made.index] if made.sparse_format == "csr" else [made.index, major])
+    data.num_nodes = len(made.node_perm)
+    return data, torch.repeat_interleave(made.partptr.diff())
 
 
 def clusters_of(graph: Graph, dataset: ClusterDataset) -> dict[NodeType, Tensor]:

@@ -5,10 +5,12 @@ from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import ClusterData
 
 from halohop.cluster.graph import Graph
+from halohop.errors import InputError
 from halohop.loading.examples import ClusterDataset
-from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of
+from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of, read_cluster_data
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import Rules
@@ -25,7 +27,7 @@ class ClusterLoader(SampledLoader):
     destination, then as the graph stores them. Batches are the same for any number of partitions, hosts and workers.
 
     Args:
-        data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
+        data: a PyG `Data` or `HeteroData`, a graph from `halohop.open`, or PyG's `ClusterData`, which has clusters already.
         clusters: a number, or who belongs to which cluster. A number of clusters is made by METIS, balanced as partitions are;
             every process does so for itself, with all edges in its memory (24 bytes each, and METIS's copies). Otherwise the name
             of a node attribute of integers, or an integer per node in ascending order of ids; in heterogeneous graphs all node
@@ -52,16 +54,24 @@ class ClusterLoader(SampledLoader):
 
     def __init__(
         self,
-        data: Data | HeteroData | Graph,
-        clusters: Clusters,
+        data: Data | HeteroData | Graph | ClusterData,
+        clusters: Clusters | None = None,
         *,
         batch_size: int = 1,
         transform: Callable[[Any], Any] | None = None,
         transform_sampler_output: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        if isinstance(data, ClusterData):
+            if clusters is not None:
+                raise InputError("a ClusterData has its clusters; leave out `clusters`, or give the graph that it was made from")
+            data, clusters = read_cluster_data(data)
+        if clusters is None:
+            raise InputError("clusters is not given; say how many, or who belongs to which")
+        divided = clusters
+
         def make(graph: Graph, seed: int) -> tuple[Sampler, ClusterDataset]:
-            self._dataset = dataset = cluster_dataset(graph, clusters, seed)
+            self._dataset = dataset = cluster_dataset(graph, divided, seed)
             self.num_clusters = len(dataset)
             fanouts, rules = Fanouts.uniform([], graph.schema), Rules(subgraph="induced")
             return neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises), dataset
@@ -69,6 +79,7 @@ class ClusterLoader(SampledLoader):
         super().__init__(
             data,
             make,
+            reads=(clusters,) if isinstance(clusters, str) else (),
             batch_size=batch_size,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
@@ -83,6 +94,3 @@ class ClusterLoader(SampledLoader):
         """
         numbers = clusters_of(self._sampler.graph, self._dataset)
         return numbers if len(numbers) > 1 else next(iter(numbers.values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(num_clusters={self.num_clusters}, steps={len(self)})"

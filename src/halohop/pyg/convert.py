@@ -1,26 +1,26 @@
 """Between PyG's objects and ours: `Data` and `HeteroData` in, batches out."""
 
 import copy
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.data.storage import BaseStorage, EdgeStorage, NodeStorage
+from torch_geometric.data.storage import EdgeStorage
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.pyg.attributes import STRUCTURE, Rows, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.store.schema import Schema
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
+from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation, TableKey
 
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
-_STRUCTURE = ("edge_index", "num_nodes")
-_NODE_ROWS, _EDGE_ROWS = ("x", "pos"), ("edge_attr", "edge_weight")
-"""Attributes that mean rows. (PyG takes any tensor whose length is neither of nodes nor of edges for a graph-level one.)"""
 
 
 def is_homogeneous(schema: Schema) -> bool:
@@ -31,46 +31,128 @@ def is_homogeneous(schema: Schema) -> bool:
 def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     """The tables of a PyG graph; columns share its memory.
 
-    Every tensor that PyG counts as node-level or edge-level becomes a column; the rest stays behind.
+    Every tensor that PyG counts as node-level or edge-level becomes a column, if its rows are in the first dimension. The rest
+    stays behind, with a warning where it has rows in another dimension. What lies on a GPU is copied, with one warning.
 
     Raises:
-        InputError: the graph lies on a GPU, stores `adj_t`, does not know its number of nodes, or holds an attribute that
-            cannot be divided into rows.
+        InputError: the graph stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into
+            rows.
 
     Example:
         >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
         >>> tables_from_pyg(data).nodes["node"].num_nodes
         3
     """
-    if isinstance(data, Data | HeteroData):
-        data = copy.copy(data)  # PyG notes in a graph what it was asked about attributes; the user's stays as it is
-    if isinstance(data, Data):
-        nodes, edges = {NODE: data._store}, {EDGE: data._store}
-    elif isinstance(data, HeteroData):
-        nodes = {name: data[name] for name in data.node_types}
-        edges = {relation: data[relation] for relation in data.edge_types}
-    else:
+    edges, counts = _structure(data)
+    found = list(rows_of(data, counts))
+    if other := sorted({rows.key for rows in found if rows.dim}):
+        warnings.warn(f"attributes {other} do not keep their rows in the first dimension and are left out", stacklevel=3)
+    return _tables(edges, counts, [rows for rows in found if not rows.dim])
+
+
+def structure_from_pyg(data: Data | HeteroData, names: Iterable[str | None]) -> GraphTables:
+    """The tables of a PyG graph as far as sampling reads them: edges, splits, and the columns of some names.
+
+    Args:
+        data: the graph.
+        names: of times and weights; None, and what nothing has, name nothing.
+
+    Raises:
+        InputError: as of `tables_from_pyg`.
+    """
+    edges, counts = _structure(data)
+    found = list(rows_of(data, counts))
+    wanted = {name for name in names if name is not None}
+    return _tables(edges, counts, [rows for rows in found if rows.key in wanted or _is_split(rows)])
+
+
+def skeleton_of(data: Data | HeteroData, names: Iterable[str | None]) -> Data | HeteroData:
+    """A copy of a PyG graph that has what `structure_from_pyg` reads, and nothing else."""
+    _, counts = _structure(data)
+    kept = {(rows.table, rows.key) for rows in rows_of(data, counts) if rows.key in names or _is_split(rows)}
+    bare = copy.copy(data)
+    for table, store in stores_of(bare):
+        if isinstance(table, str):
+            store.num_nodes = counts[table]
+        for key in list(store.keys()):
+            tables = (NODE, EDGE) if isinstance(data, Data) else (table,)
+            if key not in STRUCTURE and not any((one, key) in kept for one in tables):
+                del store[key]
+    return bare
+
+
+def _structure(data: Data | HeteroData) -> tuple[dict[Relation, Tensor], dict[TableKey, int]]:
+    """The edges of every relation, ``[2, n]``, and how many rows each table has."""
+    if not isinstance(data, Data | HeteroData):
         raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
-    if not nodes:
+    edges: dict[Relation, Tensor] = {}
+    counts: dict[TableKey, int] = {}
+    for key, store in stores_of(data):
+        if isinstance(key, str):
+            num_nodes = store.num_nodes
+            if num_nodes is None:
+                raise InputError(f"the number of nodes of {key!r} is unknown; set data.num_nodes")
+            counts[key] = num_nodes
+        else:
+            edges[key] = _edge_index(store)
+            counts[key] = edges[key].size(1)
+    if len(edges) == len(counts):
         raise InputError("the graph has no node type; store nodes first, such as data['paper'].x = ...")
+    return edges, counts
+
+
+def _edge_index(store: EdgeStorage) -> Tensor:
+    if "adj_t" in store:
+        raise InputError("the graph stores `adj_t`; give it as `edge_index` (torch_geometric.utils.to_edge_index)")
+    stored = store.get("edge_index")
+    edge_index: Tensor = torch.empty((2, 0), dtype=torch.int64) if stored is None else stored.as_subclass(Tensor)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
+    return edge_index
+
+
+def _tables(edges: dict[Relation, Tensor], counts: dict[TableKey, int], found: list[Rows]) -> GraphTables:
+    columns: dict[TableKey, dict[str, Tensor]] = {key: {} for key in counts}
+    for rows in found:
+        if not isinstance(rows.value, Tensor):
+            raise InputError(f"attribute {rows.key!r} of type {type(rows.value).__name__} has no rows of numbers; store tensors")
+        columns[rows.table][rows.key] = rows.value
+    tensors: dict[tuple[str, TableKey], Tensor] = {("edge_index", key): ends for key, ends in edges.items()}
+    tensors |= {(name, key): column for key, named in columns.items() for name, column in named.items()}
+    near = _brought(tensors)
     return GraphTables(
-        nodes={name: _node_table(name, store) for name, store in nodes.items()},
-        edges={relation: _edge_table(store) for relation, store in edges.items()},
+        nodes={
+            key: NodeTable(num_nodes=count, columns={name: near[name, key] for name in columns[key]})
+            for key, count in counts.items()
+            if isinstance(key, str)
+        },
+        edges={
+            key: EdgeTable(
+                src=near["edge_index", key][0],
+                dst=near["edge_index", key][1],
+                columns={name: near[name, key] for name in columns[key]},
+            )
+            for key in edges
+        },
     )
 
 
-def template_of(data: Data | HeteroData) -> Data | HeteroData:
-    """A copy of `data` without rows: what batches of it inherit (its class, and its graph-level attributes)."""
-    template = copy.copy(data)
-    for store in template.stores:
-        for key in [key for key in store if key in _STRUCTURE or _is_row_attr(store, key)]:
-            del store[key]
-    return template
+def _brought(tensors: dict[tuple[str, TableKey], Tensor]) -> dict[tuple[str, TableKey], Tensor]:
+    """The tensors on the CPU, where neighbours are drawn; those that lie elsewhere are copied, with one warning for all."""
+    far = {name: tensor.device for (name, _), tensor in tensors.items() if tensor.device.type != "cpu"}
+    if far:
+        told = ", ".join(f"{name!r} ({device})" for name, device in sorted(far.items()))
+        warnings.warn(f"{told} copied to the CPU, where neighbours are drawn; call data.cpu() to keep one copy", stacklevel=4)
+    return {key: tensor.detach().cpu() for key, tensor in tensors.items()}
 
 
-def to_pyg(batch: Batch, template: Data | HeteroData) -> Data | HeteroData:
-    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it."""
-    out = copy.copy(template)
+def _is_split(rows: Rows) -> bool:
+    value = rows.value
+    return rows.key.endswith("_mask") and isinstance(value, Tensor) and value.dtype == torch.bool and value.dim() == 1
+
+
+def to_pyg(batch: Batch, out: Data | HeteroData) -> Data | HeteroData:
+    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`."""
     for name, block in batch.nodes.items():
         _fill_nodes(out._store if isinstance(out, Data) else out[name], block)
     for relation, edges in batch.edges.items():
@@ -162,9 +244,9 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
     raw_id = columns.pop(RAW_ID)
     for key, column in columns.items():
         store[key] = column
-    if not columns:
+    if not len(store):
         store.num_nodes = len(raw_id)
-    if "n_id" not in columns:
+    if "n_id" not in store:
         store.n_id = raw_id
     if block.tree is not None:
         store.batch = block.tree
@@ -177,10 +259,11 @@ def _fill_nodes(store: Any, block: NodeBlock) -> None:
 def _fill_edges(store: Any, block: EdgeBlock) -> None:
     columns = dict(block.columns)
     edge_id = columns.pop(EDGE_ID)
-    store.edge_index = block.ends_bid
+    whole = store.get("edge_index")
+    store.edge_index = block.ends_bid if whole is None else block.ends_bid.to(whole.device)
     for key, column in columns.items():
         store[key] = column
-    if "e_id" not in columns:
+    if "e_id" not in store:
         store.e_id = edge_id
     if block.flips is not None:
         store.e_flipped = block.flips.mask
@@ -188,57 +271,3 @@ def _fill_edges(store: Any, block: EdgeBlock) -> None:
         store.edge_mask = _mask_of(block)
     if block.num_sampled is not None:
         store.num_sampled_edges = list(block.num_sampled)
-
-
-def _node_table(name: str, store: NodeStorage) -> NodeTable:
-    num_nodes = store.num_nodes
-    if num_nodes is None:
-        raise InputError(f"the number of nodes of {name!r} is unknown; set data.num_nodes")
-    _check_rows(store, _NODE_ROWS, num_nodes, f"nodes of {name!r}")
-    return NodeTable(num_nodes=num_nodes, columns=_columns(store, store.is_node_attr))
-
-
-def _edge_table(store: EdgeStorage) -> EdgeTable:
-    if "adj_t" in store:
-        raise InputError("the graph stores `adj_t`; give it as `edge_index` (torch_geometric.utils.to_edge_index)")
-    edge_index = store.get("edge_index")
-    if edge_index is None:
-        edge_index = torch.empty((2, 0), dtype=torch.int64)
-    edge_index = _on_cpu("edge_index", edge_index).as_subclass(Tensor)
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
-    _check_rows(store, _EDGE_ROWS, edge_index.size(1), "edges")
-    return EdgeTable(src=edge_index[0], dst=edge_index[1], columns=_columns(store, store.is_edge_attr))
-
-
-def _check_rows(store: BaseStorage, keys: tuple[str, ...], num_rows: int, what: str) -> None:
-    for key in keys:
-        rows = len(store[key]) if key in store else num_rows
-        if rows != num_rows:
-            raise InputError(f"{key!r} has {rows} rows, but there are {num_rows} {what}")
-
-
-def _columns(store: BaseStorage, is_level: Any) -> dict[str, Tensor]:
-    columns = {}
-    for key, value in store.items():
-        if key in _STRUCTURE or not is_level(key):
-            continue
-        if isinstance(value, np.ndarray):
-            value = torch.from_numpy(value)
-        if not isinstance(value, Tensor) or value.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
-            raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a tensor, or remove it")
-        if value.dim() > 1 and store._parent().__cat_dim__(key, value, store) not in (0, -value.dim()):
-            raise InputError(f"attribute {key!r} does not keep its rows in the first dimension; transpose or rename it")
-        columns[key] = _on_cpu(key, value)
-    return columns
-
-
-def _is_row_attr(store: BaseStorage, key: str) -> bool:
-    levels = [getattr(store, name) for name in ("is_node_attr", "is_edge_attr") if hasattr(store, name)]
-    return any(is_level(key) for is_level in levels)
-
-
-def _on_cpu(key: str, value: Tensor) -> Tensor:
-    if value.device.type != "cpu":
-        raise InputError(f"{key!r} lies on {value.device}; call data.cpu() first, and move batches to the GPU instead")
-    return value

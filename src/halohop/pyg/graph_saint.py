@@ -12,8 +12,8 @@ from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading import saint
-from halohop.loading.loader import default_workers, whole
-from halohop.loading.pipeline import Flight
+from halohop.loading.options import default_workers, whole
+from halohop.loading.pipeline import Flight, Made
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.batch import Batch
 from halohop.sampling.fanouts import Fanouts
@@ -70,19 +70,23 @@ class GraphSAINTSampler(SampledLoader):
             raise InputError(f"sample_coverage={sample_coverage}; give how often each node is to be sampled, or 0 for no norms")
         self.num_steps, self.sample_coverage = steps, sample_coverage
         self._counts: saint.Occurrences | None = None
-        self._number_drawn = size
 
         def make(graph: Graph, seed: int) -> tuple[Sampler, saint.SaintDataset]:
             nodes = RandomNodes(graph, self._by, size=size, length=length, seed=seed)
             self._key = nodes.node_type, nodes.relation
             sampler = NeighborSampler(graph, Fanouts.uniform([], graph.schema), seed=seed, rules=Rules(subgraph="induced"))
             if sample_coverage > 0:
-                _refuse_norms(graph)
+                self._refuse_norms()
                 path = None if save_dir is None else Path(save_dir) / self._file_name(graph, size, length, seed)
                 self._counts = self._counted(nodes, sampler, path, log=log)
             return sampler, saint.SaintDataset(nodes, steps)
 
         super().__init__(data, make, **kwargs)
+
+    def _refuse_norms(self) -> None:
+        for name in (_NODE_NORM, _EDGE_NORM):
+            if name in self._source.names:
+                raise InputError(f"the graph has an attribute {name!r}, which sample_coverage would overwrite; rename it")
 
     def _counted(self, nodes: RandomNodes, sampler: Sampler, path: Path | None, *, log: bool) -> saint.Occurrences:
         if path is not None and path.exists():
@@ -106,7 +110,7 @@ class GraphSAINTSampler(SampledLoader):
         options = f"{size}_{length}_{self.sample_coverage:g}_{seed}"
         return f"{type(self).__name__.lower()}_{options}_{digest.hexdigest()}.npz"
 
-    def _to_user(self, batch: Batch) -> Any:
+    def _to_user(self, batch: Batch) -> Made[Any]:
         if self._counts is not None:
             name, relation = self._key
             nodes, edges = batch.nodes[name], batch.edges[relation]
@@ -118,9 +122,6 @@ class GraphSAINTSampler(SampledLoader):
                 edges={relation: replace(edges, columns=edges.columns | of_edges)},
             )
         return super()._to_user(batch)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_size={self._number_drawn}, steps={len(self)})"
 
 
 class GraphSAINTNodeSampler(GraphSAINTSampler):
@@ -179,10 +180,3 @@ class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
         **kwargs: Any,
     ) -> None:
         super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, walk_length=walk_length, **kwargs)
-
-
-def _refuse_norms(graph: Graph) -> None:
-    for spec in (*graph.schema.nodes.values(), *graph.schema.edges.values()):
-        for name in (_NODE_NORM, _EDGE_NORM):
-            if name in spec.columns:
-                raise InputError(f"the graph has an attribute {name!r}, which sample_coverage would overwrite; rename it")

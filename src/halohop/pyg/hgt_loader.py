@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
-from halohop.loading.loader import whole
+from halohop.loading.options import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset, whole_numbers
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.hgt import HGTSampler, NumSamples
@@ -66,14 +66,20 @@ class HGTLoader(SampledLoader):
         **kwargs: Any,
     ) -> None:
         def make(graph: Graph, seed: int) -> tuple[Sampler, Any]:
-            self._samples = _samples(num_samples, graph.schema)
-            sampler = HGTSampler(graph, self._samples, seed=seed, max_neighbors=whole(max_neighbors, "max_neighbors"))
+            self.num_samples = num_samples
+            sampler = HGTSampler(
+                graph, _samples(num_samples, graph.schema), seed=seed, max_neighbors=whole(max_neighbors, "max_neighbors")
+            )
             return sampler, seed_dataset(graph, input_nodes, input_id)
 
-        super().__init__(data, make, transform=transform, transform_sampler_output=transform_sampler_output, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(num_samples={self._samples.per_type}, steps={len(self)})"
+        super().__init__(
+            data,
+            make,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **kwargs,
+        )
 
 
 def _samples(num_samples: Sequence[int] | Mapping[NodeType, Sequence[int]], schema: Schema) -> NumSamples:

@@ -57,6 +57,8 @@ def link_dataset(
         InputError: anything else that names no edges.
     """
     relation, index = _split_relation(graph.schema, edge_label_index)
+    if index is None or strict or exclude:
+        graph.schema.relation(relation)  # what is looked up there must be there
     if index is None:
         edges = graph.edges(relation)
         src_gid, dst_gid = edges.src_gid, edges.dst_gid
@@ -168,14 +170,26 @@ def relation_of(schema: Schema, name: Sequence[str]) -> Relation:
     return schema.relation(name)
 
 
+def seed_relation(schema: Schema, name: Sequence[str]) -> Relation:
+    """The relation of seed edges: one of the graph, or another between its node types, along which nothing is sampled.
+
+    Raises:
+        SchemaError: no relation, or one of unknown node types.
+    """
+    if len(name) != 3 or tuple(name) in schema.edges:
+        return relation_of(schema, name)
+    src, label, dst = name
+    return schema.node_type(src), label, schema.node_type(dst)
+
+
 def _split_relation(schema: Schema, given: InputEdges) -> tuple[Relation, Any]:
     relations = list(schema.edges)
     if isinstance(given, tuple | list) and given:
         if all(isinstance(part, str) for part in given):
-            return relation_of(schema, given), None
+            return seed_relation(schema, given), None
         first = given[0]
         if len(given) == 2 and isinstance(first, tuple | list) and first and all(isinstance(part, str) for part in first):
-            return relation_of(schema, first), given[1]
+            return seed_relation(schema, first), given[1]
     if len(relations) != 1:
         example = f"({relations[0]!r}, edge_label_index); " if relations else ""
         raise SchemaError(f"edge_label_index must name a relation, e.g. {example}known: {relations}")

@@ -5,18 +5,23 @@ from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import LinkNeighborLoader as PyGLinkNeighborLoader
+from torch_geometric.sampler import EdgeSamplerInput
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
+from halohop.pyg.convert import is_homogeneous
 from halohop.pyg.inputs import rules_of
 from halohop.pyg.link_inputs import InputEdges, check_edge_times, link_dataset, read_neg_sampling
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
+from halohop.pyg.sampler import HalohopSampler
 from halohop.sampling.neighbor import Expand
-from halohop.typing import Relation
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import RAW_ID, Relation
 
 
-class LinkNeighborLoader(NeighborhoodLoader):
+class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ignore[misc]
     """Mini-batches around edges, as `torch_geometric.loader.LinkNeighborLoader` gives them.
 
     Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).
@@ -110,8 +115,10 @@ class LinkNeighborLoader(NeighborhoodLoader):
         if reverse_relation is not None and not exclude_seed_edges:
             raise InputError("reverse_relation tells what to leave out; set exclude_seed_edges=True")
 
+        self.edge_label_index, self.neg_sampling = edge_label_index, neg_sampling
+
         def links(graph: Graph, seed: int) -> LinkDataset:
-            return link_dataset(
+            self._dataset = link_dataset(
                 graph,
                 edge_label_index,
                 edge_label=edge_label,
@@ -124,6 +131,7 @@ class LinkNeighborLoader(NeighborhoodLoader):
                 rules=rules,
                 seed=seed,
             )
+            return self._dataset
 
         super().__init__(
             data,
@@ -131,7 +139,29 @@ class LinkNeighborLoader(NeighborhoodLoader):
             links,
             rules=rules,
             transform=transform,
+            filter_per_worker=filter_per_worker,
             transform_sampler_output=transform_sampler_output,
             seed=seed,
             **kwargs,
+        )
+
+    @property
+    def link_sampler(self) -> HalohopSampler:
+        """What batches are sampled by, as a sampler of PyG's; to look at, and to sample with."""
+        return self._as_pyg_sampler()
+
+    @property
+    def input_type(self) -> Relation | None:
+        """The relation of the edges; None in homogeneous graphs."""
+        return None if is_homogeneous(self._source.graph.schema) else self._dataset.relation
+
+    @property
+    def input_data(self) -> EdgeSamplerInput:
+        """The edges as PyG's record: the ids of their ends, labels, times and type."""
+        dataset, graph = self._dataset, self._source.graph
+        ends = ((dataset.relation[0], dataset.src_gid), (dataset.relation[2], dataset.dst_gid))
+        queries = tuple(RowQuery(table=name, columns=(RAW_ID,), gid=gid) for name, gid in ends)
+        (row,), (col,) = graph.fetch(FetchRequest(queries=queries))
+        return EdgeSamplerInput(
+            input_id=dataset.input_id, row=row, col=col, label=dataset.label, time=dataset.time, input_type=self.input_type
         )

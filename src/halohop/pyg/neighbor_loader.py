@@ -5,15 +5,21 @@ from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
+from torch_geometric.sampler import NodeSamplerInput
 
 from halohop.cluster.graph import Graph
+from halohop.loading.examples import SeedDataset
+from halohop.pyg.convert import is_homogeneous
 from halohop.pyg.inputs import InputNodes, rules_of, seed_dataset
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
+from halohop.pyg.sampler import HalohopSampler
 from halohop.sampling.neighbor import Expand
-from halohop.typing import Relation
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import RAW_ID, NodeType, Relation
 
 
-class NeighborLoader(NeighborhoodLoader):
+class NeighborLoader(NeighborhoodLoader, PyGNeighborLoader):  # type: ignore[misc]
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.loader.NeighborLoader` gives them.
 
     Batches are the same for any number of partitions, hosts and workers: each is a function of (seed, epoch, batch index).
@@ -95,6 +101,7 @@ class NeighborLoader(NeighborhoodLoader):
         **kwargs: Any,
     ) -> None:
         refuse_neighbor_sampler(neighbor_sampler)
+        self.input_nodes, self.input_time, self.input_id = input_nodes, input_time, input_id
         rules = rules_of(
             replace=replace,
             expand=expand,
@@ -107,13 +114,37 @@ class NeighborLoader(NeighborhoodLoader):
             subgraph_type=subgraph_type,
             directed=directed,
         )
+
+        def seeds(graph: Graph, _: int) -> SeedDataset:
+            self._dataset = seed_dataset(graph, input_nodes, input_id, time=input_time, time_attr=time_attr)
+            return self._dataset
+
         super().__init__(
             data,
             num_neighbors,
-            lambda graph, _: seed_dataset(graph, input_nodes, input_id, time=input_time, time_attr=time_attr),
+            seeds,
             rules=rules,
             transform=transform,
+            filter_per_worker=filter_per_worker,
             transform_sampler_output=transform_sampler_output,
             seed=seed,
             **kwargs,
         )
+
+    @property
+    def node_sampler(self) -> HalohopSampler:
+        """What batches are sampled by, as a sampler of PyG's; to look at, and to sample with."""
+        return self._as_pyg_sampler()
+
+    @property
+    def input_type(self) -> NodeType | None:
+        """The type of the input nodes; None in homogeneous graphs."""
+        return None if is_homogeneous(self._source.graph.schema) else self._dataset.node_type
+
+    @property
+    def input_data(self) -> NodeSamplerInput:
+        """The input nodes as PyG's record: their ids, times and type."""
+        dataset, graph = self._dataset, self._source.graph
+        query = RowQuery(table=dataset.node_type, columns=(RAW_ID,), gid=dataset.gid)
+        ((raw,),) = graph.fetch(FetchRequest(queries=(query,)))
+        return NodeSamplerInput(input_id=dataset.input_id, node=raw, time=dataset.time, input_type=self.input_type)

@@ -6,12 +6,12 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from halohop.cluster.graph import Graph, in_memory
+from halohop.cluster.graph import Graph
 from halohop.errors import SchemaError
-from halohop.loading.loader import whole
-from halohop.pyg.convert import tables_from_pyg
+from halohop.loading.options import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.sampled_loader import SampledLoader
+from halohop.pyg.source import source_of
 from halohop.pyg.subgraph_loader import with_mapping
 from halohop.sampling.ppr import ForwardPush, PPRSampler
 from halohop.sampling.sampler import Sampler
@@ -59,7 +59,7 @@ def ppr(
         >>> seed.tolist(), node.tolist(), score.tolist()
         ([0, 0, 0, 1], [2, 0, 1, 0], [0.5, 0.25, 0.25, 1.0])
     """
-    graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+    graph = source_of(data).graph
     push = ForwardPush(graph, _relation(graph, relation), alpha=alpha, eps=eps)
     top = None if top is None else whole(top, "top")
     scores = push.scores(seed_dataset(graph, seeds, node_type=push.node_type).gid, top=top)
@@ -116,11 +116,10 @@ class PPRLoader(SampledLoader):
             examples = seed_dataset(graph, input_nodes, input_id, node_type=push.node_type)
             return PPRSampler(push, top=whole(top, "top")), examples
 
-        def finish(batch: Data | HeteroData) -> Any:
-            mapped = with_mapping(batch)
-            return mapped if transform is None else transform(mapped)
+        super().__init__(data, make, transform=transform, **kwargs)
 
-        super().__init__(data, make, transform=finish, **kwargs)
+    def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
+        return with_mapping(data)
 
 
 def _relation(graph: Graph, relation: Relation | None) -> Relation:

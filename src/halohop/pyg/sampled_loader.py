@@ -4,16 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NumNeighbors
 
-from halohop.cluster.graph import Graph, in_memory
+from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
+from halohop.loading.pipeline import Made
 from halohop.loading.seeds import ShuffledPlan
-from halohop.pyg.convert import is_homogeneous, tables_from_pyg, template_of, to_pyg
+from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
-from halohop.pyg.sampler import from_sampler_output, to_sampler_output
+from halohop.pyg.sampler import HalohopSampler, LoaderSampler
+from halohop.pyg.sampler_output import from_sampler_output, to_sampler_output
+from halohop.pyg.source import source_of
 from halohop.sampling.batch import Batch, NodeSet
 from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler, Rules
@@ -28,9 +33,10 @@ class SampledLoader(BatchLoader):
     """Batches of sampled subgraphs as PyG's `Data` or `HeteroData`, whatever draws them.
 
     Args:
-        data, transform, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
+        data, transform, transform_sampler_output, filter_per_worker, custom_cls, kwargs: as of `halohop.NeighborLoader`.
         pad: how batches are padded to fixed shapes; None: not at all.
         make: makes the sampler and what it goes through, given the graph and the seed.
+        reads: names of the columns that sampling reads, such as times and weights.
         seed: of all draws; None takes it from `generator`, or 0.
     """
 
@@ -39,8 +45,11 @@ class SampledLoader(BatchLoader):
         data: Data | HeteroData | Graph,
         make: Callable[[Graph, int], tuple[Sampler, Examples]],
         *,
+        reads: Sequence[str | None] = (),
         transform: Callable[[Any], Any] | None = None,
         transform_sampler_output: Callable[[Any], Any] | None = None,
+        filter_per_worker: bool | None = None,
+        custom_cls: type | None = None,
         pad: CapsFrom | Padding | None = None,
         seed: int | None = None,
         generator: Any = None,
@@ -48,25 +57,22 @@ class SampledLoader(BatchLoader):
         **kwargs: Any,
     ) -> None:
         self.data = data
-        graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+        self.transform = transform
+        self.filter_per_worker, self.custom_cls = filter_per_worker, custom_cls
+        self._transform_sampler_output = transform_sampler_output
+        self._source = source_of(data, reads, custom_cls)
+        graph = self._source.graph
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
-        self._template = _template(data, graph)
-        self._transform = transform
-        self._transform_sampler_output = transform_sampler_output
         self._revises = transform_sampler_output is not None or pad is not None
-        super().__init__(
-            *make(graph, seed),
-            seed=seed,
-            sampler_of_seeds=sampler,
-            **kwargs,
-        )
+        super().__init__(*make(graph, seed), seed=seed, sampler_of_seeds=sampler, generator=generator, **kwargs)
         self._padding = padding_of(pad, graph.schema)
         self._caps = None if self._padding is None else self._measured(self._padding)
 
-    def filter_fn(self, batch: Any) -> Any:
-        """The batch itself, since it has its rows already; PyG's `ZipLoader` asks for this step."""
-        return batch
+    @property
+    def transform_sampler_output(self) -> Callable[[Any], Any] | None:
+        """What the loader was made with."""
+        return self._transform_sampler_output
 
     def _measured(self, padding: Padding) -> Sizes:
         """The places of a batch. They are the same on all ranks: the batches that tell them are dealt to nobody."""
@@ -88,11 +94,47 @@ class SampledLoader(BatchLoader):
             raise InputError("caps='bound' is for neighbours of seeds, drawn by fanouts; use 'measured' here")
         return caps.overridden(padding, self._sampler.graph.schema)
 
-    def _to_user(self, batch: Batch) -> Any:
+    def enable_cpu_affinity(self, loader_cores: Any = None) -> Any:
+        """
+        Raises:
+            InputError: always; workers are threads of this process.
+        """
+        raise InputError("enable_cpu_affinity binds PyG's worker processes; bind this process instead (taskset, numactl)")
+
+    def enable_multithreading(self, worker_threads: Any = None) -> Any:
+        """
+        Raises:
+            InputError: always; a worker makes its batches on one core.
+        """
+        raise InputError("enable_multithreading is for PyG's worker processes; give more num_workers, one core each")
+
+    def enable_memory_log(self) -> Any:
+        """
+        Raises:
+            InputError: always; there is `statistics`.
+        """
+        raise InputError("enable_memory_log logs PyG's worker processes; loader.statistics() has the bytes of batches in flight")
+
+    def _processes(self) -> Any:
+        self._source.check_processes()
+        return super()._processes()
+
+    def _number(self) -> int:
+        return self._source.number()
+
+    def _collected(self, batch: Batch) -> Batch:
+        return self._source.collected(batch)
+
+    def _to_user(self, batch: Batch) -> Made[Any]:
         if self._padding is not None:
             fill_empty(batch, self._padding)
-        data = to_pyg(batch, self._template)
-        return data if self._transform is None else self._transform(data)
+        begun, num_bytes = self._source.begun(batch, _nothing if self._padding is None else self._padding.value, self._layout)
+        data = self._completed(to_pyg(batch, begun))
+        return Made(item=data if self.transform is None else self.transform(data), num_bytes=batch.num_bytes + num_bytes)
+
+    def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
+        """What a subclass adds to a batch before the user's transform."""
+        return data
 
     def _revised(self, batch: Batch) -> Batch:
         batch = self._rearranged(batch)
@@ -109,7 +151,7 @@ class SampledLoader(BatchLoader):
         return from_sampler_output(graph, batch, output)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(steps={len(self)})"
+        return f"{type(self).__name__}()"
 
 
 class NeighborhoodLoader(SampledLoader):
@@ -131,6 +173,9 @@ class NeighborhoodLoader(SampledLoader):
         transform_sampler_output: Callable[[Any], Any] | None,
         **kwargs: Any,
     ) -> None:
+        self._rules = rules
+        self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
             fanouts = fanouts_of(num_neighbors, graph.schema)
             neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises)
@@ -139,13 +184,28 @@ class NeighborhoodLoader(SampledLoader):
                     "transform_sampler_output cannot be told which edges are flips of another relation's; "
                     "use `transform`, or another subgraph type"
                 )
-            self._fanouts = neighbors.fanouts
             return neighbors, examples(graph, seed)
 
-        super().__init__(data, make, transform_sampler_output=transform_sampler_output, **kwargs)
+        super().__init__(
+            data, make, reads=(rules.time, rules.weight), transform_sampler_output=transform_sampler_output, **kwargs
+        )
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(fanouts={self._fanouts.per_relation}, steps={len(self)})"
+    def _as_pyg_sampler(self) -> HalohopSampler:
+        rules = self._rules
+        return LoaderSampler(
+            self._source.graph,
+            self.num_neighbors,
+            replace=rules.replace,
+            subgraph_type=rules.subgraph,
+            disjoint=rules.disjoint,
+            temporal_strategy="last" if rules.last else "uniform",
+            time_attr=rules.time,
+            weight_attr=rules.weight,
+            seed=self._seed,
+            expand=rules.expand,
+            method="labor" if rules.labor else "neighbor",
+            layer_dependency=rules.layer_dependency,
+        )
 
 
 def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:
@@ -158,7 +218,5 @@ def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:
         raise InputError("neighbor_sampler is for PyG's own loaders; give it there, or leave it out here")
 
 
-def _template(data: Data | HeteroData | Graph, graph: Graph) -> Data | HeteroData:
-    if not isinstance(data, Graph):
-        return template_of(data)
-    return Data() if is_homogeneous(graph.schema) else HeteroData()
+def _nothing(name: str, dtype: torch.dtype) -> float:
+    return 0

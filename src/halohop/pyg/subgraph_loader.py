@@ -1,6 +1,6 @@
 """`halohop.SubGraphLoader`: a whole subgraph around each batch of seeds, with nothing left out between its nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,15 +44,12 @@ class SubGraphLoader(NeighborLoader):
         data: Data | HeteroData | Graph,
         num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
         input_nodes: InputNodes = None,
-        *,
-        transform: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        def finish(batch: Data | HeteroData) -> Any:
-            mapped = with_mapping(batch)
-            return mapped if transform is None else transform(mapped)
+        super().__init__(data, num_neighbors, input_nodes, subgraph_type="induced", **kwargs)
 
-        super().__init__(data, num_neighbors, input_nodes, subgraph_type="induced", transform=finish, **kwargs)
+    def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
+        return with_mapping(data)
 
 
 def with_mapping(batch: Data | HeteroData) -> Data | HeteroData:

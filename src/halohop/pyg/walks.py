@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from halohop.cluster.graph import Graph, in_memory
+from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
-from halohop.loading.loader import whole
-from halohop.pyg.convert import tables_from_pyg
+from halohop.loading.options import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset
+from halohop.pyg.source import source_of
 from halohop.sampling.node2vec import Node2VecWalker
 from halohop.sampling.walks import NOWHERE, Walker, Walks, start_type
 from halohop.store.requests import FetchRequest, RowQuery
@@ -115,7 +115,7 @@ def random_walk(
         >>> random_walk(path, [3, 1], 2, dead_end="stop").tolist()
         [[3, 2, 1], [1, 0, -1]]
     """
-    graph = data if isinstance(data, Graph) else in_memory(tables_from_pyg(data))
+    graph = source_of(data, (weight_attr,)).graph
     path = _path(graph.schema, length, metapath)
     seed, epoch, batch = whole(seed, "seed"), whole(epoch, "epoch"), whole(batch, "batch")
     stays = _stays(path, dead_end, by_default=metapath is None)

@@ -14,8 +14,8 @@ from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation
 
 
-def collect(graph: Graph, batch: Batch) -> Batch:
-    """The batch with every column of its nodes and edges (but ids that are strings), and ``raw_id`` and ``edge_id`` among them.
+def collect(graph: Graph, batch: Batch, *, columns: bool = True) -> Batch:
+    """The batch with the user's ids of its nodes and edges, and with every column of theirs unless `columns` says otherwise.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
@@ -25,10 +25,15 @@ def collect(graph: Graph, batch: Batch) -> Batch:
     if batch.is_collected:
         return batch
     of_nodes = [
-        RowQuery(table=name, columns=(RAW_ID, *_of_batches(graph, name)), gid=block.gid, padded=block.padded)
+        RowQuery(
+            table=name,
+            columns=(RAW_ID, *(_of_batches(graph, name) if columns else ())),
+            gid=block.gid,
+            padded=block.padded,
+        )
         for name, block in batch.nodes.items()
     ]
-    of_edges = {relation: _edge_queries(graph, relation, block) for relation, block in batch.edges.items()}
+    of_edges = {relation: _edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()}
     queries = (*of_nodes, *(query for queries in of_edges.values() for query in queries))
     reply = graph.fetch_stored(FetchRequest(queries=queries))
     found = [reply.columns(number, query.columns) for number, query in enumerate(of_nodes)]
@@ -90,9 +95,9 @@ def _of_batches(graph: Graph, name: NodeType) -> list[str]:
     return [column for column in graph.schema.nodes[name].columns if column != RAW_TEXT]
 
 
-def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock) -> list[RowQuery]:
+def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, every_column: bool) -> list[RowQuery]:
     """For the rows of a block's edges; where some are flips, one query for the others and one for these."""
-    columns = (EDGE_ID, *graph.schema.edges[relation].columns)
+    columns = (EDGE_ID, *(graph.schema.edges[relation].columns if every_column else ()))
     if block.flips is None:
         return [RowQuery(table=relation, columns=columns, gid=block.gid, padded=block.padded)]
     tables = (relation, block.flips.relation)

@@ -71,7 +71,7 @@ def _keep_known(
 
 
 def partners_of(schema: Schema) -> Partners:
-    """Where the flips of every relation go: to its reverse (`Schema.reverse_of`).
+    """Where the flips of every relation go: to its reverse (`Schema.reverse_of`), or else to the only relation that leads back.
 
     Raises:
         InputError: flips of a relation have no place to go.
@@ -86,10 +86,11 @@ def partners_of(schema: Schema) -> Partners:
     partners: Partners = {}
     for relation, table in schema.edges.items():
         src, name, dst = relation
-        reverse = schema.reverse_of(relation)
+        reverse = schema.reverse_of(relation) or _only_way_back(schema, relation)
         if reverse is None:
             raise InputError(
-                f"flips of {relation} lead from {dst!r} to {src!r}, and no relation {(dst, 'rev_' + name, src)} holds them; "
+                f"flips of {relation} lead from {dst!r} to {src!r}, and neither {(dst, 'rev_' + name, src)} nor the only other "
+                "relation there holds them; "
                 f"add it (torch_geometric.transforms.ToUndirected), or use another subgraph type"
             )
         if table.columns != schema.edges[reverse].columns:
@@ -99,6 +100,13 @@ def partners_of(schema: Schema) -> Partners:
             )
         partners[relation] = reverse
     return partners
+
+
+def _only_way_back(schema: Schema, relation: Relation) -> Relation | None:
+    """The relation between the same types the other way round, where there is but one each way."""
+    there = [known for known in schema.edges if known[::2] == relation[::2]]
+    back = [known for known in schema.edges if known[::2] == relation[::-2]]
+    return back[0] if len(there) == len(back) == 1 else None
 
 
 def bidirectional(

@@ -24,9 +24,11 @@ from halohop.ops import SparseRows
 from halohop.ops.sparse import index_dtype
 from halohop.store.aside import UNFINISHED
 from halohop.store.manifest import (
+    EDGE_ID_FILE,
     INDICES,
     INDPTR,
     MANIFEST,
+    RAW_ID_FILE,
     STAMP,
     FileRecord,
     Manifest,
@@ -41,7 +43,7 @@ from halohop.store.npy import map_array, numpy_name
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.reading import read_regular
 from halohop.store.schema import ColumnSpec
-from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
+from halohop.typing import Relation, TableKey
 
 _ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int32, torch.int64)}
 
@@ -98,7 +100,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
     nodes = {
         key: NodePart(
             num_nodes=counts[key],
-            raw_id=files.optional_ids(structure_file(part, key, RAW_ID), counts[key]),
+            raw_id=files.optional_ids(structure_file(part, key, RAW_ID_FILE), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),
             sparse=files.sparse(part, key, spec.columns, counts[key]),
         )
@@ -108,7 +110,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
         key: EdgePart(
             indptr=files.ids(structure_file(part, key, INDPTR), counts[key[2]] + 1),
             indices=files.ids(structure_file(part, key, INDICES), counts[key]),
-            edge_id=files.optional_ids(structure_file(part, key, EDGE_ID), counts[key]),
+            edge_id=files.optional_ids(structure_file(part, key, EDGE_ID_FILE), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),
             halo=files.halo(part, key, manifest.halo.get(key, {}), counts[key]),
             ascending=frozenset(manifest.ascending.get(key, ())),

@@ -27,6 +27,8 @@ STAMP = "stamp"
 
 INDPTR = "indptr"
 INDICES = "indices"
+RAW_ID_FILE = "raw_id"
+EDGE_ID_FILE = "edge_id"
 HALO = "halo"
 SPARSE = "sparse"
 
@@ -201,7 +203,7 @@ def table_folder(part: int, table: TableKey) -> str:
 def column_file(part: int, table: TableKey, column: str) -> str:
     """The file of a user's column."""
     name = _quoted(column)
-    if not isinstance(table, str) and name in (INDPTR, INDICES):
+    if name in ((RAW_ID_FILE,) if isinstance(table, str) else (INDPTR, INDICES, EDGE_ID_FILE)):
         name = f"%{ord(name[0]):02X}{name[1:]}"  # beside the arrays of that name; quoting never writes a letter so
     return f"{table_folder(part, table)}/{name}.npy"
 

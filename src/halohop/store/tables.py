@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import IdError, InputError, SchemaError
-from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, relation_text
+from halohop.typing import RAW_TEXT, RESERVED, NodeType, Relation, relation_text
 
 _INTEGERS = (torch.int64, torch.int32)
 
@@ -38,7 +38,7 @@ class NodeTable:
     def __post_init__(self) -> None:
         if self.num_nodes < 0:
             raise InputError(f"num_nodes={self.num_nodes} is negative")
-        _check_columns(self.columns, self.num_nodes, "nodes", RAW_ID)
+        _check_columns(self.columns, self.num_nodes, "nodes")
         if self.raw_id is not None:
             _check_ids(self.raw_id, self.num_nodes, "raw_id")
             if len(torch.unique(self.raw_id)) != self.num_nodes:
@@ -63,7 +63,7 @@ class EdgeTable:
     def __post_init__(self) -> None:
         _check_ids(self.src, len(self.dst), "src")
         _check_ids(self.dst, len(self.src), "dst")
-        _check_columns(self.columns, self.num_edges, "edges", EDGE_ID)
+        _check_columns(self.columns, self.num_edges, "edges")
 
     @property
     def num_edges(self) -> int:
@@ -123,12 +123,12 @@ def _check_rows(rows: Tensor, num_rows: int, name: str) -> None:
         raise IdError(f"{name} holds {low if low < 0 else high}, but ids go from 0 to {num_rows - 1}")
 
 
-def _check_columns(columns: dict[str, Tensor], num_rows: int, what: str, reserved: str) -> None:
+def _check_columns(columns: dict[str, Tensor], num_rows: int, what: str) -> None:
     for name, column in columns.items():
-        if name == reserved or not name or "/" in name or "\0" in name:
-            raise SchemaError(f"{name!r} cannot name a column: {reserved!r} is reserved, '/' and '' are not allowed")
-        if not is_dense(column) and (reserved == EDGE_ID or column.dim() != 2):
-            where = "of edges" if reserved == EDGE_ID else f"of shape {tuple(column.shape)}"
+        if not name or (name.startswith(RESERVED) and name != RAW_TEXT):
+            raise SchemaError(f"{name!r} cannot name a column: a name is not empty, and does not begin with {RESERVED!r}")
+        if not is_dense(column) and (what == "edges" or column.dim() != 2):
+            where = "of edges" if what == "edges" else f"of shape {tuple(column.shape)}"
             raise InputError(f"column {name!r} {where} is {column.layout}; only matrices of nodes are stored so: use .to_dense()")
         if column.dim() == 0 or len(column) != num_rows:
             raise InputError(f"column {name!r} has shape {tuple(column.shape)}, but there are {num_rows} {what}")

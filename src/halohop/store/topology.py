@@ -12,7 +12,7 @@ from halohop import ops
 from halohop.errors import SchemaError
 from halohop.store.requests import Draw, HopAnswer, HopQuery
 from halohop.telemetry import Counters
-from halohop.typing import RAW_ID, Relation
+from halohop.typing import SOURCE_ID, Relation
 
 _TREE_STEP = 1 << 40
 """Between the streams of one node in two trees: raw ids are smaller."""
@@ -137,7 +137,7 @@ class Topology:
         return ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=relation)
 
     def _sources(self, query: HopQuery) -> ops.Sources:
-        ids, via = (self.indices, None) if self.src_raw is None else self._of_sources(RAW_ID, self.src_raw)
+        ids, via = (self.indices, None) if self.src_raw is None else self._of_sources(SOURCE_ID, self.src_raw)
         return ops.Sources(
             ids=ids, via=via, shift=None if query.tree is None else torch.from_numpy(query.tree.numpy() * _TREE_STEP)
         )
@@ -162,7 +162,11 @@ class Topology:
             return None, None
         if column in self.columns:
             return self.columns[column], None
-        return self._of_sources(column, self.src_columns[column]) if column in self.src_columns else (None, None)
+        if column not in self.src_columns:
+            return None, None
+        if column == SOURCE_ID in self.halo:
+            raise SchemaError(f"{column!r} of the halo is the ids of the sources, not their times; partition with other names")
+        return self._of_sources(column, self.src_columns[column])
 
     def _of_sources(self, name: str, values: ops.Pieces) -> tuple[ops.Pieces, ops.Pieces | None]:
         """A column of every edge's source: stored along the edges, or looked up through the second one.

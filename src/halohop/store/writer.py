@@ -12,10 +12,12 @@ from halohop.errors import DatasetError, InputError, VersionMismatchError
 from halohop.store.aside import writing
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import (
+    EDGE_ID_FILE,
     HALO,
     INDICES,
     INDPTR,
     MANIFEST,
+    RAW_ID_FILE,
     SPARSE,
     STAMP,
     FileRecord,
@@ -33,7 +35,7 @@ from halohop.store.npy import write_array
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema
 from halohop.store.whole import whole_folder, write_file
-from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, TableKey
+from halohop.typing import NodeType, Relation, TableKey
 
 
 class DatasetWriter:
@@ -52,13 +54,13 @@ class DatasetWriter:
         index = len(self._stamps)
         arrays: dict[str, Tensor | None] = {}
         for key, nodes in part.nodes.items():
-            arrays[structure_file(index, key, RAW_ID)] = nodes.raw_id
+            arrays[structure_file(index, key, RAW_ID_FILE)] = nodes.raw_id
             arrays |= {column_file(index, key, name): column for name, column in nodes.columns.items()}
             for name, rows in nodes.sparse.items():
                 stored = (rows.indptr, rows.indices, rows.values)
                 arrays |= dict(zip(sparse_files(index, key, name), stored, strict=True))
         for relation, edges in part.edges.items():
-            for name, ids in ((INDPTR, edges.indptr), (INDICES, edges.indices), (EDGE_ID, edges.edge_id)):
+            for name, ids in ((INDPTR, edges.indptr), (INDICES, edges.indices), (EDGE_ID_FILE, edges.edge_id)):
                 arrays[structure_file(index, relation, name)] = ids
             arrays |= {column_file(index, relation, name): column for name, column in edges.columns.items()}
             arrays |= {halo_file(index, relation, name): column for name, column in edges.halo.items()}

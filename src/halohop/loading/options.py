@@ -1,0 +1,83 @@
+"""What users may say about how batches are made: torch's keywords, and halohop's own."""
+
+import operator
+import os
+from typing import Any, Literal
+
+from halohop.errors import InputError
+from halohop.loading.pipeline import Flight
+from halohop.memory import spare_bytes
+from halohop.world import trainers_here
+
+Run = Literal["auto", "threads", "inline", "processes"]
+
+_WITHOUT_MEANING = {
+    "dataset": "the loader makes it from its seeds",
+    "collate_fn": "batches are sampled, not collated; give a `transform`, or override `filter_fn`",
+    "multiprocessing_context": "workers are threads, or forked with run='processes'",
+}
+
+
+def refuse_keywords(keywords: dict[str, Any]) -> None:
+    """Refuses the keywords of torch's DataLoader that cannot be heeded here.
+
+    Raises:
+        InputError: one of them is given.
+        TypeError: there is no such keyword.
+    """
+    for name, value in keywords.items():
+        if name not in _WITHOUT_MEANING:
+            raise TypeError(f"{name!r} is no keyword of this loader, nor of torch's DataLoader")
+        if value is not None:
+            raise InputError(f"{name}={value!r} has no meaning here: {_WITHOUT_MEANING[name]}; leave it out")
+
+
+def check_pin_memory_device(device: str) -> None:
+    """Page-locked memory serves every GPU, so it need not be one of a certain number.
+
+    Raises:
+        InputError: no CUDA device.
+    """
+    if device and device.partition(":")[0] != "cuda":
+        raise InputError(f"pin_memory_device={device!r}: memory is page-locked for CUDA only; leave it out")
+
+
+def flight_of(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog: int | None, timeout: float) -> Flight:
+    """How many batches are made at a time.
+
+    Raises:
+        InputError: numbers that cannot work, or no such `run`.
+    """
+    if run not in ("auto", "threads", "inline", "processes"):
+        raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
+    workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
+    if run in ("threads", "processes") and workers == 0:
+        raise InputError(f"run={run!r} needs num_workers of at least 1")
+    return Flight(
+        workers=0 if run == "inline" else workers,
+        prefetch=prefetch_factor or 2,
+        backlog_bytes=spare_bytes() if backlog is None else whole(backlog, "backlog_bytes"),
+        deadline=timeout or 300.0,
+    )
+
+
+def default_workers() -> int:
+    """A worker for every core of this trainer's share of the host, at most four.
+
+    A batch is made on one core, and four make them faster than most models use them. Trainers that torchrun starts on one host
+    (LOCAL_WORLD_SIZE) share its cores.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // max(trainers_here(), 1), 1), 4)
+
+
+def whole(value: Any, name: str) -> int:
+    """The value as an int, where Python, NumPy or torch say that it is one.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{name}={value!r} is not a whole number") from None

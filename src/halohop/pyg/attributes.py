@@ -1,0 +1,120 @@
+"""Which attributes of a PyG graph are rows, of its nodes or of its edges, and which dimension the rows are in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
+from torch_geometric.typing import TensorFrame
+
+from halohop.errors import InputError
+from halohop.typing import EDGE, NODE, TableKey
+
+_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
+
+STRUCTURE = ("edge_index", "num_nodes", "adj_t")
+"""Attributes that say which nodes and edges there are."""
+
+_OF_NODES, _OF_EDGES = ("x", "pos"), ("edge_attr", "edge_weight")
+"""Attributes that must be rows. (PyG takes any tensor whose length is neither of nodes nor of edges for a graph-level one.)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """An attribute with a row for every node of a type, or for every edge of a relation.
+
+    Args:
+        table: the node type or relation.
+        key: the attribute's name.
+        value: a tensor (of a NumPy array, one over its memory) or a TensorFrame.
+        dim: the dimension that the rows are in, at least 0.
+    """
+
+    table: TableKey
+    key: str
+    value: Any
+    dim: int
+
+
+def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
+    """The storage of every node type, then of every relation. A `Data` has one storage for both."""
+    if isinstance(data, Data):
+        return [(NODE, data._store), (EDGE, data._store)]
+    return [*((name, data[name]) for name in data.node_types), *((relation, data[relation]) for relation in data.edge_types)]
+
+
+def rows_of(data: Data | HeteroData, counts: dict[TableKey, int]) -> Iterator[Rows]:
+    """The attributes that have rows: those that PyG counts as node-level or edge-level, and that are no supervision.
+
+    Supervision is what `RandomLinkSplit` adds: pairs of nodes (``edge_label_index``) and the labels of these pairs. It belongs to
+    a task, whatever its length.
+
+    Args:
+        data: the graph.
+        counts: how many rows each table has.
+
+    Raises:
+        InputError: an attribute of another length that must have rows, such as `x`, or one with entries that cannot be selected.
+    """
+    for table, store in stores_of(data):
+        is_node = isinstance(table, str)
+        others = counts[EDGE if is_node else NODE] if isinstance(data, Data) else -1
+        for key, value in store.items():
+            if key in STRUCTURE or _is_supervision(store, key):
+                continue
+            if key in (_OF_NODES if is_node else _OF_EDGES):
+                _check_length(table, key, value, counts[table])
+            dim = data.__cat_dim__(key, value, store)
+            if not _has_rows(key, value, dim, counts[table], others, is_node=is_node):
+                continue
+            if isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.layout not in _LAYOUTS):
+                raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a tensor, or remove it")
+            if is_sparse(value) and not (is_node and value.dim() == 2):
+                where = f"of shape {tuple(value.shape)}" if is_node else "of edges"
+                raise InputError(f"column {key!r} {where} is {value.layout}; only matrices of nodes may be: use .to_dense()")
+            if isinstance(value, np.ndarray):
+                value = torch.from_numpy(value)
+            yield Rows(table=table, key=key, value=value, dim=dim % value.ndim if isinstance(value, Tensor) else 0)
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether only entries that are not zero are stored."""
+    return isinstance(value, Tensor) and value.layout != torch.strided
+
+
+def plain(rows: Rows) -> bool:
+    """Whether the kernels can copy the rows: a tensor on the CPU, its rows first, without a gradient."""
+    value = rows.value
+    dense = isinstance(value, Tensor) and not is_sparse(value)
+    return dense and value.device.type == "cpu" and rows.dim == 0 and not value.requires_grad
+
+
+def _has_rows(key: str, value: Any, dim: Any, count: int, others: int, *, is_node: bool) -> bool:
+    """As PyG's `is_node_attr` and `is_edge_attr`: by length, and by name where there are as many nodes as edges."""
+    if isinstance(value, list | tuple | TensorFrame):
+        same = len(value) == count
+    else:
+        shaped = isinstance(value, Tensor | np.ndarray) and value.ndim > 0 and isinstance(dim, int)
+        same = shaped and value.shape[dim] == count
+    return same and (count != others or ("edge" in key) != is_node)
+
+
+def _is_supervision(store: BaseStorage, key: str) -> bool:
+    """Whether it is pairs of nodes, or the labels of such pairs."""
+    if key.endswith("_index"):
+        return key.endswith("edge_label_index") or key.removesuffix("_index") in store
+    return key != "edge" and f"{key}_index" in store and _are_pairs(store[f"{key}_index"])
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 2 and value.size(0) == 2 and value.dtype in (torch.int64, torch.int32)
+
+
+def _check_length(table: TableKey, key: str, value: Any, count: int) -> None:
+    if hasattr(value, "__len__") and len(value) != count:
+        what = f"nodes of {table!r}" if isinstance(table, str) else "edges"
+        raise InputError(f"{key!r} has {len(value)} rows, but there are {count} {what}")

@@ -1,0 +1,233 @@
+"""The rows of a PyG graph in memory, read from the user's object whenever a batch asks for them.
+
+A user may change a graph between two batches: bind a column anew, add or delete one, write into one. Every batch has what the
+graph holds when the batch is handed over, as with PyG's loaders that make batches in the training process.
+"""
+
+import copy
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from halohop import ops
+from halohop.errors import InputError, SchemaError
+from halohop.pyg.attributes import Rows, is_sparse, plain, rows_of, stores_of
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.store.schema import ColumnSpec, Schema, TableSpec
+from halohop.typing import EDGE_ID, Relation, TableKey
+
+Fill = Callable[[str, torch.dtype], float]
+"""What a column holds in the empty places of a padded batch, by its name and dtype."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a graph held at one time.
+
+    Args:
+        number: how many times it was seen changed.
+        state: every attribute, and the version that torch counts of it.
+        rows: the attributes that have rows, by table.
+        sparse: those of them that are sparse matrices, by table and name, as their tensor and as rows that can be taken.
+    """
+
+    number: int
+    state: list[tuple[Any, ...]]
+    rows: dict[TableKey, list[Rows]]
+    sparse: dict[tuple[TableKey, str], tuple[Tensor, int | None, ops.SparsePieces]] = field(default_factory=dict)
+
+
+class LiveRows:
+    """Rows of a `Data` or `HeteroData`.
+
+    Args:
+        data: the user's graph.
+        schema: how many rows its tables have. Neither nodes nor edges may change afterwards.
+        pool: where the memory of batches comes from.
+
+    Raises:
+        InputError: an attribute that cannot be divided into rows.
+    """
+
+    def __init__(self, data: Data | HeteroData, schema: Schema, pool: ops.Pool) -> None:
+        self._data = data
+        self._counts: dict[TableKey, int] = {name: spec.count for name, spec in schema.nodes.items()}
+        self._counts |= {relation: spec.count for relation, spec in schema.edges.items()}
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._view = View(number=-1, state=[], rows={})
+        self._view = self._seen(0)
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes that have rows."""
+        return {rows.key for columns in self.view().rows.values() for rows in columns}
+
+    def view(self) -> View:
+        """The graph as it is now. Its number is another one than before if an attribute has changed in between.
+
+        Raises:
+            InputError: its nodes, edges or types have changed, or an attribute cannot be divided into rows.
+        """
+        with self._lock:
+            if not _same(self._view.state, _state(self._data)):
+                self._view = self._seen(self._view.number + 1)
+            return self._view
+
+    def described(self, schema: Schema) -> Schema:
+        """The schema with all columns that batches have."""
+        rows = self.view().rows
+
+        def spec(table: TableKey, count: int) -> TableSpec:
+            tensors = [found for found in rows.get(table, ()) if isinstance(found.value, Tensor) and found.dim == 0]
+            return TableSpec(count=count, columns={found.key: ColumnSpec.of(found.value) for found in tensors})
+
+        return Schema(
+            nodes={name: spec(name, known.count) for name, known in schema.nodes.items()},
+            edges={relation: spec(relation, known.count) for relation, known in schema.edges.items()},
+        )
+
+    def check_processes(self) -> None:
+        """
+        Raises:
+            InputError: rows that a forked process cannot give back.
+        """
+        for rows in (rows for columns in self.view().rows.values() for rows in columns):
+            value = rows.value
+            if isinstance(value, Tensor) and (value.requires_grad or value.device.type != "cpu"):
+                why = "requires a gradient" if value.requires_grad else f"lies on {value.device}"
+                raise InputError(f"{rows.key!r} {why}, which does not reach worker processes; use run='threads'")
+
+    def _seen(self, number: int) -> View:
+        state = _state(self._data)
+        known = [(key, store) for key, store in stores_of(self._data)]
+        if {key for key, _ in known} - {*self._counts}:
+            raise InputError(f"the graph has got {[key for key, _ in known if key not in self._counts]}; make the loader anew")
+        for key, store in known:
+            edges = None if isinstance(key, str) else store.get("edge_index")
+            if edges is not None and edges.size(1) != self._counts[key]:
+                raise InputError(
+                    f"the graph has {edges.size(1)} edges {key}, but had {self._counts[key]} at first; make the loader anew"
+                )
+        rows: dict[TableKey, list[Rows]] = {}
+        for found in rows_of(self._data, self._counts):
+            rows.setdefault(found.table, []).append(found)
+        sparse = {
+            (found.table, found.key): self._sparse(found)
+            for columns in rows.values()
+            for found in columns
+            if is_sparse(found.value)
+        }
+        return View(number=number, state=state, rows=rows, sparse=sparse)
+
+    def _sparse(self, rows: Rows) -> tuple[Tensor, int | None, ops.SparsePieces]:
+        """Made once for a matrix, until it is written to."""
+        known, version = self._view.sparse.get((rows.table, rows.key)), _version(rows.value)
+        if known is not None and known[0] is rows.value and known[1] == version:
+            return known
+        return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value.detach())], [0, len(rows.value)])
+
+    def filled(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        """A copy of the graph with the rows of a batch, and what these rows weigh in bytes."""
+        view = self.view()
+        out = copy.copy(self._data)
+        num_bytes = 0
+        for table, store in stores_of(out):
+            block = batch.nodes[table] if isinstance(table, str) else batch.edges[table]
+            for rows in view.rows.get(table, ()):
+                if is_sparse(rows.value):
+                    taken = self._of_sparse(rows, block, view, fill, layout)
+                else:
+                    taken = self._of_block(rows, block, view, fill)
+                store[rows.key] = taken
+                num_bytes += taken.nbytes if isinstance(taken, Tensor) and not is_sparse(taken) else 0
+            if isinstance(table, str) and ("num_nodes" in store or table not in view.rows):
+                store.num_nodes = len(block.gid)
+        return out, num_bytes
+
+    def _of_block(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill) -> Any:
+        if isinstance(block, NodeBlock):
+            return self._taken(rows, block.gid, block.padded, fill)  # in memory gids are the user's ids
+        ids = block.columns[EDGE_ID]
+        if block.flips is None:
+            return self._taken(rows, ids, block.padded, fill)
+        both = (rows, _partner_of(rows, block.flips.relation, view))
+        places = block.own_and_flipped()
+        taken = [self._taken(values, ops.gather_rows(ids, own), False, fill) for values, own in zip(both, places, strict=True)]
+        if not all(map(plain, both)):
+            out = rows.value.new_full((len(ids), *rows.value.shape[1:]), fill(rows.key, rows.value.dtype))
+            for values, own in zip(taken, places, strict=True):
+                out = out.index_copy(0, own.to(out.device), values)
+            return out
+        out = self._pool.empty((len(ids), *rows.value.shape[1:]), rows.value.dtype)
+        for values, own in zip(taken, places, strict=True):
+            ops.scatter_rows(values, own, out)
+        if block.padded:
+            ops.fill_missing(out, block.gid, fill(rows.key, rows.value.dtype))
+        return out
+
+    def _of_sparse(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill, layout: torch.layout) -> Tensor:
+        found = view.sparse[rows.table, rows.key][2].take(block.gid, padded=block.padded, pool=self._pool)
+        if layout != torch.strided:
+            return found.csr()
+        out = found.dense(self._pool)
+        if block.padded and fill(rows.key, out.dtype):
+            ops.fill_missing(out, block.gid, fill(rows.key, out.dtype))
+        return out
+
+    def _taken(self, rows: Rows, ids: Tensor, padded: bool, fill: Fill) -> Any:
+        """The rows with these ids; where an id is -1, what fills an empty place."""
+        value = rows.value
+        if plain(rows):
+            gather = ops.gather_known if padded else ops.gather_rows
+            out = gather(value, ids, pool=self._pool)
+            wanted = fill(rows.key, value.dtype) if padded else 0
+            if wanted:
+                ops.fill_missing(out, ids, wanted)
+            return out
+        if not isinstance(value, Tensor):
+            if padded:
+                raise InputError(f"attribute {rows.key!r} of type {type(value).__name__} has no empty rows; leave out pad")
+            return value[ids]
+        taken = value.index_select(rows.dim, ids.clamp(min=0).to(value.device))
+        if not padded:
+            return taken
+        missing = (ids < 0).nonzero().view(-1).to(value.device)
+        return taken.index_fill(rows.dim, missing, fill(rows.key, value.dtype))
+
+
+def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:
+    """The column of the same name whose rows the flips of another relation keep."""
+    for other in view.rows.get(partner, ()):
+        tensors = isinstance(rows.value, Tensor) and isinstance(other.value, Tensor) and rows.dim == other.dim == 0
+        if other.key == rows.key and tensors and _kind(rows.value) == _kind(other.value):
+            return other
+    raise SchemaError(
+        f"flips of {partner} are edges of {rows.table} and keep their features, but {rows.key!r} is not alike in both; "
+        "remove it, or add it where it is missing"
+    )
+
+
+def _kind(value: Tensor) -> tuple[Any, ...]:
+    return value.dtype, value.shape[1:], value.device
+
+
+def _state(data: Data | HeteroData) -> list[tuple[Any, ...]]:
+    return [(store._key, key, value, _version(value)) for store in data.stores for key, value in store.items()]
+
+
+def _version(value: Any) -> int | None:
+    """How often torch knows the tensor to have been written to."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else None
+
+
+def _same(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
+    return len(old) == len(new) and all(
+        one[0] == other[0] and one[1] == other[1] and one[2] is other[2] and one[3] == other[3]
+        for one, other in zip(old, new, strict=True)
+    )

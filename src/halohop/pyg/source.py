@@ -1,0 +1,113 @@
+"""What a loader of PyG's batches reads: a graph to sample from, and the rows of a batch, wherever they lie."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from halohop.cluster.graph import Graph, in_memory
+from halohop.errors import InputError
+from halohop.pyg.convert import is_homogeneous, structure_from_pyg
+from halohop.pyg.live import Fill, LiveRows
+from halohop.pyg.pair import PairSource
+from halohop.sampling.batch import Batch
+from halohop.sampling.collect import collect
+
+
+class Source(Protocol):
+    """A graph to sample from, and where the rows of a batch come from.
+
+    Attributes:
+        graph: to sample from.
+    """
+
+    graph: Graph
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes that have rows."""
+
+    def check_processes(self) -> None:
+        """
+        Raises:
+            InputError: rows that a forked process cannot give back.
+        """
+
+    def number(self) -> int:
+        """Of the state of what the user may change between batches."""
+
+    def collected(self, batch: Batch) -> Batch:
+        """The batch with the user's ids, and with the columns that the graph holds."""
+
+    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        """What the batch inherits, with all rows that are no columns of the batch; and what these weigh in bytes."""
+
+
+class StoredSource:
+    """A graph from `halohop.open` or `halohop.connect`, which holds all columns itself."""
+
+    def __init__(self, graph: Graph, blank: type | None = None) -> None:
+        self.graph = graph
+        self._blank = blank or (Data if is_homogeneous(graph.schema) else HeteroData)
+
+    @property
+    def names(self) -> set[str]:
+        return {name for spec in (*self.graph.schema.nodes.values(), *self.graph.schema.edges.values()) for name in spec.columns}
+
+    def check_processes(self) -> None:
+        """They map the same files."""
+
+    def number(self) -> int:
+        return 0
+
+    def collected(self, batch: Batch) -> Batch:
+        return collect(self.graph, batch)
+
+    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        return self._blank(), 0
+
+
+class MemorySource:
+    """A PyG graph: its edges, splits, times and weights as they were at first, and its rows as they are."""
+
+    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] = ()) -> None:
+        self.graph = in_memory(structure_from_pyg(data, names))
+        self._rows = LiveRows(data, self.graph.schema, self.graph.pool)
+        self.graph.schema = self._rows.described(self.graph.schema)  # of batches, whatever is asked of the graph
+
+    @property
+    def names(self) -> set[str]:
+        return self._rows.names
+
+    def check_processes(self) -> None:
+        self._rows.check_processes()
+
+    def number(self) -> int:
+        return self._rows.view().number
+
+    def collected(self, batch: Batch) -> Batch:
+        return collect(self.graph, batch, columns=False)
+
+    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        return self._rows.filled(batch, fill, layout)
+
+
+def source_of(data: Any, names: Iterable[str | None] = (), custom_cls: type | None = None) -> Source:
+    """Where a loader gets its batches from.
+
+    Args:
+        data: a PyG graph, a pair of PyG's stores, or a graph from `halohop.open`.
+        names: of times and weights, and whatever else is read before there are batches.
+        custom_cls: the class of the batches.
+
+    Raises:
+        InputError: nothing of this.
+    """
+    if isinstance(data, tuple):
+        return PairSource(data, names, custom_cls)
+    if isinstance(data, Graph):
+        return StoredSource(data, custom_cls)
+    if custom_cls is not None:
+        raise InputError(f"custom_cls={custom_cls!r}: batches of a {type(data).__name__} are of its class; leave it out")
+    return MemorySource(data, names)
