@@ -176,10 +176,9 @@ def seed_relation(schema: Schema, name: Sequence[str]) -> Relation:
     Raises:
         SchemaError: no relation, or one of unknown node types.
     """
-    if len(name) != 3 or tuple(name) in schema.edges:
-        return relation_of(schema, name)
-    src, label, dst = name
-    return schema.node_type(src), label, schema.node_type(dst)
+    if len(name) == 3 and name[0] in schema.nodes and name[2] in schema.nodes:
+        return name[0], name[1], name[2]
+    return relation_of(schema, name)
 
 
 def _split_relation(schema: Schema, given: InputEdges) -> tuple[Relation, Any]:
