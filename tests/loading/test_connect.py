@@ -304,14 +304,15 @@ graph.close()
 """
 
 
-def test_trainers_without_a_graph_compile_nothing(parts, tmp_path):
+def test_trainers_without_a_graph_compile_what_picks_seeds_alone(parts, tmp_path):
     with served(parts, (0,), (1, 2)) as servers:
         variables = environment() | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
         command = [sys.executable, "-c", CLIENT, *(server.address for server in servers)]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
-    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+    compiled = {file.name.split("-")[0] for file in tmp_path.rglob("*") if file.is_file()}
+    assert [name for name in compiled if not name.startswith(("cpu_index.gather", "cpu_index._"))] == []
 
 
 def test_a_server_that_cannot_sample_says_why(parts):
