@@ -151,6 +151,17 @@ def test_changes_between_batches_are_seen(change, options):
             assert change != "whole" or batch.threshold == 0.5
 
 
+def test_processes_are_forked_anew_after_a_change():
+    """Or all batches of the next epochs would be made twice."""
+    data = plain()
+    loader = NeighborLoader(data, [3], batch_size=20, persistent_workers=True, num_workers=1, run="processes")
+    for _ in range(2):
+        for batch in loader:
+            check_rows(batch, data)
+        data.x.add_(1)
+    assert loader.statistics().get("batches_remade", 0) == 0
+
+
 def test_deleted_columns_are_gone():
     data = plain()
     loader = NeighborLoader(data, [3, 2], batch_size=4)
@@ -225,20 +236,17 @@ NAMES = ("raw_id", "edge_id", "n/a", "indptr", "halo", ".", "degree node__to__no
 
 @pytest.mark.parametrize("name", NAMES)
 def test_attributes_of_any_name(name, tmp_path):
-    data = Data(edge_index=plain().edge_index, num_nodes=40)
-    data[name] = torch.arange(40) + 500
-    both = HeteroData()
-    both["node"].num_nodes = 40
-    both["node", "to", "node"].edge_index = data.edge_index
-    both["node"][name], both["node", "to", "node"][name] = torch.arange(40) + 500, torch.arange(100) + 700
-    halohop.partition(both, tmp_path / "parts", num_parts=2, method="random", halo=("raw_id",))
-    for graph in (both, halohop.open(tmp_path / "parts")):
-        batch = next(iter(NeighborLoader(graph, [3], input_nodes="node", **INLINE)))
-        nodes, edges = (batch["node"], batch["node", "to", "node"]) if isinstance(batch, HeteroData) else (batch, None)
-        if edges is not None:
-            assert torch.equal(nodes[name], nodes.n_id + 500)
-            assert torch.equal(edges[name], edges.e_id + 700)
-    assert torch.equal(first(data)[name], first(data).n_id + 500)
+    data, cites = HeteroData(), ("paper", "cites", "paper")
+    data["paper"].num_nodes = 40
+    data[cites].edge_index = plain().edge_index
+    data["paper"][name], data[cites][name] = torch.arange(40) + 500, torch.arange(100) + 700
+    halohop.partition(data, tmp_path / "parts", num_parts=2, method="random", halo=("raw_id",))
+    for graph in (data, halohop.open(tmp_path / "parts")):
+        batch = next(iter(NeighborLoader(graph, [3], input_nodes="paper", **INLINE)))
+        assert batch["paper"].n_id[:8].tolist() == list(range(8))
+        assert torch.equal(batch["paper"][name], batch["paper"].n_id + 500)
+        assert torch.equal(batch[cites][name], batch[cites].e_id + 700)
+        assert torch.equal(batch["paper"].n_id[batch[cites].edge_index], data[cites].edge_index[:, batch[cites].e_id])
 
 
 def test_seed_edges_of_a_relation_that_the_graph_does_not_have():

@@ -228,7 +228,9 @@ def test_partners():
     twice = ("a", "rev_rev_to", "b")
     assert schema_of(back, twice, to).reverse_of(back) == to  # in any order: "to" comes before "rev_rev_to"
     assert schema_of(back, twice, to).reverse_of(twice) is None
-    for lonely in ([to], [to, ("b", "to", "a")], [back], [own, to]):
+    other = ("b", "of", "a")
+    assert partners_of(schema_of(to, other)) == {to: other, other: to}  # the only ones there and back
+    for lonely in ([to], [to, other, ("b", "by", "a")], [to, ("a", "too", "b"), other], [back], [own, to]):
         with pytest.raises(InputError, match="ToUndirected"):
             partners_of(schema_of(*lonely))
     with pytest.raises(SchemaError, match=r"columns differ: \[\] and \['w'\]"):
