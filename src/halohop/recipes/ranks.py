@@ -35,9 +35,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def cores_per_trainer(world: World) -> int:
-    """This trainer's share of the machine's cores, at least one."""
+    """This trainer's share of the machine's cores, at least one, and no more than OpenMP may use (``OMP_THREAD_LIMIT``).
+
+    With more threads than that, products of sparse matrices (MKL) leave rows out without an error.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // world.local_size)
+    limit = os.environ.get("OMP_THREAD_LIMIT", "")
+    return max(1, min(cores // world.local_size, int(limit) if limit.isdecimal() else cores))
 
 
 def choose_device(name: str, world: World) -> torch.device:
@@ -117,6 +121,8 @@ def shared(
         "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
         "backlog_bytes": backlog_bytes,
         "pin_memory": device.type == "cuda",
+        # Every model multiplies features first, which torch does with sparse rows, too. On a GPU that is not tested.
+        "layout": torch.sparse_csr if device.type == "cpu" else torch.strided,
         "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
     }
 
