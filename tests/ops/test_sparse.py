@@ -111,8 +111,21 @@ def test_damaged_rows_are_an_error_and_not_a_write_elsewhere(indices):
         torn.dense()
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_entries_in_any_order_and_twice():
+    """torch makes such a CSR tensor without checking it."""
+    given_as = torch.sparse_csr_tensor(
+        torch.tensor([0, 3, 3, 4]), torch.tensor([2, 0, 2, 1]), torch.tensor([1.0, 2.0, 4.0, 3.0]), (3, 3), check_invariants=False
+    )
+    expected = [[2.0, 0.0, 5.0], [0.0, 0.0, 0.0], [0.0, 3.0, 0.0]]
+    assert SparseRows.of(given_as).dense().tolist() == expected
+    assert SparseRows.of(given_as).csr().to_dense().tolist() == expected
+
+
 def test_what_is_no_matrix_is_refused():
     with pytest.raises(InputError, match="no matrix of rows"):
         SparseRows.of(torch.ones(3))
+    with pytest.raises(InputError, match="sparse in both dimensions"):
+        SparseRows.of(torch.ones(3, 2).to_sparse(1))
     with pytest.raises(IdError):
         SparsePieces([SparseRows.of(torch.eye(3)), None], [0, 3, 5]).take(torch.tensor([4]))

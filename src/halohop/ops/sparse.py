@@ -58,15 +58,21 @@ class SparseRows:
         What is not zero bit by bit is an entry of a dense matrix (so -0.0 is one), and what is stored one of a sparse matrix.
 
         Raises:
-            InputError: it has not two dimensions, a layout in blocks, or rows of 2**31 numbers and more.
+            InputError: no two dimensions, one of them dense and one sparse, a layout in blocks, or rows of 2**31 numbers+.
 
         Example:
             >>> rows = SparseRows.of(torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
             >>> rows.indptr.tolist(), rows.indices, rows.values
             ([0, 1, 1], tensor([1], dtype=torch.int16), tensor([2.]))
         """
-        if matrix.dim() != 2 or matrix.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
-            raise InputError(f"a {matrix.layout} tensor of shape {tuple(matrix.shape)} is no matrix of rows; use COO or CSR")
+        known = matrix.layout == torch.strided or (
+            matrix.layout in (torch.sparse_coo, torch.sparse_csr) and matrix.dense_dim() == 0
+        )
+        if matrix.dim() != 2 or not known:
+            raise InputError(
+                f"a {matrix.layout} tensor of shape {tuple(matrix.shape)} is no matrix of rows; "
+                "use COO or CSR, sparse in both dimensions"
+            )
         if matrix.shape[1] > 2**31:
             raise InputError(f"rows of {matrix.shape[1]} numbers are too wide to store; fewer than 2**31 can be")
         matrix = matrix.detach()
@@ -74,12 +80,10 @@ class SparseRows:
             words = matrix.contiguous().view(torch.uint8).view(len(matrix), matrix.shape[1], matrix.element_size())
             row, column = words.any(dim=2).nonzero(as_tuple=True)
             values, counts = matrix[row, column], torch.bincount(row, minlength=len(matrix))
-        elif matrix.layout == torch.sparse_coo:
-            matrix = matrix.coalesce()
+        else:
+            matrix = (matrix if matrix.layout == torch.sparse_coo else _as_coo(matrix)).coalesce()
             row, column = matrix.indices()
             values, counts = matrix.values(), torch.bincount(row, minlength=len(matrix))
-        else:
-            column, values, counts = matrix.col_indices().long(), matrix.values(), matrix.crow_indices().diff()
         return cls(
             indptr=_ends(counts),
             indices=column.to(index_dtype(matrix.shape[1])),
@@ -192,6 +196,15 @@ def merge_sparse(pieces: Sequence[SparseRows], order: Tensor, *, pool: Pool | No
         values=values,
         width=pieces[0].width,
     )
+
+
+def _as_coo(matrix: Tensor) -> Tensor:
+    """A CSR matrix in COO. (torch takes the lists of all rows for ascending, which it does not check.)"""
+    row = torch.repeat_interleave(matrix.crow_indices().diff().long())
+    column = matrix.col_indices().long()
+    ascending = bool(((row[1:] > row[:-1]) | (column[1:] > column[:-1])).all())
+    ends = torch.stack([row, column])
+    return torch.sparse_coo_tensor(ends, matrix.values(), matrix.shape, is_coalesced=ascending, check_invariants=False)
 
 
 def _common(pieces: Sequence[SparseRows]) -> Tensor | None:
