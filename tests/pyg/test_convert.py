@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import NodeStorage
 
 from halohop.errors import InputError
 from halohop.pyg.convert import tables_from_pyg
@@ -54,3 +55,14 @@ def test_heterogeneous_tables():
 def test_what_cannot_be_divided_into_rows_is_refused(data, complaint):
     with pytest.raises(InputError, match=complaint):
         tables_from_pyg(data)
+
+
+def test_an_adjacency_matrix_is_found_before_nodes_are_counted(monkeypatch):
+    """PyG 2.6 and 2.7 raise a TypeError of their own where they count nodes by it."""
+
+    def fails(store):
+        raise TypeError("isinstance() arg 2 must be a type")
+
+    monkeypatch.setattr(NodeStorage, "num_nodes", property(fails))
+    with pytest.raises(InputError, match="adj_t"):
+        tables_from_pyg(Data(adj_t=torch.eye(2).to_sparse()))

@@ -85,17 +85,15 @@ def _structure(data: Data | HeteroData) -> tuple[dict[Relation, Tensor], dict[Ta
     """The edges of every relation, ``[2, n]``, and how many rows each table has."""
     if not isinstance(data, Data | HeteroData):
         raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
-    edges: dict[Relation, Tensor] = {}
-    counts: dict[TableKey, int] = {}
-    for key, store in stores_of(data):
+    stores = stores_of(data)
+    edges = {key: _edge_index(store) for key, store in stores if not isinstance(key, str)}
+    counts: dict[TableKey, int] = {key: ends.size(1) for key, ends in edges.items()}
+    for key, store in stores:
         if isinstance(key, str):
-            num_nodes = store.num_nodes
+            num_nodes = store.num_nodes  # after the edges: PyG < 2.8 fails here where `adj_t` is stored
             if num_nodes is None:
                 raise InputError(f"the number of nodes of {key!r} is unknown; set data.num_nodes")
             counts[key] = num_nodes
-        else:
-            edges[key] = _edge_index(store)
-            counts[key] = edges[key].size(1)
     if len(edges) == len(counts):
         raise InputError("the graph has no node type; store nodes first, such as data['paper'].x = ...")
     return edges, counts
