@@ -151,6 +151,30 @@ def test_changes_between_batches_are_seen(change, options):
             assert change != "whole" or batch.threshold == 0.5
 
 
+SPARSE_CHANGES = {
+    "bound": lambda data: data.update({"x": torch.rand(20, 4).to_sparse()}),
+    "written": lambda data: data.x.mul_(2),
+    "values written": lambda data: data.x.values().add_(1),
+    "dense": lambda data: data.update({"x": torch.rand(20, 4)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("change", SPARSE_CHANGES)
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_changes_of_sparse_columns_are_seen(layout, change):
+    """Also by batches that were made ahead of the change."""
+    x = torch.rand(20, 4) * (torch.rand(20, 4) < 0.5)
+    data = Data(x=x.to_sparse(layout=layout), edge_index=torch.randint(20, (2, 60)))
+    batches = iter(NeighborLoader(data, [2], batch_size=2, num_workers=1))
+    assert torch.equal((batch := next(batches)).x, x[batch.n_id])
+    SPARSE_CHANGES[change](data)
+    now = data.x if data.x.layout == torch.strided else data.x.to_dense()
+    assert not torch.equal(now, x)
+    for batch in batches:
+        assert torch.equal(batch.x, now[batch.n_id])
+
+
 def test_processes_are_forked_anew_after_a_change():
     """Or all batches of the next epochs would be made twice."""
     data = plain()
@@ -160,6 +184,27 @@ def test_processes_are_forked_anew_after_a_change():
             check_rows(batch, data)
         data.x.add_(1)
     assert loader.statistics().get("batches_remade", 0) == 0
+
+
+def test_a_change_while_a_batch_is_made():
+    """The attributes are gone through in a thread that makes batches, or at their end; the user's thread deletes one of them."""
+    changes = []
+
+    class Changing(Data):
+        def __cat_dim__(self, key, value, *args, **kwargs):
+            if key == "x" and changes:
+                changes.pop()()
+            return super().__cat_dim__(key, value, *args, **kwargs)
+
+    data = Changing(**plain().to_dict(), z=torch.arange(40))
+    batches = iter(NeighborLoader(data, [3, 2], batch_size=4, num_workers=0))
+    assert "z" in next(batches)
+    changes.append(lambda: data.pop("z"))
+    data.x = data.x + 1
+    for batch in batches:
+        assert "z" not in batch
+        check_rows(batch, data)
+    assert not changes
 
 
 def test_deleted_columns_are_gone():

@@ -42,6 +42,23 @@ def test_attributes_that_are_lists_of_rows():
         NeighborLoader(data, [2])
 
 
+NOT_TAKEN = {
+    "requires a gradient": ("x", torch.eye(4).to_sparse().requires_grad_()),
+    "lies on meta": ("x", torch.sparse_coo_tensor(size=(4, 4), device="meta", check_invariants=False)),
+    "sparse in both dimensions": ("x", torch.eye(4).to_sparse(1)),
+    "with a row per node": ("index_of_words", torch.eye(4).to_sparse()),  # PyG: rows are in the last dimension
+}
+
+
+@pytest.mark.parametrize("why", NOT_TAKEN)
+def test_sparse_columns_that_cannot_be_taken_are_refused(why):
+    """And do not come without their gradient, or with columns for rows."""
+    name, column = NOT_TAKEN[why]
+    data = Data(num_nodes=4, edge_index=torch.tensor([[0], [1]]), **{name: column})
+    with pytest.raises(InputError, match=f"{name!r}.*{why}.*to_dense"):
+        NeighborLoader(data, [-1])
+
+
 def test_features_of_another_length():
     data = plain()
     loader = NeighborLoader(data, [2], num_workers=0)

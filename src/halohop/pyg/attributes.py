@@ -73,9 +73,10 @@ def rows_of(data: Data | HeteroData, counts: dict[TableKey, int]) -> Iterator[Ro
                 continue
             if isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.layout not in _LAYOUTS):
                 raise InputError(f"attribute {key!r} of type {type(value).__name__} has no rows; store a tensor, or remove it")
-            if is_sparse(value) and not (is_node and value.dim() == 2):
+            if is_sparse(value) and not (is_node and value.dim() == 2 and value.dense_dim() == 0 and dim in (0, -2)):
                 where = f"of shape {tuple(value.shape)}" if is_node else "of edges"
-                raise InputError(f"column {key!r} {where} is {value.layout}; only matrices of nodes may be: use .to_dense()")
+                what = "only matrices with a row per node, sparse in both dimensions, may be"
+                raise InputError(f"column {key!r} {where} is {value.layout}; {what}: use .to_dense()")
             if isinstance(value, np.ndarray):
                 value = torch.from_numpy(value)
             yield Rows(table=table, key=key, value=value, dim=dim % value.ndim if isinstance(value, Tensor) else 0)

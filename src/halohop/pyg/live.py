@@ -31,12 +31,14 @@ class View:
 
     Args:
         number: how many times it was seen changed.
+        data: a shallow copy of it, so that a change while a batch is made does not reach half of the batch.
         state: every attribute, and the version that torch counts of it.
         rows: the attributes that have rows, by table.
         sparse: those of them that are sparse matrices, by table and name, as their tensor and as rows that can be taken.
     """
 
     number: int
+    data: Data | HeteroData
     state: list[tuple[Any, ...]]
     rows: dict[TableKey, list[Rows]]
     sparse: dict[tuple[TableKey, str], tuple[Tensor, int | None, ops.SparsePieces]] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class LiveRows:
         self._counts |= {relation: spec.count for relation, spec in schema.edges.items()}
         self._pool = pool
         self._lock = threading.Lock()
-        self._view = View(number=-1, state=[], rows={})
+        self._view = View(number=-1, data=data, state=[], rows={})
         self._view = self._seen(0)
 
     @property
@@ -104,8 +106,8 @@ class LiveRows:
                 raise InputError(f"{rows.key!r} {why}, which does not reach worker processes; use run='threads'")
 
     def _seen(self, number: int) -> View:
-        state = _state(self._data)
-        known = [(key, store) for key, store in stores_of(self._data)]
+        data = copy.copy(self._data)
+        state, known = _state(data), stores_of(data)
         if {key for key, _ in known} - {*self._counts}:
             raise InputError(f"the graph has got {[key for key, _ in known if key not in self._counts]}; make the loader anew")
         for key, store in known:
@@ -115,7 +117,7 @@ class LiveRows:
                     f"the graph has {edges.size(1)} edges {key}, but had {self._counts[key]} at first; make the loader anew"
                 )
         rows: dict[TableKey, list[Rows]] = {}
-        for found in rows_of(self._data, self._counts):
+        for found in rows_of(data, self._counts):
             rows.setdefault(found.table, []).append(found)
         sparse = {
             (found.table, found.key): self._sparse(found)
@@ -123,19 +125,22 @@ class LiveRows:
             for found in columns
             if is_sparse(found.value)
         }
-        return View(number=number, state=state, rows=rows, sparse=sparse)
+        return View(number=number, data=data, state=state, rows=rows, sparse=sparse)
 
     def _sparse(self, rows: Rows) -> tuple[Tensor, int | None, ops.SparsePieces]:
         """Made once for a matrix, until it is written to."""
         known, version = self._view.sparse.get((rows.table, rows.key)), _version(rows.value)
         if known is not None and known[0] is rows.value and known[1] == version:
             return known
-        return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value.detach())], [0, len(rows.value)])
+        if rows.value.requires_grad or rows.value.device.type != "cpu":
+            why = "requires a gradient" if rows.value.requires_grad else f"lies on {rows.value.device}"
+            raise InputError(f"{rows.key!r} is sparse and {why}, which only dense columns may: use .to_dense()")
+        return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value)], [0, len(rows.value)])
 
     def filled(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         """A copy of the graph with the rows of a batch, and what these rows weigh in bytes."""
         view = self.view()
-        out = copy.copy(self._data)
+        out = copy.copy(view.data)
         num_bytes = 0
         for table, store in stores_of(out):
             block = batch.nodes[table] if isinstance(table, str) else batch.edges[table]
@@ -218,7 +223,8 @@ def _kind(value: Tensor) -> tuple[Any, ...]:
 
 
 def _state(data: Data | HeteroData) -> list[tuple[Any, ...]]:
-    return [(store._key, key, value, _version(value)) for store in data.stores for key, value in store.items()]
+    """(Copies of the mappings, which other threads may change; PyG's `items` looks up key by key.)"""
+    return [(store._key, key, value, _version(value)) for store in data.stores for key, value in store._mapping.copy().items()]
 
 
 def _version(value: Any) -> int | None:
