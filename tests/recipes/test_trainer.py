@@ -34,7 +34,8 @@ def test_two_trainers_take_the_steps_of_one_with_their_seeds_together(
     train(config_for(tiny_parts, tmp_path / "alone", batch_size=140, **exact), world=World(), on_event=alone.append)
     together = config_for(tiny_parts, tmp_path / "together", batch_size=70, **exact)
     one_host = run_trainers([together], 2)
-    two_hosts = run_trainers([replace(together, parts=folder) for folder in own_folders(tiny_parts)], 1)
+    apart = replace(together, out=str(tmp_path / "apart"))
+    two_hosts = run_trainers([replace(apart, parts=folder) for folder in own_folders(tiny_parts)], 1)
     assert losses(one_host) == pytest.approx(losses(alone), rel=1e-3)
     assert losses(two_hosts) == pytest.approx(losses(one_host), rel=1e-6)
     last = {name: events[-1] for name, events in (("alone", alone), ("one", one_host), ("two", two_hosts))}

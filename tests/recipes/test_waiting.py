@@ -33,7 +33,7 @@ def test_a_slow_transform_is_told_in_the_log(tiny_parts: str, tmp_path: Path, mo
 
     def slow_share(*arguments: Any, **options: Any) -> halohop.NeighborLoader:
         loader = share_of(*arguments, **options)
-        loader._transform = slowed if options.get("shuffle") else None
+        loader.transform = slowed if options.get("shuffle") else None
         return loader
 
     monkeypatch.setattr(node_task, "share_of", slow_share)

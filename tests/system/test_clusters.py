@@ -152,7 +152,7 @@ def kill(process: Process) -> None:
     ("num_servers", "num_clients", "num_parts"),
     [
         pytest.param(2, 2, 2, marks=pytest.mark.full),  # slow and lossy networks have as many of both
-        (1, 3, 2),
+        pytest.param(1, 3, 2, marks=pytest.mark.full),
         pytest.param(3, 1, 2, marks=pytest.mark.soak),
         pytest.param(2, 2, 8, marks=pytest.mark.soak),
     ],

@@ -49,7 +49,14 @@ def alone(folder: Path, epochs: int, method: str) -> list[str]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("method", "runs"), [("neighbor", (1, 4)), pytest.param("labor", (2,), marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("method", "runs"),
+    [
+        ("neighbor", (4,)),
+        pytest.param("neighbor", (1,), marks=pytest.mark.full),
+        pytest.param("labor", (2,), marks=pytest.mark.soak),
+    ],
+)
 def test_three_hosts_see_the_batches_of_one(network, folders, method, runs):
     expected = alone(folders[0].parent / "parts", 2, method)
     for threads in runs:

@@ -104,6 +104,7 @@ def halves(start: Any) -> tuple[list[subprocess.Popen[str]], list[str], Any]:
     return [begin(0), begin(1)], addresses, begin
 
 
+@pytest.mark.full  # test_clusters.py kills servers under loaders, and trainers are killed below
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("trainers", "sampling"), [pytest.param(1, "client", marks=pytest.mark.soak), (2, "servers")])
 def test_a_server_that_is_killed_and_started_again_changes_nothing(
@@ -140,6 +141,7 @@ def test_trainers_that_are_killed_go_on(
     assert learned(tmp_path) == alike(undisturbed(trainers))
 
 
+@pytest.mark.full  # test_clusters.py interrupts a trainer that waits, tests/launch a run
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "alive", [pytest.param(True, marks=pytest.mark.soak), False], ids=["mid-epoch", "waiting for a dead server"]
