@@ -232,3 +232,9 @@ def test_bench_prints_what_it_measured():
     assert result.exit_code == 0, result.output
     assert "edges" in result.output
     assert CliRunner().invoke(cli.app, ["bench", "nothing", "--size", "tiny"]).exit_code == 2
+
+
+def test_bench_refuses_a_fanout_that_is_none() -> None:
+    result = invoke("bench", "--fanout", "3,x")
+    assert result.exit_code == 2
+    assert "'3,x' is not like 15,10,5" in result.output

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options
+from halohop.launch import choices, logs, options, tools
 from halohop.launch.group import Command, Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -108,15 +107,15 @@ def inspect(
 
     $ halohop inspect parts --json | jq .cut
     """
-    from halohop.launch import inspect as telling
+    from halohop.launch import inspect as contents
     from halohop.launch.progress import stages
 
     with stages(logs.people()) as progress:
-        summary = telling.summarize(parts, verify=verify, progress=progress)
+        summary = contents.summarize(parts, verify=verify, progress=progress)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        Console().print(telling.render(summary))
+        Console().print(contents.render(summary))
 
 
 @app.command(cls=Command)
@@ -278,53 +277,5 @@ def serve(
     )
 
 
-@app.command(cls=Command)
-def top(
-    endpoints: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="What --metrics said of trainers and servers.")],
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
-) -> None:
-    """Watch trainers and servers that were started with --metrics: rates, queues, waiting, the latency of every peer.
-
-    $ halohop top :9464 :9465 10.0.0.7:9464
-    """
-    from halohop.launch.top import top as watch
-
-    watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
-
-
-@app.command(cls=Command)
-def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: sampling, gather or partitioned.")] = "sampling",
-    size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
-    fanout: Annotated[str, typer.Option(metavar="N,N,...", help="Neighbours per hop.")] = "15,10,5",
-    threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 20,
-) -> None:
-    """Measure how fast this machine samples and gathers.
-
-    $ halohop bench sampling --size medium
-    """
-    from halohop.launch.bench import bench as measure
-    from halohop.launch.bench import render
-
-    rows = measure(name, size, fanout=options.numbers(fanout) or (), threads=threads, rounds=rounds)
-    Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
-
-
-@app.command(cls=Command)
-def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
-    size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
-) -> None:
-    """Do everything once, small: partition a synthetic graph, train on two nodes, draw a picture. Takes under two minutes.
-
-    $ halohop demo
-    """
-    from halohop.launch.demo import demo as show_everything
-    from halohop.launch.outcome import show
-
-    console = Console()
-    outcome = show_everything(out, size=size, console=console)
-    console.print("\n[bold]3. Results[/]")
-    show(outcome, console)
+for command in (tools.top, tools.bench, tools.demo):
+    app.command(cls=Command)(command)

@@ -72,7 +72,8 @@ def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) ->
     return kind(**values | others)
 
 
-def _check_numbers(text: str | None) -> str | None:
+def check_numbers(text: str | None) -> str | None:
+    """Callback of an option that spells a fanout: refuses what is none."""
     try:
         numbers(text)
     except ValueError:
@@ -166,7 +167,7 @@ ModelName = Annotated[Model, _group(MODEL, "auto: sage, or rgcn where there are 
 Target = Annotated[str | None, _group(MODEL, "Node type to classify.", metavar="TYPE", show_default="the labelled one")]
 Fanout = Annotated[
     str,
-    _group(MODEL, "Neighbours per hop and relation, -1 for all; a layer per hop.", metavar="N,N,...", callback=_check_numbers),
+    _group(MODEL, "Neighbours per hop and relation, -1 for all; a layer per hop.", metavar="N,N,...", callback=check_numbers),
 ]
 Hidden = Annotated[int, _group(MODEL, "Width of the layers.")]
 Heads = Annotated[int, _group(MODEL, "Attention heads of gat and hgt.")]
@@ -201,7 +202,7 @@ EvalFanout = Annotated[
         EVALUATION,
         "Neighbours per hop.",
         metavar="N,N,...",
-        callback=_check_numbers,
+        callback=check_numbers,
         show_default="all of the graph by layers, or as in training: what costs less",
     ),
 ]
@@ -211,7 +212,7 @@ InferFanout = Annotated[
         EVALUATION,
         "Draw so many neighbours per hop for each batch of nodes, -1 for all.",
         metavar="N,N,...",
-        callback=_check_numbers,
+        callback=check_numbers,
         show_default="all, a layer at a time",
     ),
 ]
