@@ -1,4 +1,7 @@
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -80,5 +83,52 @@ def test_a_run_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     begin(tmp_path / "work", run)
     with pytest.raises(InputError, match="another batch_size, model"):
         begin(tmp_path / "work", run | {"model": "n", "batch_size": 4})
-    end(tmp_path / "work")
+    end(tmp_path / "work", [])
     begin(tmp_path / "work", run | {"model": "n"})
+
+
+class Killed(BaseException):
+    """What no handler of errors catches."""
+
+
+@pytest.mark.parametrize("remove", [os.unlink, os.rmdir], ids=["file", "folder"])
+def test_a_kill_while_a_run_is_deleted_leaves_nothing_that_another_run_would_use(
+    remove: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same run a stage that is finished is whole; another run is refused, or finds nothing."""
+    work, kept = tmp_path / "work", tmp_path / "kept"
+    begin(kept, {"model": "m"})
+    for number in range(2):
+        stage = Stage(kept, number, BOUNDS, COLUMNS)
+        stage.reserve((0, 1, 2))
+        with stage.journal(0) as journal:
+            journal.keep(chunk(0, "a", 0, 5), {"h": torch.ones(5, 2)})
+        stage.finish([0] * stage.num_files(3))
+    deleted, kills = 0, 0
+    while deleted == kills:
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(kept, work)
+        kills, deleted = kills + 1, 0
+
+        def dying(*arguments: Any, last: int = kills, **options: Any) -> None:
+            nonlocal deleted
+            deleted += 1
+            remove(*arguments, **options)
+            if deleted == last:
+                raise Killed
+
+        stages = [Stage(work, number, BOUNDS, COLUMNS) for number in range(2)]
+        with monkeypatch.context() as patch:
+            patch.setattr(os, remove.__name__, dying)
+            try:
+                end(work, stages)
+            except Killed:
+                pass
+            else:
+                break
+        for stage in stages:
+            files = len(list(stage.folder.rglob("*.npy")))
+            assert files == stage.num_files(3) if stage.finished else True
+            assert (work / "run.json").exists() or not (stage.finished or stage.done() or files)
+    assert kills > 8
+    assert not work.exists()

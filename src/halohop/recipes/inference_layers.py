@@ -90,7 +90,7 @@ class LayerRun:
         with self._opened(self._stages[-1]) as last:
             yield last
         if self._world.local_rank == 0:
-            end(self._work)
+            end(self._work, self._stages)
 
     def _run(self) -> dict[str, str | int]:
         """What the rows are a function of."""

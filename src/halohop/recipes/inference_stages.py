@@ -10,7 +10,7 @@ batches, which `begin` remembers; so a chunk that is done is right, whoever did 
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +80,11 @@ def begin(work: Path, run: dict[str, str | int]) -> None:
     write_file(file, msgspec.json.encode(run))
 
 
-def end(work: Path) -> None:
-    """Deletes all that a run has kept."""
+def end(work: Path, stages: Sequence["Stage"]) -> None:
+    """Deletes all that a run has kept, and last what it is: of a kill meanwhile nothing is left that another run takes for its
+    own."""
+    for stage in stages:
+        stage.remove()
     shutil.rmtree(work, ignore_errors=True)  # another host may be deleting the same folder
 
 
@@ -192,7 +195,9 @@ class Stage:
         write_file(self.folder / MANIFEST, encode(manifest))  # all hosts write the same, so who comes last does not matter
 
     def remove(self) -> None:
-        """Deletes the rows, and what is known of them."""
+        """Deletes the rows, and what is known of them; first the manifest, so that a stage without some rows is not finished."""
+        with writing(self.folder / MANIFEST):
+            (self.folder / MANIFEST).unlink(missing_ok=True)
         for folder in (self._journals, self.folder):
             shutil.rmtree(folder, ignore_errors=True)  # another host may be deleting the same ones
 
