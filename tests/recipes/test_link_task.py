@@ -91,15 +91,18 @@ def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp
 def test_several_trainers_on_several_hosts(
     link_parts: str, tmp_path: Path, run_trainers: Callable[..., Any], own_folders: Callable[[str], list[str]]
 ) -> None:
-    """Steps are not full (1,001 edges a rank do not divide 9,600), and hosts change nothing."""
-    last = {}
+    """Steps are not full (1,001 edges a rank do not divide 9,600), and hosts change nothing but rounding: of losses the eighth
+    digit, and of what counts greater scores the pairs that are all but equal. Another seed changes the third digit."""
+    found = {}
     for name, parts, per_host in (("one", [link_parts], 2), ("two", own_folders(link_parts), 1)):
         configs = [config_for(folder, tmp_path / name, epochs=2, batch_size=1001, eval_batch_size=77) for folder in parts]
         events = run_trainers(configs, per_host)
         assert [event["seeds"] for event in events if event["event"] == "epoch"] == [9600, 9600]
-        last[name] = events[-1]
-    for figure in ("test_mrr", "test_auc", "test_ap"):
-        assert last["one"][figure] == pytest.approx(last["two"][figure], abs=1e-6)
+        losses = [event["loss"] for event in events if event["event"] in ("epoch", "evaluation")]
+        assert len(losses) == 5
+        found[name] = (losses, [events[-1][figure] for figure in ("test_mrr", "test_auc", "test_ap")])
+    assert found["one"][0] == pytest.approx(found["two"][0], rel=1e-5)
+    assert found["one"][1] == pytest.approx(found["two"][1], abs=1e-3)
 
 
 def forbidden(graph: Graph, split: str) -> set[tuple[int, int]]:
