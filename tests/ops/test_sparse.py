@@ -98,6 +98,31 @@ def test_to_and_from_torchs_layouts(dtype):
     assert rows.csr().values().tolist() == matrix[row, column].tolist()
 
 
+def torn(layout: torch.layout, ends: list[int], row: list[int], column: list[int]) -> torch.Tensor:
+    """Two rows of three places; torch looks at none of these numbers."""
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    if layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(torch.tensor([row, column]), values, (2, 3), check_invariants=False)
+    return torch.sparse_csr_tensor(torch.tensor(ends), torch.tensor(column), values, (2, 3), check_invariants=False)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.parametrize("outside", [-1, 3, 2**16])  # the last is 0 where numbers are narrow
+def test_entries_outside_a_matrix_are_refused(layout, outside):
+    with pytest.raises(InputError, match=f"column .*{outside}.* not all in one of 3"):
+        SparseRows.of(torn(layout, [0, 2, 4], [0, 0, 1, 1], [0, 2, outside, 1]))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_torn_lists_are_refused():
+    for ends in ([0, 5, 4], [1, 2, 4], [0, 2, 3]):
+        with pytest.raises(InputError, match="crow_indices do not rise from 0 to 4"):
+            SparseRows.of(torn(torch.sparse_csr, ends, [], [0, 1, 0, 1]))
+    with pytest.raises(InputError, match="row 0 to 2 are not all in one of 2"):
+        SparseRows.of(torn(torch.sparse_coo, [], [0, 0, 1, 2], [0, 1, 0, 1]))
+
+
 @pytest.mark.parametrize("indices", [[0, 3], [-1, 1]])
 def test_damaged_rows_are_an_error_and_not_a_write_elsewhere(indices):
     damaged = SparseRows(

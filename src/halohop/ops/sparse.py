@@ -58,7 +58,8 @@ class SparseRows:
         What is not zero bit by bit is an entry of a dense matrix (so -0.0 is one), and what is stored one of a sparse matrix.
 
         Raises:
-            InputError: no two dimensions, one of them dense and one sparse, a layout in blocks, or rows of 2**31 numbers+.
+            InputError: no two dimensions, one of them dense and one sparse, a layout in blocks, rows of more than 2**31 numbers,
+                or entries outside.
 
         Example:
             >>> rows = SparseRows.of(torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
@@ -74,14 +75,16 @@ class SparseRows:
                 "use COO or CSR, sparse in both dimensions"
             )
         if matrix.shape[1] > 2**31:
-            raise InputError(f"rows of {matrix.shape[1]} numbers are too wide to store; fewer than 2**31 can be")
+            raise InputError(f"rows of {matrix.shape[1]} numbers are too wide to store; at most 2**31 can be")
         matrix = matrix.detach()
         if matrix.layout == torch.strided:
             words = matrix.contiguous().view(torch.uint8).view(len(matrix), matrix.shape[1], matrix.element_size())
             row, column = words.any(dim=2).nonzero(as_tuple=True)
             values, counts = matrix[row, column], torch.bincount(row, minlength=len(matrix))
         else:
-            matrix = (matrix if matrix.layout == torch.sparse_coo else _as_coo(matrix)).coalesce()
+            matrix = matrix if matrix.layout == torch.sparse_coo else _as_coo(matrix)
+            _require_inside(matrix)
+            matrix = matrix.coalesce()
             row, column = matrix.indices()
             values, counts = matrix.values(), torch.bincount(row, minlength=len(matrix))
         return cls(
@@ -199,12 +202,28 @@ def merge_sparse(pieces: Sequence[SparseRows], order: Tensor, *, pool: Pool | No
 
 
 def _as_coo(matrix: Tensor) -> Tensor:
-    """A CSR matrix in COO. (torch takes the lists of all rows for ascending, which it does not check.)"""
-    row = torch.repeat_interleave(matrix.crow_indices().diff().long())
-    column = matrix.col_indices().long()
+    """A CSR matrix in COO. (torch takes the lists of all rows for ascending, which it does not check.)
+
+    Raises:
+        InputError: lists that overlap, or that have no end.
+    """
+    ends, column = matrix.crow_indices(), matrix.col_indices().long()
+    if int(ends[0]) != 0 or int(ends[-1]) != len(column) or bool((ends.diff() < 0).any()):
+        raise InputError(f"crow_indices do not rise from 0 to {len(column)}, the number of entries; make the matrix anew")
+    row = torch.repeat_interleave(ends.diff().long())
     ascending = bool(((row[1:] > row[:-1]) | (column[1:] > column[:-1])).all())
     ends = torch.stack([row, column])
     return torch.sparse_coo_tensor(ends, matrix.values(), matrix.shape, is_coalesced=ascending, check_invariants=False)
+
+
+def _require_inside(matrix: Tensor) -> None:
+    """
+    Raises:
+        InputError: an entry of a COO matrix lies in no row or column of it, which torch does not check either.
+    """
+    for name, numbers, count in zip(("row", "column"), matrix._indices(), matrix.shape, strict=True):
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+            raise InputError(f"entries from {name} {numbers.min()} to {numbers.max()} are not all in one of {count}; remove them")
 
 
 def _common(pieces: Sequence[SparseRows]) -> Tensor | None:
