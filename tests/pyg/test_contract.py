@@ -1,7 +1,9 @@
 """What code written for PyG's loaders relies on, row by row of the first table in docs/pyg.md."""
 
+import gc
 import itertools
 import re
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +207,20 @@ def test_a_change_while_a_batch_is_made():
         assert "z" not in batch
         check_rows(batch, data)
     assert not changes
+
+
+def test_former_processes_leave_no_memory_behind():
+    """They were forked before a change, and what they shared with this process is mapped until nobody refers to it."""
+    data = plain()
+    loader = NeighborLoader(data, [3], batch_size=20, persistent_workers=True, num_workers=1, run="processes")
+    former = []
+    for _ in range(3):
+        for batch in loader:
+            check_rows(batch, data)
+        former.append(weakref.ref(loader._kept.processes))
+        data.x.add_(1)
+    gc.collect()
+    assert [processes() is None for processes in former] == [True, True, False]
 
 
 def test_deleted_columns_are_gone():

@@ -118,7 +118,7 @@ class BatchLoader(DataLoader[Any]):
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
         self._keep = persistent_workers
-        self._kept: tuple[int, Processes[Task, Any]] | None = None
+        self._kept: Kept[Task, Any] | None = None
         self._course = Course(self._plan, seed=self._seed)
         self._backlog = Backlog(self._flight)
         self.counters = Counters()
@@ -233,10 +233,9 @@ class BatchLoader(DataLoader[Any]):
     def _processes(self) -> Makers[Task, Any]:
         number = self._number()
         if self._kept is not None:
-            forked_at, kept = self._kept
-            if kept.complete and forked_at == number:
-                return Kept(processes=kept)
-            kept.stop()
+            if self._kept.serves(number):
+                return self._kept
+            self._kept.end()
         graph = self._sampler.graph
         counters = (self.counters, graph.counters)
         bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
@@ -244,9 +243,8 @@ class BatchLoader(DataLoader[Any]):
         processes = Processes(bench, self._flight.workers, self.counters, land)
         if not self._keep:
             return processes
-        self._kept = number, processes
-        weakref.finalize(self, processes.stop)
-        return Kept(processes=processes)
+        self._kept = Kept(processes=processes, number=number, end=weakref.finalize(self, processes.stop))
+        return self._kept
 
     def _settle(self, worker: int) -> None:
         """In a forked worker: what the user has to prepare."""

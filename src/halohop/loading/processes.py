@@ -77,15 +77,26 @@ class Processes(Generic[Task, Item]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(Generic[Task, Item]):
-    """Processes that outlive the iteration that they serve."""
+    """Processes that outlive the iteration that they serve.
+
+    Args:
+        number: of the state of the user's data that they were forked with.
+        end: ends them. Their owner's finalizer, so once it was called, nothing keeps them, nor the memory that they share.
+    """
 
     processes: Processes[Task, Item]
+    number: int
+    end: Callable[[], Any]
+
+    def serves(self, number: int) -> bool:
+        """Whether all of them live, and have this state of the data."""
+        return self.number == number and self.processes.complete
 
     def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
         return self.processes.submit(job)
 
     def stop(self) -> None:
-        """They stay; whoever keeps them stops them."""
+        """They stay; their owner stops them."""
 
 
 class _Worker(Generic[Item]):
