@@ -7,7 +7,7 @@ from torch_geometric.data import HeteroData
 from halohop import connect, partition, serve
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
-from halohop.errors import IdError, SchemaError
+from halohop.errors import IdError, InputError, SchemaError
 from halohop.testing import graphs
 from halohop.testing.worlds import hosts, partitioned
 
@@ -98,3 +98,9 @@ def test_edges_over_hosts_and_from_servers(tmp_path):
 def test_degrees_of_no_relation():
     with pytest.raises(SchemaError, match="unknown relation"):
         partitioned(TABLES, 1).degrees(("a", "to", "b"), torch.zeros(0, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("raw", [torch.tensor(3), torch.tensor([[1], [2]]), torch.tensor([[1, 2]])])
+def test_ids_that_are_no_list_are_refused(raw):
+    with pytest.raises(InputError, match=r"shape \(.*must be one-dimensional"):
+        in_memory(TABLES).locate(raw, "paper")

@@ -1,4 +1,4 @@
-"""The graph handle: a schema, and a router that finds whoever can answer."""
+"""The graph handle: lookups, columns that clients write, and the life of its connections."""
 
 import atexit
 import itertools
@@ -8,43 +8,28 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.counted import Counted
 from halohop.cluster.links import Links
+from halohop.cluster.lookups import Lookups
 from halohop.cluster.remote import Gateways
 from halohop.cluster.router import Holder, Router
 from halohop.cluster.shard import LocalShard
-from halohop.errors import IdError, InputError, SchemaError
+from halohop.errors import InputError
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import build_parts
 from halohop.store.part import Part
-from halohop.store.requests import (
-    Draw,
-    EdgesReply,
-    EdgesRequest,
-    FetchReply,
-    FetchRequest,
-    HoldRequest,
-    HopAnswer,
-    HopQuery,
-    LocateRequest,
-    PushRequest,
-    RowQuery,
-    SampleReply,
-    SampleRequest,
-    SelectRequest,
-)
+from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters
-from halohop.typing import NodeType, Relation, degree_column
+from halohop.typing import NodeType
 
 
-class Graph(Counted):
+class Graph(Counted, Lookups):
     """Answers two questions about any node, wherever it lies: some neighbours of it, and its rows.
 
     Made by `halohop.open`, or by a loader around an in-memory PyG object. Use it as a context manager, or `close` it, where
@@ -54,7 +39,8 @@ class Graph(Counted):
         schema: node types, relations and their columns.
         book: who owns what.
         pool: where batches borrow their memory.
-        counters: what this process has done for requests. parts_here: the partitions in it.
+        counters: what this process has done for requests.
+        parts_here: the partitions in this process.
         gateways: servers that make whole batches, so that nothing need be sampled here; None where there are none.
         reopen: opens this graph in another process, to which it is sent; None where only this process has it.
     """
@@ -73,7 +59,9 @@ class Graph(Counted):
     ) -> None:
         self.schema = schema
         self.book = book
-        self.pool, self.counters, self.gateways = pool, counters, gateways
+        self.pool = pool
+        self.counters = counters
+        self.gateways = gateways
         self.reopen: Callable[[], Graph] | None = None
         self._router = router
         self.parts_here = router.parts_here
@@ -82,37 +70,6 @@ class Graph(Counted):
         self._one_owner = one_owner
         self._sender = secrets.token_hex(8)
         self._push_numbers = itertools.count(1)
-
-    def sample(self, request: SampleRequest) -> SampleReply:
-        """One hop of neighbours; see `halohop.store.requests`."""
-        return self._router.answer(request)
-
-    def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
-        """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
-        return self.fetch_stored(request).dense(request.queries, self.pool)
-
-    def fetch_stored(self, request: FetchRequest) -> FetchReply:
-        """The same as it is stored, dense or sparse."""
-        return self._router.answer(request)
-
-    def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
-        """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.
-
-        The owners of the destinations look them up, so nothing but what is found crosses the network.
-        """
-        queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
-        return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
-
-    def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
-        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid.
-
-        Raises:
-            SchemaError: no such relation.
-        """
-        relation = self.schema.relation(relation)
-        query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
-        ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
-        return degrees
 
     def hold(
         self,
@@ -174,75 +131,6 @@ class Graph(Counted):
                 repeated_seconds=self._links.call_seconds,
             )
         )
-
-    def rows(self, name: str, raw: Tensor, *, node_type: NodeType | None = None) -> Tensor:
-        """Rows of a stored or held column, ``[n, ...]``, of nodes given by the user's ids (integers ``[n]``).
-
-        Raises:
-            SchemaError: no such column.
-            IdError: an id that the graph does not have.
-        """
-        node_type = self.schema.node_type(node_type)
-        query = RowQuery(table=node_type, columns=(name,), gid=self.locate(raw, node_type))
-        ((found,),) = self.fetch(FetchRequest(queries=(query,)))
-        return found
-
-    def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
-        """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).
-
-        Raises:
-            SchemaError: no such node type.
-            IdError: an id that no partition has.
-        """
-        node_type = self.schema.node_type(node_type)
-        raw = raw.long()
-        gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
-        unknown = np.flatnonzero(gid.numpy() < 0)
-        if len(unknown):
-            count = self.schema.nodes[node_type].count
-            raise IdError(
-                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, "
-                f"the first is {int(raw[unknown[0]])}"
-            )
-        return gid
-
-    def select(self, split: str | None = None, node_type: NodeType | None = None) -> tuple[Tensor, Tensor]:
-        """Gids and raw ids (int64 ``[n]`` each, ascending by raw id) of a stored split, or of all nodes.
-
-        Raises:
-            SchemaError: no such node type or split.
-        """
-        node_type = self.schema.node_type(node_type)
-        splits = self.schema.splits(node_type)
-        if split is not None and split not in splits:
-            raise SchemaError(f"node type {node_type!r} has no split {split!r}; stored splits: {list(splits)}")
-        mask = None if split is None else f"{split}_mask"
-        reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
-        return reply.gid, reply.raw
-
-    def edges(self, relation: Relation, edge_id: Tensor | None = None) -> EdgesReply:
-        """Edges of a relation, wherever they lie: all in the order of the user's input, 24 bytes each, or those of some ids.
-
-        Args:
-            edge_id: places in the user's input, integers ``[n]``. Each owner reads all its edge ids for them, so ask for many at
-                a time.
-
-        Raises:
-            SchemaError: no such relation.
-            IdError: an edge id that the graph does not have.
-        """
-        parts, relation = tuple(range(self.book.num_parts)), self.schema.relation(relation)
-        if edge_id is None:
-            return self._router.answer(EdgesRequest(relation=relation, parts=parts))
-        wanted, places = edge_id.long().unique(return_inverse=True)
-        found = self._router.answer(EdgesRequest(relation=relation, parts=parts, edge_id=wanted))
-        if len(found.edge_id) < len(wanted):
-            unknown = wanted[~torch.isin(wanted, found.edge_id)]
-            raise IdError(
-                f"{len(unknown)} of {len(wanted)} edge ids are not among the {self.schema.edges[relation].count} edges of "
-                f"{relation!r}, the first is {int(unknown[0])}"
-            )
-        return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
 
     def _require_one_owner(self) -> None:
         if not self._one_owner:
@@ -315,7 +203,15 @@ class Graph(Counted):
 
 
 def in_memory(tables: GraphTables) -> Graph:
-    """A graph of one partition that shares the tables' columns."""
+    """A graph of one partition that shares the tables' columns.
+
+    Example:
+        >>> from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+        >>> ring = EdgeTable(src=torch.tensor([0, 1, 2]), dst=torch.tensor([1, 2, 0]))
+        >>> graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=3)}, edges={("node", "to", "node"): ring}))
+        >>> graph.schema.nodes["node"].count
+        3
+    """
     assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
     build = build_parts(tables, assignment, 1)
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))

@@ -1,0 +1,149 @@
+"""What can be read of a graph, wherever it lies: neighbours, rows, ids and edges."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.router import Router
+from halohop.errors import IdError, InputError, SchemaError
+from halohop.partitioning.book import Book
+from halohop.store.requests import (
+    Draw,
+    EdgesReply,
+    EdgesRequest,
+    FetchReply,
+    FetchRequest,
+    HopAnswer,
+    HopQuery,
+    LocateRequest,
+    RowQuery,
+    SampleReply,
+    SampleRequest,
+    SelectRequest,
+)
+from halohop.store.schema import Schema
+from halohop.typing import NodeType, Relation, degree_column
+
+
+class Lookups:
+    """Requests that change nothing, and what goes with making them.
+
+    Example:
+        >>> from halohop.cluster.graph import in_memory
+        >>> from halohop.datasets import synthetic
+        >>> graph = in_memory(synthetic("tiny"))
+        >>> graph.rows("x", torch.tensor([5, 2])).shape
+        torch.Size([2, 32])
+    """
+
+    schema: Schema
+    book: Book
+    pool: ops.Pool
+    _router: Router
+
+    def sample(self, request: SampleRequest) -> SampleReply:
+        """One hop of neighbours; see `halohop.store.requests`."""
+        return self._router.answer(request)
+
+    def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
+        """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
+        return self.fetch_stored(request).dense(request.queries, self.pool)
+
+    def fetch_stored(self, request: FetchRequest) -> FetchReply:
+        """The same as it is stored, dense or sparse."""
+        return self._router.answer(request)
+
+    def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
+        """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.
+
+        The owners of the destinations look them up, so nothing but what is found crosses the network.
+        """
+        queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
+        return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
+
+    def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
+        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid.
+
+        Raises:
+            SchemaError: no such relation.
+        """
+        relation = self.schema.relation(relation)
+        query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
+        ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
+        return degrees
+
+    def rows(self, name: str, raw: Tensor, *, node_type: NodeType | None = None) -> Tensor:
+        """Rows of a stored or held column, ``[n, ...]``, of nodes given by the user's ids (integers ``[n]``).
+
+        Raises:
+            SchemaError: no such column.
+            IdError: an id that the graph does not have.
+        """
+        node_type = self.schema.node_type(node_type)
+        query = RowQuery(table=node_type, columns=(name,), gid=self.locate(raw, node_type))
+        ((found,),) = self.fetch(FetchRequest(queries=(query,)))
+        return found
+
+    def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
+        """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).
+
+        Raises:
+            SchemaError: no such node type.
+            IdError: an id that no partition has.
+            InputError: not one-dimensional.
+        """
+        node_type = self.schema.node_type(node_type)
+        if raw.dim() != 1:
+            raise InputError(f"ids of nodes have shape {tuple(raw.shape)}, but they must be one-dimensional; use .view(-1)")
+        raw = raw.long()
+        gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
+        unknown = np.flatnonzero(gid.numpy() < 0)
+        if len(unknown):
+            count = self.schema.nodes[node_type].count
+            raise IdError(
+                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, "
+                f"the first is {int(raw[unknown[0]])}"
+            )
+        return gid
+
+    def select(self, split: str | None = None, node_type: NodeType | None = None) -> tuple[Tensor, Tensor]:
+        """Gids and raw ids (int64 ``[n]`` each, ascending by raw id) of a stored split, or of all nodes.
+
+        Raises:
+            SchemaError: no such node type or split.
+        """
+        node_type = self.schema.node_type(node_type)
+        splits = self.schema.splits(node_type)
+        if split is not None and split not in splits:
+            raise SchemaError(f"node type {node_type!r} has no split {split!r}; stored splits: {list(splits)}")
+        mask = None if split is None else f"{split}_mask"
+        reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
+        return reply.gid, reply.raw
+
+    def edges(self, relation: Relation, edge_id: Tensor | None = None) -> EdgesReply:
+        """Edges of a relation, wherever they lie: all in the order of the user's input, 24 bytes each, or those of some ids.
+
+        Args:
+            edge_id: places in the user's input, integers ``[n]``. Each owner reads all its edge ids for them, so ask for many at
+                a time.
+
+        Raises:
+            SchemaError: no such relation.
+            IdError: an edge id that the graph does not have.
+        """
+        parts = tuple(range(self.book.num_parts))
+        relation = self.schema.relation(relation)
+        if edge_id is None:
+            return self._router.answer(EdgesRequest(relation=relation, parts=parts))
+        wanted, places = edge_id.long().unique(return_inverse=True)
+        found = self._router.answer(EdgesRequest(relation=relation, parts=parts, edge_id=wanted))
+        if len(found.edge_id) < len(wanted):
+            unknown = wanted[~torch.isin(wanted, found.edge_id)]
+            raise IdError(
+                f"{len(unknown)} of {len(wanted)} edge ids are not among the {self.schema.edges[relation].count} edges of "
+                f"{relation!r}, the first is {int(unknown[0])}"
+            )
+        return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
