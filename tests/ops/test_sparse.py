@@ -43,8 +43,8 @@ def test_rows_come_back_bit_by_bit(matrix):
 @given(matrices())
 def test_the_kernel_is_the_reference(matrix):
     rows = SparseRows.of(matrix)
-    told = reference.dense_rows(rows.indptr.tolist(), rows.indices.tolist(), rows.values.tolist(), rows.width)
-    assert rows.dense().tolist() == told
+    expected = reference.dense_rows(rows.indptr.tolist(), rows.indices.tolist(), rows.values.tolist(), rows.width)
+    assert rows.dense().tolist() == expected
 
 
 @given(matrices(least=1), st.data())

@@ -43,7 +43,7 @@ class Held:
 
     A push that is sent again, because the connection broke before its answer came, is answered again and not applied again. One
     that fails writes no row and does not count, so it may be tried again.
-    Pushes are applied one after the other; whoever reads rows meanwhile may find some of them written.
+    Pushes are applied one after the other; a client that reads rows meanwhile may find some of them written.
 
     Args:
         book: who owns what.

@@ -48,7 +48,7 @@ def connect(
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
-        ClusterError: they serve different data sets, or a partition is served by nobody; names it, and who was asked.
+        ClusterError: they serve different data sets, or none has a partition; names it, and the servers that were asked.
         InputError: no servers, or something that is no address.
     """
     if isinstance(servers, str) or not servers:

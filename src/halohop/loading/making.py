@@ -57,7 +57,7 @@ def initialised(init: Callable[[int], None] | None, make: Callable[[Task], Made[
 
 
 def seed_generators(seed: int, task: Task) -> None:
-    """Forked processes inherit one state of all generators, so each batch begins with its own, whoever makes it."""
+    """Forked processes inherit one state of all generators, so each batch begins with its own, in any of them."""
     epoch, share = task
     key = ops.stream_key(seed=seed, epoch=epoch, batch=share.index, hop=0, relation=("", "transform", ""))
     random.seed(key)

@@ -163,12 +163,12 @@ class _Asked:
 
     @property
     def complete(self) -> bool:
-        """Whether those that have answered, and whoever has the partitions `without`, have them all."""
+        """Whether those that have answered, and the owner of the partitions `without`, have them all."""
         return bool(self.known) and not self.missing
 
     @property
     def missing(self) -> list[int]:
-        """The partitions that are still to be found; empty as long as nobody has answered."""
+        """The partitions that are still to be found; empty as long as no server has answered."""
         held = {part for about in self.known.values() for part in about.parts} | set(self._without)
         return [part for part in range(max((about.num_parts for about in self.known.values()), default=0)) if part not in held]
 
@@ -194,13 +194,13 @@ class _Asked:
         if cause is not None and not self.known:
             raise cause
         addresses = self.group.addresses
-        told = [
+        answers = [
             f"server {server} at {addresses[server]} serves {list(about.parts)}" for server, about in sorted(self.known.items())
         ]
-        told += [f"server {server} at {addresses[server]} does not answer" for server in sorted(self.lost)]
+        answers += [f"server {server} at {addresses[server]} does not answer" for server in sorted(self.lost)]
         kind = ClusterError if cause is None else PeerLostError
         raise kind(
-            f"partitions {self.missing} were found at no server within {self.group.deadline:g} s: {', '.join(told)}; "
+            f"partitions {self.missing} were found at no server within {self.group.deadline:g} s: {', '.join(answers)}; "
             "start a server that has them, and give its address"
         ) from cause
 
@@ -231,8 +231,8 @@ class _Asked:
 
     def _met(self, server: int, done: "Future[Any]") -> None:
         self._looking.discard(server)
-        told = done.result().addresses if done.exception() is None else ()  # one that does not answer is asked again
-        for address in map(plain, told):
+        others = done.result().addresses if done.exception() is None else ()  # one that does not answer is asked again
+        for address in map(plain, others):
             if not self.complete and address not in map(plain, self.group.addresses):
                 self.group = replace(self.group, addresses=(*self.group.addresses, address))
                 self._ask(len(self._channels))

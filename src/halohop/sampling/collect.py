@@ -69,7 +69,7 @@ def checked_layout(layout: torch.layout) -> torch.layout:
     if layout not in (torch.strided, torch.sparse_csr):
         raise InputError(f"layout={layout} is none of torch.strided (dense) and torch.sparse_csr")
     if layout == torch.sparse_csr:
-        with warnings.catch_warnings():  # torch says once in a process that CSR is young; whoever names it knows
+        with warnings.catch_warnings():  # torch warns once in a process that CSR is young; who asks for it knows
             warnings.filterwarnings("ignore", "Sparse CSR tensor support")
             ops.SparseRows.of(torch.zeros(1, 1)).csr()
     return layout
@@ -91,7 +91,7 @@ def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBl
 
 
 def _of_batches(graph: Graph, name: NodeType) -> list[str]:
-    """The columns of nodes that batches have: nobody learns from ids that are strings."""
+    """The columns of nodes that batches have: no model learns from ids that are strings."""
     return [column for column in graph.schema.nodes[name].columns if column != RAW_TEXT]
 
 

@@ -72,7 +72,7 @@ class TcpClientPort:
         self._turn += 1
         try:
             failure = sock.connect_ex(self._place)
-        except OSError:  # nobody knows the name
+        except OSError:  # the name has no address
             failure = errno.EHOSTUNREACH
         self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
         self._connecting = True
