@@ -11,12 +11,13 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import halohop
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets.npz import read_npz
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.errors import CorruptDatasetError, InputError
 from halohop.launch import inspect
 from halohop.partitioning.build import partition
+from halohop.pyg.convert import tables_from_pyg
 from halohop.store.disk import map_part, read_manifest
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -113,6 +114,21 @@ def test_a_layout_is_chosen() -> None:
         assert batch.num_nodes == other.num_nodes
     with pytest.raises(InputError, match=r"layout=torch\.sparse_coo is none of"):
         loader(graph, layout=torch.sparse_coo)
+
+
+def test_empty_places_of_sparse_rows() -> None:
+    """In a sparse layout they are zero, and another value is refused rather than left out."""
+    data = Data(x=torch.eye(4).to_sparse(), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+    pad = halohop.Padding(nodes=[4, 9], fill={"x": -9.0})
+    for graph in (data, in_memory(tables_from_pyg(data))):
+        options = {"batch_size": 4, "num_workers": 0, "pad": pad}
+        (batch,) = halohop.NeighborLoader(graph, [-1], **options)
+        missing = batch.n_id < 0
+        assert bool(missing.any())
+        assert bool((batch.x[missing] == -9).all())
+        assert torch.equal(batch.x[~missing], torch.eye(4)[batch.n_id[~missing]])
+        with pytest.raises(InputError, match=r"pad fills 'x' with -9.0; rows in a sparse layout"):
+            next(iter(halohop.NeighborLoader(graph, [-1], layout=torch.sparse_csr, **options)))
 
 
 def test_pygs_sparse_tensors_are_taken() -> None:

@@ -18,6 +18,7 @@ from halohop import ops
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.attributes import Rows, is_sparse, plain, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.sampling.padding import fill_places
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import EDGE_ID, Relation, TableKey
 
@@ -178,11 +179,9 @@ class LiveRows:
 
     def _of_sparse(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill, layout: torch.layout) -> Tensor:
         found = view.sparse[rows.table, rows.key][2].take(block.gid, padded=block.padded, pool=self._pool)
-        if layout != torch.strided:
-            return found.csr()
-        out = found.dense(self._pool)
-        if block.padded and fill(rows.key, out.dtype):
-            ops.fill_missing(out, block.gid, fill(rows.key, out.dtype))
+        out = found.dense(self._pool) if layout == torch.strided else found.csr()
+        if block.padded:
+            fill_places(rows.key, out, block.gid, fill(rows.key, out.dtype))
         return out
 
     def _taken(self, rows: Rows, ids: Tensor, padded: bool, fill: Fill) -> Any:
@@ -191,9 +190,8 @@ class LiveRows:
         if plain(rows):
             gather = ops.gather_known if padded else ops.gather_rows
             out = gather(value, ids, pool=self._pool)
-            wanted = fill(rows.key, value.dtype) if padded else 0
-            if wanted:
-                ops.fill_missing(out, ids, wanted)
+            if padded:
+                fill_places(rows.key, out, ids, fill(rows.key, value.dtype))
             return out
         if not isinstance(value, Tensor):
             if padded:

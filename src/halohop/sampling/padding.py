@@ -51,13 +51,19 @@ def fill_empty(batch: Batch, padding: Padding) -> None:
     blocks: list[NodeBlock | EdgeBlock] = [*batch.nodes.values(), *batch.edges.values()]
     for block in blocks:
         for name, column in block.columns.items():
-            value = padding.value(name, column.dtype)
-            if value and column.layout != torch.strided:
-                raise InputError(
-                    f"pad fills {name!r} with {value}; rows in a sparse layout have zeros only: use layout=torch.strided"
-                )
-            if value:
-                ops.fill_missing(column, block.gid, value)
+            fill_places(name, column, block.gid, padding.value(name, column.dtype))
+
+
+def fill_places(name: str, column: Tensor, gid: Tensor, value: float) -> None:
+    """Writes a value into the rows of a column where `gid` is -1, which are zero so far.
+
+    Raises:
+        InputError: the column is sparse, and the value is not zero.
+    """
+    if value and column.layout != torch.strided:
+        raise InputError(f"pad fills {name!r} with {value}; rows in a sparse layout have zeros only: use layout=torch.strided")
+    if value:
+        ops.fill_missing(column, gid, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
