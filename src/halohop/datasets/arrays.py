@@ -121,7 +121,7 @@ def _numbered(array: np.ndarray) -> tuple[Tensor, tuple[str, ...]]:
 
 
 def _map(file: Path) -> np.ndarray:
-    """The array in a file; pages that nobody writes to stay the file's."""
+    """The array in a file; pages that are not written to stay the file's."""
     try:
         array: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:

@@ -139,8 +139,8 @@ def _brought(tensors: dict[tuple[str, TableKey], Tensor]) -> dict[tuple[str, Tab
     """The tensors on the CPU, where neighbours are drawn; those that lie elsewhere are copied, with one warning for all."""
     far = {name: tensor.device for (name, _), tensor in tensors.items() if tensor.device.type != "cpu"}
     if far:
-        told = ", ".join(f"{name!r} ({device})" for name, device in sorted(far.items()))
-        warnings.warn(f"{told} copied to the CPU, where neighbours are drawn; call data.cpu() to keep one copy", stacklevel=4)
+        names = ", ".join(f"{name!r} ({device})" for name, device in sorted(far.items()))
+        warnings.warn(f"{names} copied to the CPU, where neighbours are drawn; call data.cpu() to keep one copy", stacklevel=4)
     return {key: tensor.detach().cpu() for key, tensor in tensors.items()}
 
 

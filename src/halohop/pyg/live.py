@@ -1,7 +1,7 @@
 """The rows of a PyG graph in memory, read from the user's object whenever a batch asks for them.
 
 A user may change a graph between two batches: bind a column anew, add or delete one, write into one. Every batch has what the
-graph holds when the batch is handed over, as with PyG's loaders that make batches in the training process.
+graph holds when the loop gets the batch, as with PyG's loaders that make batches in the training process.
 """
 
 import copy
