@@ -223,6 +223,19 @@ def test_former_processes_leave_no_memory_behind():
     assert [processes() is None for processes in former] == [True, True, False]
 
 
+def test_an_iterator_survives_that_another_one_begins_after_a_change():
+    """The processes of the first one serve it to its end."""
+    data = plain()
+    loader = NeighborLoader(data, [3], batch_size=4, persistent_workers=True, num_workers=1, run="processes")
+    first = iter(loader)
+    check_rows(next(first), data)
+    data.x.add_(1)
+    second = iter(loader)
+    check_rows(next(second), data)
+    for batch in (*first, *second):
+        check_rows(batch, data)
+
+
 def test_deleted_columns_are_gone():
     data = plain()
     loader = NeighborLoader(data, [3, 2], batch_size=4)

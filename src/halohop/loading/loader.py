@@ -1,6 +1,5 @@
 """The loader: seeds in, finished batches out, several in flight. What a finished batch looks like is the face's business."""
 
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -232,10 +231,8 @@ class BatchLoader(DataLoader[Any]):
 
     def _processes(self) -> Makers[Task, Any]:
         number = self._number()
-        if self._kept is not None:
-            if self._kept.serves(number):
-                return self._kept
-            self._kept.end()
+        if self._kept is not None and self._kept.serves(number):
+            return self._kept
         graph = self._sampler.graph
         counters = (self.counters, graph.counters)
         bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
@@ -243,7 +240,7 @@ class BatchLoader(DataLoader[Any]):
         processes = Processes(bench, self._flight.workers, self.counters, land)
         if not self._keep:
             return processes
-        self._kept = Kept(processes=processes, number=number, end=weakref.finalize(self, processes.stop))
+        self._kept = Kept(processes=processes, number=number)
         return self._kept
 
     def _settle(self, worker: int) -> None:

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -75,18 +76,19 @@ class Processes(Generic[Task, Item]):
             atexit.unregister(self.stop)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Kept(Generic[Task, Item]):
-    """Processes that outlive the iteration that they serve.
+    """Processes that outlive the iteration that they serve. They end when neither a loader nor an iteration refers to this.
 
     Args:
         number: of the state of the user's data that they were forked with.
-        end: ends them. Their owner's finalizer, so once it was called, nothing keeps them, nor the memory that they share.
     """
 
     processes: Processes[Task, Item]
     number: int
-    end: Callable[[], Any]
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.processes.stop)
 
     def serves(self, number: int) -> bool:
         """Whether all of them live, and have this state of the data."""
@@ -96,7 +98,7 @@ class Kept(Generic[Task, Item]):
         return self.processes.submit(job)
 
     def stop(self) -> None:
-        """They stay; their owner stops them."""
+        """They stay for the next one."""
 
 
 class _Worker(Generic[Item]):
