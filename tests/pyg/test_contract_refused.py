@@ -146,6 +146,13 @@ def test_other_options_of_a_loaders_sampler(change):
         setattr(loader.node_sampler, name, value)
 
 
+def test_another_graph_for_a_loader():
+    """It would go on with the rows of the first one."""
+    loader = NeighborLoader(plain(), [2])
+    with pytest.raises(InputError, match="data of a loader cannot be another Data; change"):
+        loader.data = plain()
+
+
 @pytest.mark.parametrize("make", [lambda data: NeighborLoader(data, [2]), lambda data: NeighborLoader(data, [2])._sampler.graph])
 def test_sending_a_loader_or_a_graph_in_memory(make):
     with pytest.raises(InputError, match="cannot be sent to another process; send"):

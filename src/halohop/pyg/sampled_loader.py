@@ -56,7 +56,7 @@ class SampledLoader(BatchLoader):
         sampler: Any = None,
         **kwargs: Any,
     ) -> None:
-        self.data = data
+        self._data = data
         self.transform = transform
         self.filter_per_worker, self.custom_cls = filter_per_worker, custom_cls
         self._transform_sampler_output = transform_sampler_output
@@ -68,6 +68,21 @@ class SampledLoader(BatchLoader):
         super().__init__(*make(graph, seed), seed=seed, sampler_of_seeds=sampler, generator=generator, **kwargs)
         self._padding = padding_of(pad, graph.schema)
         self._caps = None if self._padding is None else self._measured(self._padding)
+
+    @property
+    def data(self) -> Any:
+        """What the loader was made with. Its columns may change between batches.
+
+        Raises:
+            InputError: another graph is put in its place.
+        """
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        raise InputError(
+            f"data of a loader cannot be another {type(value).__name__}; change the columns of it, or make another loader"
+        )
 
     @property
     def transform_sampler_output(self) -> Callable[[Any], Any] | None:
