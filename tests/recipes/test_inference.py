@@ -88,7 +88,10 @@ def test_a_split_only(trained: tuple[str, str], tmp_path: Path) -> None:
 def test_parquet_holds_the_same(trained: tuple[str, str], tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     arrays = {file.stem: load(file) for file in infer(config_for(trained, tmp_path / "npy", embeddings=True), world=World())}
-    (file,) = infer(config_for(trained, tmp_path / "parquet", embeddings=True, form="parquet"), world=World())
+    steps: list[tuple[str, int, int]] = []
+    config = config_for(trained, tmp_path / "parquet", embeddings=True, form="parquet")
+    (file,) = infer(config, world=World(), on_progress=lambda *step: steps.append(step))
+    assert steps[-1] == ("write parquet", 1000, 1000)
     assert [path.name for path in (tmp_path / "parquet").iterdir()] == ["predictions.parquet"]
     table = parquet.read_table(file)
     assert table.column_names == list(arrays)

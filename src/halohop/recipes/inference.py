@@ -94,7 +94,8 @@ def infer(
         with work as results:
             _name(results, graph, target, module, config, **options)
             if config.form == "parquet":
-                in_rounds("write parquet", results.write_parquet() if world.rank == 0 else _nothing(), 0, **options)
+                total = results.count if world.rank == 0 else 0
+                in_rounds("write parquet", results.write_parquet() if world.rank == 0 else _nothing(), total, **options)
             elif world.rank == 0:
                 results.publish()
         max_over_ranks(0, device, world)  # the files have their names
@@ -189,7 +190,7 @@ def main(arguments: list[str]) -> int:
 
 
 def infer_with_events(config: InferConfig, world: World, on_event: Callable[[Event], None]) -> None:
-    """`infer`, which tells what it does in events: "progress", and "end" with the files."""
+    """`infer`, which sends what it does as events: "progress", and "end" with the files."""
 
     def on_progress(stage: str, done: int, total: int) -> None:
         on_event({"event": "progress", "stage": stage, "done": done, "total": total})

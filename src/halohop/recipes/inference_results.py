@@ -61,10 +61,11 @@ class Results:
 
     Attributes:
         names: of all files.
+        count: rows.
     """
 
     def __init__(self, out: Path, unfinished: dict[str, Path], columns: dict[str, ColumnSpec], count: int) -> None:
-        self._out, self.unfinished, self._count = out, unfinished, count
+        self._out, self.unfinished, self.count = out, unfinished, count
         self.names = [RAW_IDS, *columns]
         self._stack = ExitStack()
         self._specs = {name: (_stored_dtype(spec), (count, *spec.shape)) for name, spec in columns.items()}
@@ -88,8 +89,8 @@ class Results:
     def fill(self, read: Callable[[int, int], dict[str, Tensor]]) -> Generator[int, None, None]:
         """Writes all rows, which `read` gives from one position to another; says how many rows a step wrote."""
         with self.writable():
-            for begin in range(0, self._count, ROWS):
-                end = min(begin + ROWS, self._count)
+            for begin in range(0, self.count, ROWS):
+                end = min(begin + ROWS, self.count)
                 self.write(torch.arange(begin, end), read(begin, end))
                 yield end - begin
 
@@ -138,8 +139,8 @@ class Results:
             schema = schema.append(pa.field("class", pa.list_(pa.string()) if several else pa.string()))
         others = [self._out / name for name in _ALL if name != PARQUET]
         with whole_file(self._out / PARQUET, instead_of=others) as stream, parquet().ParquetWriter(stream, schema) as writer:
-            for begin in range(0, self._count, ROWS):
-                end = min(begin + ROWS, self._count)
+            for begin in range(0, self.count, ROWS):
+                end = min(begin + ROWS, self.count)
                 rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
                 if classes is not None:
                     rows.append(_class_names(classes, arrays[PREDICTIONS][begin:end]))
