@@ -62,11 +62,11 @@ def reported(path: Path) -> HalohopError | None:
         (InputError('lr=0 must be over 0'), None)
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):  # killed before or while it wrote
         return None
-    kind = getattr(errors, told["kind"], HalohopError)
-    error: HalohopError = kind.__new__(kind, told["message"])  # as it was raised there, whatever its constructor takes
+    kind = getattr(errors, found["kind"], HalohopError)
+    error: HalohopError = kind.__new__(kind, found["message"])  # as it was raised there, whatever its constructor takes
     return error
 
 

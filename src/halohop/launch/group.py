@@ -19,7 +19,7 @@ _EXIT_FAILED, _EXIT_REFUSED = 1, 2
 
 
 class Commands(typer.core.TyperGroup):
-    """Says the library's errors in one line, in the words of the command line, where a traceback would tell its user nothing.
+    """Says the library's errors in one line, in the words of the command line, where a traceback would not help the user.
 
     The exit code is 2 where an argument cannot work, and where a run was refused before anything of it was started; else 1.
     """

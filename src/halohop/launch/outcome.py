@@ -60,7 +60,7 @@ def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
         f"{start.get('nodes', 0):,} nodes and {start.get('edges', 0):,} edges in {start.get('partitions', '?')} partitions; "
         f"fanout {', '.join(map(str, config.fanout))}, batches of {config.batch_size}; {place}"
     )
-    parts = [] if servers_of(config.parts) else summarize(config.parts)["parts"]  # servers tell nothing of the cut
+    parts = [] if servers_of(config.parts) else summarize(config.parts)["parts"]  # servers do not send the cut
     html = page(
         title=f"{start.get('model', config.model)}: {outcome.out.name}",
         subtitle=subtitle,

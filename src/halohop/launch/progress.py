@@ -49,7 +49,7 @@ class Pace:
         self._said = clock()
 
     def rate(self, stage: str, done: int) -> float | None:
-        """Of what is done in a second, since this stage was first heard of; None at its begin."""
+        """Of what is done in a second, since the first report of this stage; None at its begin."""
         now = self._clock()
         if stage != self._stage or done < self._before:
             self._stage, self._begin, self._before = stage, now, done

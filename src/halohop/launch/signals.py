@@ -57,11 +57,11 @@ class Signals:
         yield
 
     def __enter__(self) -> Self:
-        heard, tells = os.pipe()
-        os.set_blocking(tells, False)
-        signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=_answer_no_more)
-        threading.Thread(target=self._watch, args=(heard,), name="halohop-signals", daemon=True).start()
+        threading.Thread(target=self._watch, args=(read_end,), name="halohop-signals", daemon=True).start()
         for number in _WORDS:
             if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells ask for
                 signal.signal(number, self._handle)
@@ -82,11 +82,11 @@ class Signals:
             self._end_now(self._first)
         raise Stopped(128 + number)
 
-    def _watch(self, heard: int) -> None:
-        """Runs in a thread: the interpreter's own handler, which waits for nobody, writes the numbers of signals to the pipe."""
-        number = signal.Signals(os.read(heard, 1)[0])
+    def _watch(self, descriptor: int) -> None:
+        """Runs in a thread: the interpreter's own handler, which waits for none, writes the numbers of signals to the pipe."""
+        number = signal.Signals(os.read(descriptor, 1)[0])
         while number not in _WORDS:
-            number = signal.Signals(os.read(heard, 1)[0])
+            number = signal.Signals(os.read(descriptor, 1)[0])
         deadline = time.monotonic() + (0 if self._stage is _Stage.starting else GRACE_S)
         while self._swallowed.wait(max(deadline - time.monotonic(), 0)):
             self._swallowed.clear()

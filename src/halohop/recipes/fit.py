@@ -1,4 +1,4 @@
-"""Whether a run and a graph fit together, as far as the graph's schema tells: no row is read."""
+"""Whether a run and a graph fit together, as far as the graph's schema shows: no row is read."""
 
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.labels import find_target

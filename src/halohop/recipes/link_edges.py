@@ -62,7 +62,7 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
 
     Raises:
         SchemaError: no such column of times.
-        InputError: neither masks nor times, no edge to learn from, or a reverse relation that would tell the answers.
+        InputError: neither masks nor times, no edge to learn from, or a reverse relation that would give the answers away.
     """
     check_splits(graph.schema, relation, time_attr)
     masks = [name for name in graph.schema.splits(relation) if name in _SPLITS]
@@ -88,7 +88,7 @@ def check_splits(schema: Schema, relation: Relation, time_attr: str | None) -> N
 
     Raises:
         SchemaError: no such column of times.
-        InputError: neither masks nor times, or a reverse relation that would tell the answers.
+        InputError: neither masks nor times, or a reverse relation that would give the answers away.
     """
     if time_attr is None:
         _check_masks(schema, relation)

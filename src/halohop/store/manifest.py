@@ -174,7 +174,7 @@ def decode(data: bytes, name: str) -> Manifest:
 
 
 def stamp_of(records: dict[str, FileRecord]) -> str:
-    """What tells a partition from those of other data sets: a digest of its files' checksums. The same data have the same."""
+    """Identifies a partition among those of all data sets: a digest of its files' checksums. The same data have the same."""
     return hashlib.blake2b(msgspec.json.encode(records, order="sorted"), digest_size=16).hexdigest()
 
 

@@ -185,7 +185,7 @@ class Topology:
 
 
 def _stream_ids(raw: Tensor, tree: Tensor | None) -> Tensor:
-    """What random numbers depend on: raw ids, told apart by tree."""
+    """What random numbers depend on: raw ids, different in each tree."""
     return raw if tree is None else torch.from_numpy(raw.numpy() + tree.numpy() * _TREE_STEP)
 
 
