@@ -142,6 +142,16 @@ def test_pygs_sparse_tensors_are_taken() -> None:
     assert torch.equal(batch["a"].x, x[batch["a"].n_id])
 
 
+def test_rows_in_csr_weigh_what_they_take() -> None:
+    """The limit of bytes in flight holds for them as well."""
+    data = Data(x=torch.rand(50, 40).to_sparse(), edge_index=torch.arange(100).remainder(50).view(2, 50))
+    for graph in (data, in_memory(tables_from_pyg(data))):
+        loader = halohop.NeighborLoader(graph, [2], batch_size=50, num_workers=0, layout=torch.sparse_csr)
+        (batch,) = loader
+        parts = (batch.x.crow_indices(), batch.x.col_indices(), batch.x.values())
+        assert loader.statistics()["heaviest_batch_bytes"] > sum(part.nbytes for part in parts)
+
+
 def test_sparse_columns_of_edges_are_refused() -> None:
     with pytest.raises(InputError, match=r"of edges is torch.sparse_coo; only matrices of nodes"):
         EdgeTable(src=torch.tensor([0]), dst=torch.tensor([0]), columns={"edge_attr": torch.eye(1).to_sparse()})

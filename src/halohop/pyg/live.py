@@ -17,7 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop import ops
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.attributes import Rows, is_sparse, plain, rows_of, stores_of
-from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
 from halohop.sampling.padding import fill_places
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import EDGE_ID, Relation, TableKey
@@ -151,7 +151,7 @@ class LiveRows:
                 else:
                     taken = self._of_block(rows, block, view, fill)
                 store[rows.key] = taken
-                num_bytes += taken.nbytes if isinstance(taken, Tensor) and not is_sparse(taken) else 0
+                num_bytes += tensor_bytes(taken) if isinstance(taken, Tensor) else 0
             if isinstance(table, str) and ("num_nodes" in store or table not in view.rows):
                 store.num_nodes = len(block.gid)
         return out, num_bytes

@@ -199,10 +199,11 @@ class Batch:
 
 
 def _column_bytes(columns: dict[str, Tensor]) -> int:
-    return sum(_tensor_bytes(column) for column in columns.values())
+    return sum(tensor_bytes(column) for column in columns.values())
 
 
-def _tensor_bytes(column: Tensor) -> int:
+def tensor_bytes(column: Tensor) -> int:
+    """What rows weigh, dense or in CSR."""
     if column.layout == torch.strided:
         return column.nbytes
     return column.crow_indices().nbytes + column.col_indices().nbytes + column.values().nbytes
