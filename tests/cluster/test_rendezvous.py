@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
 from halohop.errors import ClusterError
+from halohop.testing.worlds import free_addresses
 from halohop.world import World
 
 
@@ -44,8 +45,7 @@ def test_a_host_that_does_not_come_is_named():
 
 
 def test_a_store_that_is_gone_is_called_that():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = int(free_addresses(1)[0].split(":")[1])
     store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
     boards = [dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=20)) for _ in range(2)]
     meeting, other = (Rendezvous(board, world(0, 2), deadline=20) for board in boards)

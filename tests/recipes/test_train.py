@@ -1,7 +1,6 @@
 """The loop in one process; several are in test_trainer.py."""
 
 import json
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from halohop.recipes.node_task import NodeTask
 from halohop.recipes.task import Setting
 from halohop.recipes.train import train
 from halohop.store.tables import GraphTables
+from halohop.testing.worlds import free_addresses
 from halohop.world import World
 
 
@@ -144,8 +144,7 @@ def test_errors_leave_nothing_open(tmp_path: Path) -> None:
 
 
 def test_metrics_can_be_read_while_it_trains(tiny_parts: str, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_addresses(1)[0].split(":")[1]
     seen: list[float] = []
 
     def on_event(event: dict[str, Any]) -> None:

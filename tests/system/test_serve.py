@@ -1,7 +1,6 @@
 """`halohop serve` in processes of its own: killed, restarted, interrupted."""
 
 import signal
-import socket
 import subprocess
 import sys
 
@@ -10,7 +9,7 @@ import pytest
 import halohop
 from halohop.testing.deadlines import within
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN, environment
+from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits
 
 LIMITS = Limits(call_seconds=90, attempt_seconds=5, connect_seconds=60)
@@ -29,8 +28,7 @@ def told(found) -> list[tuple]:
 def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        later = f"127.0.0.1:{free.getsockname()[1]}"
+    (later,) = free_addresses(1)
     first, address = start("0", peers=later)
     _, other = start("1", later, address.removeprefix("tcp://"))
     with halohop.connect([address, other], sampling=sampling, token=TOKEN, limits=LIMITS) as graph:

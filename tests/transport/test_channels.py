@@ -163,7 +163,7 @@ def test_interrupts_in_the_midst_of_sending(token, monkeypatch):
 
 
 FORKS = """
-import os, sys, time, torch
+import logging, os, sys, time, torch
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.messages import MESSAGE_TYPES
 from halohop.testing.strangers import wait_for
@@ -171,6 +171,7 @@ from halohop.transport import Codec, Limits, Token, connect, serve
 
 codec, token = Codec(MESSAGE_TYPES), Token("a token that tests share", encrypt=sys.argv[1] == "sealed")
 limits = Limits(call_seconds=20)
+logging.disable()  # of connections that are lost on purpose
 request = LocateRequest(node_type="node", raw=torch.tensor([1]))
 
 def answer(request):

@@ -1,10 +1,11 @@
 """Small worlds: a graph in several partitions, or on several hosts, inside one process."""
 
 import os
+import random
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,15 @@ def environment() -> dict[str, str]:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different addresses of this host, ``127.0.0.1:PORT``, at which nobody listens yet."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [f"127.0.0.1:{found.getsockname()[1]}" for found in sockets]
+    """Different addresses of this host, ``127.0.0.1:PORT``, that no process listens at.
+
+    The ports lie below those that the kernel gives to connections, so none of these takes one before it is used.
+    """
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[str] = []
+    for port in random.SystemRandom().sample(range(first_given // 2, first_given), 50 * count):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):  # another process has it
+            found.append(f"127.0.0.1:{port}")
+        if len(found) == count:
+            break
+    return found
