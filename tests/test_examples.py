@@ -44,6 +44,7 @@ def test_examples(example, tmp_path):
         assert float(value) > at_least, figure
 
 
+@pytest.mark.full
 def test_an_example_under_torchrun(tmp_path):
     example = ROOT / "examples" / "node_classification.py"
     out = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, example, cwd=tmp_path)

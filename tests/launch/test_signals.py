@@ -74,6 +74,13 @@ def test_whatever_libraries_make_of_it(working: str, output: str) -> None:
     assert said(signal.SIGINT, working=working) == (130, output, LINES[signal.SIGINT])
 
 
+def test_an_import_is_not_interrupted(tmp_path: Path) -> None:
+    """C++ that is being initialised aborts at an exception of Python's."""
+    (tmp_path / "signalled.py").write_text("import __main__\n__main__.ready()\nprint('imported', flush=True)\n")
+    working = f"sys.path.insert(0, {str(tmp_path)!r}); import signalled; threading.Event().wait(60)"
+    assert said(signal.SIGTERM, working=working) == (143, "interrupted\nimported\nundone\n", LINES[signal.SIGTERM])
+
+
 def test_a_main_thread_in_foreign_code_does_not_keep_the_process() -> None:
     lock = "ctypes.CDLL(None).pthread_mutex_lock(mutex)"  # the second one waits for ever, whatever signals come
     working = f"threading.Timer(0.1, ready).start(); mutex = ctypes.create_string_buffer(64); {lock}; {lock}"

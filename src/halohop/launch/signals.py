@@ -19,6 +19,7 @@ from typing import Self
 
 GRACE_S = 4.5
 """Seconds that a command has to undo what it has begun."""
+_AGAIN_S = 0.02
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "terminated: its terminal is gone"}
 _SHOW_CURSOR = "\x1b[?25h"
@@ -49,6 +50,7 @@ class Signals:
         self._first: signal.Signals | None = None
         self._speaking, self._said = threading.Lock(), False
         self._swallowed = threading.Event()
+        self._pause = threading.Event()  # is never set
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -77,6 +79,9 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._first is not None or self._stage is _Stage.ended:
             return
+        if self._stage is _Stage.working and _is_importing(frame):
+            self._swallowed.set()
+            return
         self._first = signal.Signals(number)
         if self._stage is _Stage.starting:
             self._end_now(self._first)
@@ -89,6 +94,7 @@ class Signals:
             number = signal.Signals(os.read(descriptor, 1)[0])
         deadline = time.monotonic() + (0 if self._stage is _Stage.starting else GRACE_S)
         while self._swallowed.wait(max(deadline - time.monotonic(), 0)):
+            self._pause.wait(_AGAIN_S)
             self._swallowed.clear()
             self._first = None
             signal.pthread_kill(threading.main_thread().ident or 0, number)  # again, for the main thread's next statement
@@ -111,6 +117,15 @@ class Signals:
             self._swallowed.set()
         else:
             sys.__unraisablehook__(unraisable)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: foreign code that initialises itself may abort the process at an exception."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _answer_no_more() -> None:
