@@ -17,14 +17,7 @@ import halohop
 from halohop.datasets import synthetic
 
 
-def main(parts: Path, epochs: int) -> None:
-    world = halohop.World.from_env()
-    if world.size > 1:
-        dist.init_process_group("gloo")
-    if world.rank == 0 and not parts.exists():
-        halohop.partition(synthetic("tiny"), parts, num_parts=2)
-    if world.size > 1:
-        dist.barrier()
+def train(parts: Path, epochs: int, world: halohop.World) -> None:
     torch.manual_seed(0)
     with halohop.open(parts) as graph:
         loader = halohop.NeighborLoader(graph, [10, 5], "train", batch_size=64, shuffle=True, world=world)
@@ -41,6 +34,17 @@ def main(parts: Path, epochs: int) -> None:
                 optimizer.step()
             if world.rank == 0:
                 print(f"epoch {epoch}: loss {loss.item():.3f}")
+
+
+def main(parts: Path, epochs: int) -> None:
+    world = halohop.World.from_env()
+    if world.size > 1:
+        dist.init_process_group("gloo")
+    if world.rank == 0 and not parts.exists():
+        halohop.partition(synthetic("tiny"), parts, num_parts=2)
+    if world.size > 1:
+        dist.barrier()
+    train(parts, epochs, world)  # nothing of DDP outlives it: a process group that ends after its last user may wait for ever
     if world.size > 1:
         dist.destroy_process_group()
 
