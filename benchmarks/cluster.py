@@ -10,7 +10,7 @@ from collections import Counter
 from typing import IO, Any
 
 from benchmarks.protocol import Unit
-from halohop.testing.hosts import Host
+from tests.support.hosts import Host
 
 
 class Trainers:

@@ -1,6 +1,7 @@
 """Prints which tests show what was changed since this branch left main: `make quick` runs them.
 
 A module src/halohop/A/b.py is shown by tests/A/test_b.py and tests/A/test_b_*.py or, where there is neither, by all of tests/A.
+A module of tests/support is shown by the tests that import it.
 """
 
 import subprocess
@@ -34,6 +35,9 @@ def _shown_by(file: Path, root: Path) -> list[str]:
             found = [file]
         case ("tests", name):
             found = [Path("tests", f"test_{name}")]
+        case ("tests", "support", name):
+            found = [test for test in (root / "tests").rglob("test_*.py") if _imports_support(test, name.removesuffix(".py"))]
+            found = [test.relative_to(root) for test in found]
         case ("tests", *_):  # a conftest or another helper of the tests beside it
             found = [file.parent]
         case ("src", "halohop", *folders, name):
@@ -46,6 +50,10 @@ def _shown_by(file: Path, root: Path) -> list[str]:
         case _:
             found = []
     return [str(test) for test in found if (root / test).exists()]
+
+
+def _imports_support(test: Path, module: str) -> bool:
+    return f"from tests.support.{module} import" in test.read_text()
 
 
 def _git(root: Path, *arguments: str) -> list[str]:

@@ -21,6 +21,10 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         (["src/halohop/recipes/inference_layers.py"], ["tests/recipes/test_inference_layers.py"]),
         (["tests/store/test_disk.py", "tests/store/test_that_was_deleted.py"], ["tests/store/test_disk.py"]),
         (["tests/system/conftest.py"], ["tests/system"]),
+        (
+            ["tests/support/contracts.py"],
+            ["tests/transport/test_inprocess.py", "tests/transport/test_tcp.py", "tests/transport/test_tls.py"],
+        ),
         (["tests/changed.py", "tests/conftest.py"], ["tests/test_changed.py"]),
         (
             ["README.md", "docs/sampling.md", "CHANGELOG.md", "pyproject.toml"],

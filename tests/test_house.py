@@ -14,12 +14,14 @@ import halohop
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src" / "halohop").rglob("*.py"))
+SUPPORT = sorted(path for path in (ROOT / "tests" / "support").glob("*.py") if not path.name.startswith("test_"))
 RECORD = {"frozen", "slots", "kw_only"}
 TOO_VAGUE = {"Exception", "BaseException", "ValueError", "RuntimeError", "OSError", "IOError", "TimeoutError", "ConnectionError"}
 
 
 def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[parts[0] == "src" :]).removesuffix(".__init__")
 
 
 def careless_dataclasses(tree: ast.Module) -> Iterator[str]:
@@ -49,7 +51,7 @@ def careless_errors(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {caught} is caught and forgotten"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
+@pytest.mark.parametrize("path", MODULES + SUPPORT, ids=module_name)
 def test_records_and_errors(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert [*careless_dataclasses(tree), *careless_errors(tree)] == []
@@ -76,7 +78,7 @@ def test_checkers_can_fail(source: str, offence: str | None) -> None:
     assert (not found) if offence is None else offence in found[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
+@pytest.mark.parametrize("path", MODULES + SUPPORT, ids=module_name)
 def test_doctests(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every module can be imported, and the examples in its docstrings are true."""
     monkeypatch.chdir(tmp_path)

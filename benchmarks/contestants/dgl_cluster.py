@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.cluster import Trainers, is_trainer
 from benchmarks.protocol import Info, Unit, serve
 from benchmarks.work import BATCH_SIZE
-from halohop.testing.hosts import joined
+from tests.support.hosts import joined
 
 PORT = 30050
 SERVER = "import dgl, sys; dgl.distributed.initialize(sys.argv[1])"

@@ -25,7 +25,7 @@ from benchmarks.cluster import Trainers, is_trainer, told
 from benchmarks.protocol import Info, Unit, serve
 from benchmarks.work import BATCH_SIZE
 from halohop.launch.local import node_folders
-from halohop.testing.hosts import Host, joined
+from tests.support.hosts import Host, joined
 
 PORT = 5510
 SECRET = {"HALOHOP_TOKEN": "a secret of this benchmark only"}

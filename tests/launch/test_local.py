@@ -10,7 +10,7 @@ import pytest
 
 from halohop.errors import ClusterError, InputError
 from halohop.launch import local
-from halohop.testing.deadlines import within
+from tests.support.deadlines import within
 
 PATIENCE_S = 30.0
 

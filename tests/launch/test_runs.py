@@ -19,8 +19,8 @@ from halohop.launch.runs import is_partitioned
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference import infer
 from halohop.store.disk import held_parts, read_manifest
-from halohop.testing.deadlines import within
 from halohop.world import World
+from tests.support.deadlines import within
 
 HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100

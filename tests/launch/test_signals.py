@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from halohop.testing.deadlines import within
+from tests.support.deadlines import within
 
 PATIENCE_S = 60
 HALOHOP = [sys.executable, "-m", "halohop"]

@@ -13,8 +13,8 @@ import halohop
 from halohop.datasets import synthetic
 from halohop.launch.top import look
 from halohop.loading.metrics import scrape
-from halohop.testing.deadlines import within
 from halohop.transport import Token
+from tests.support.deadlines import within
 
 HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100

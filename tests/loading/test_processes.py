@@ -26,7 +26,7 @@ from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
 from halohop.pyg.convert import tables_from_pyg
-from halohop.testing.deadlines import within
+from tests.support.deadlines import within
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import torch.distributed as dist
 import halohop
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
-from halohop.testing.forked import Forked
+from tests.support.forked import Forked
 
 DEADLINE = 90.0
 

@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 
 from halohop.recipes import ranks
-from halohop.testing.deadlines import within
 from halohop.world import World
+from tests.support.deadlines import within
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from halohop.testing.graphs import ring
-from halohop.testing.hosts import Host, joined
 from halohop.testing.worlds import environment
+from tests.support.hosts import Host, joined
 
 
 @pytest.fixture

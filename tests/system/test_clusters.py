@@ -15,8 +15,8 @@ import pytest
 from halohop import partition
 from halohop.datasets import synthetic
 from halohop.launch.local import node_folders
-from halohop.testing.deadlines import within
-from halohop.testing.hosts import Host, wait_until_it_serves
+from tests.support.deadlines import within
+from tests.support.hosts import Host, wait_until_it_serves
 
 CLIENT = Path(__file__).parent / "client.py"
 WORKER = Path(__file__).parent / "worker.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halohop.testing.hosts import Host
+from tests.support.hosts import Host
 
 WORKER = Path(__file__).parent / "worker.py"
 CLIENT = WORKER.parent / "client.py"

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 import halohop
-from halohop.testing.deadlines import within
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits
+from tests.support.deadlines import within
 
 LIMITS = Limits(call_seconds=90, attempt_seconds=5, connect_seconds=60)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halohop.testing.hosts import Host, wait_until_it_serves
+from tests.support.hosts import Host, wait_until_it_serves
 
 SOAK_MINUTES = float(os.environ.get("HALOHOP_SOAK_MINUTES", "20"))
 LEASE_SECONDS = 10

@@ -17,8 +17,8 @@ import pytest
 
 from halohop import partition
 from halohop.datasets import synthetic
-from halohop.testing.deadlines import within
 from halohop.testing.worlds import environment, free_addresses
+from tests.support.deadlines import within
 
 TRAIN = [sys.executable, "-m", "halohop", "train"]
 OPTIONS = ["--fanout", "5,5", "--hidden", "16", "--batch-size", "5", "--epochs", "3", "--patience", "0", "--device", "cpu"]

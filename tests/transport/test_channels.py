@@ -10,19 +10,23 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 from halohop.errors import InputError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import SEALED_GREETING, Attacker, endpoint, wait_for
 from halohop.transport import Codec, InProcessNetwork, Limits, Token, connect, serve, tcp
 from halohop.transport.client_port import TcpClientPort
 from halohop.transport.server import PortListener
 from halohop.transport.stream import Stream
 from halohop.transport.wire import REQUEST, Kind, Lost
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import SEALED_GREETING, Attacker, endpoint, wait_for
+
+ROOT = Path(__file__).parents[2]
+"""Where children find `tests.support`."""
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")
@@ -165,8 +169,8 @@ def test_interrupts_in_the_midst_of_sending(token, monkeypatch):
 FORKS = """
 import logging, os, sys, time, torch
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import wait_for
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve
 
 codec, token = Codec(MESSAGE_TYPES), Token("a token that tests share", encrypt=sys.argv[1] == "sealed")
@@ -216,7 +220,7 @@ print("done")
 @pytest.mark.parametrize("kind", ["plain", "sealed"])
 def test_forked_processes(kind):
     script = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, kind]  # of forks beside threads
-    process = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    process = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert (process.returncode, process.stdout, process.stderr) == (0, "done\n", "")
 
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from halohop.store.requests import LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
-from halohop.testing.strangers import GREETING, SEALED_GREETING, Attacker, framed, hung_up, knock, resident_bytes, wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REPLY, REQUEST, Kind
+from tests.support.messages import MESSAGE_TYPES, random_messages, same
+from tests.support.strangers import GREETING, SEALED_GREETING, Attacker, framed, hung_up, knock, resident_bytes, wait_for
 
 CODEC = Codec(MESSAGE_TYPES)
 TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)

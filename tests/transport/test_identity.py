@@ -12,11 +12,11 @@ from msgspec.msgpack import encode as msgpack
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import GREETING, framed, hung_up, wait_for
 from halohop.transport import Codec, Identity, InProcessNetwork, Limits, Token, connect, handshake, tcp
 from halohop.transport.framing import Assembler, Pool
 from halohop.transport.handshake import MAX_WELCOME_BYTES, ServerHandshake, Step, Terms
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import GREETING, framed, hung_up, wait_for
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")

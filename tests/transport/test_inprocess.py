@@ -1,9 +1,9 @@
 import pytest
 
 from halohop.errors import TransportError
-from halohop.testing.contracts import TransportContract
-from halohop.testing.messages import MESSAGE_TYPES
 from halohop.transport import Codec, InProcessNetwork
+from tests.support.contracts import TransportContract
+from tests.support.messages import MESSAGE_TYPES
 
 
 class TestInProcess(TransportContract):

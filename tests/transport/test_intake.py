@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import Attacker, hung_up, resident_bytes, wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.wire import REQUEST, Kind
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import Attacker, hung_up, resident_bytes, wait_for
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from halohop.errors import InputError, ProtocolError
 from halohop.store.requests import FetchReply, LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
 from halohop.transport.messages import _DTYPES, Codec, Failure, size_of
+from tests.support.messages import MESSAGE_TYPES, random_messages, same
 
 CODEC = Codec(MESSAGE_TYPES)
 

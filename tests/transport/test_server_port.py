@@ -12,8 +12,13 @@ import pytest
 import torch
 
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import (
+from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.handshake import ClientHandshake, Terms
+from halohop.transport.server_port import TcpServerPort
+from halohop.transport.tls import seal_of
+from halohop.transport.wire import Flushed, Lost
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import (
     GREETING,
     SEALED_GREETING,
     endpoint,
@@ -24,11 +29,6 @@ from halohop.testing.strangers import (
     resident_bytes,
     wait_for,
 )
-from halohop.transport import Codec, Limits, Token, connect, serve
-from halohop.transport.handshake import ClientHandshake, Terms
-from halohop.transport.server_port import TcpServerPort
-from halohop.transport.tls import seal_of
-from halohop.transport.wire import Flushed, Lost
 
 CODEC = Codec(MESSAGE_TYPES)
 TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)

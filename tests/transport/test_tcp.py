@@ -17,12 +17,15 @@ import torch
 
 from halohop.errors import AuthenticationError, InputError, PeerLostError, ProtocolError, TransportError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.contracts import TransportContract
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import GREETING, Attacker, endpoint, framed, hung_up, knock, reset, wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve, tcp
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
+from tests.support.contracts import TransportContract
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import GREETING, Attacker, endpoint, framed, hung_up, knock, reset, wait_for
+
+ROOT = Path(__file__).parents[2]
+"""Where children find `tests.support`."""
 
 CODEC = Codec(MESSAGE_TYPES)
 TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
@@ -32,7 +35,7 @@ LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
 SERVER = """
 import sys, threading, torch
 from halohop.store.requests import LocateReply
-from halohop.testing.messages import MESSAGE_TYPES
+from tests.support.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Token, serve
 
 released = threading.Event()
@@ -78,7 +81,7 @@ def pair(limits=LIMITS, handler=answer, server_limits=LIMITS):
 @contextmanager
 def server_process(bind="127.0.0.1:0", ending="tidy"):
     command = [sys.executable, "-c", SERVER, bind, ending]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, process.stdout.readline().strip()
         finally:
@@ -384,14 +387,15 @@ def test_a_process_ends_when_it_is_done(ending):
     """Also one that forgets to close: no thread of ours keeps it."""
     with server_process(ending=ending) as (process, address):
         script = f"""
-from halohop.testing.messages import MESSAGE_TYPES
+from tests.support.messages import MESSAGE_TYPES
 from halohop.store.requests import LocateRequest
 from halohop.transport import Codec, Token, connect
 import torch
 channel = connect({address!r}, codec=Codec(MESSAGE_TYPES), token=Token("a token that tests share"))
 print(channel.call(LocateRequest(node_type="node", raw=torch.zeros(50000, dtype=torch.int64))).gid.sum())
 """
-        client = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=30)
+        command = [sys.executable, "-W", "error", "-c", script]
+        client = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
         assert (client.returncode, client.stdout, client.stderr) == (0, "tensor(50000)\n", "")
         process.stdin.close()
         assert process.wait(timeout=10) == 0

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from halohop.errors import AuthenticationError, InputError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.contracts import TransportContract
-from halohop.testing.messages import MESSAGE_TYPES
-from halohop.testing.strangers import SEALED_GREETING, framed, knock, wait_for
 from halohop.transport import Codec, Limits, Token, connect, serve, tcp
 from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.messages import size_of
 from halohop.transport.security import Certificate
 from halohop.transport.tls import seal_of
+from tests.support.contracts import TransportContract
+from tests.support.messages import MESSAGE_TYPES
+from tests.support.strangers import SEALED_GREETING, framed, knock, wait_for
 
 CODEC = Codec(MESSAGE_TYPES)
 TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)

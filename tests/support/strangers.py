@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Self
 
 from halohop.ops.pool import Pool
-from halohop.testing.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Listener, Token
 from halohop.transport.addresses import parsed
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
@@ -18,6 +17,7 @@ from halohop.transport.handshake import ClientHandshake, Session, Terms
 from halohop.transport.messages import Buffer
 from halohop.transport.tls import seal_of
 from halohop.transport.wire import Frames
+from tests.support.messages import MESSAGE_TYPES
 
 GREETING, SEALED_GREETING = b"halohop\0", b"halohop\1"
 """How each side of a connection begins, without encryption and with it."""

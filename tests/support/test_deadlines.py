@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from halohop.testing.deadlines import within
+from tests.support.deadlines import within
 
 
 @pytest.mark.parametrize(("load", "cores", "seconds"), [(0.0, 2, 5.0), (2.0, 2, 5.0), (6.0, 2, 15.0), (6.0, None, 30.0)])

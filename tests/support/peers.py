@@ -17,9 +17,9 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES, same
-from halohop.testing.strangers import wait_for
 from halohop.transport import Channel, Codec, Handler, Limits, Listener, Network, Token
+from tests.support.messages import MESSAGE_TYPES, same
+from tests.support.strangers import wait_for
 
 LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
 
@@ -32,7 +32,7 @@ class Unheard:
 
 
 class PeerContract:
-    """The part of `halohop.testing.contracts.TransportContract` that is about peers, and what its tests are written with."""
+    """The part of `tests.support.contracts.TransportContract` that is about peers, and what its tests are written with."""
 
     codec = Codec(MESSAGE_TYPES)
     token = Token("a token that tests share")

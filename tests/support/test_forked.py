@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from halohop.testing.forked import Forked
+from tests.support.forked import Forked
 
 SAYS = """
 import atexit, os, sys

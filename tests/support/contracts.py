@@ -16,9 +16,9 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.testing.messages import MESSAGE_TYPES, random_messages, same
-from halohop.testing.peers import LIMITS, PeerContract, Unheard
 from halohop.transport import Codec, Limits, Network
+from tests.support.messages import MESSAGE_TYPES, random_messages, same
+from tests.support.peers import LIMITS, PeerContract, Unheard
 
 
 class TransportContract(PeerContract):
