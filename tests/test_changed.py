@@ -16,7 +16,7 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         ([], []),
         (["src/halohop/ops/cpu_sample.py", "src/halohop/ops/sample.py"], ["tests/ops/test_sample.py"]),
         (["src/halohop/cluster/router.py"], ["tests/cluster"]),
-        (["src/halohop/cluster/router.py", "src/halohop/cluster/open.py"], ["tests/cluster"]),
+        (["src/halohop/cluster/router.py", "src/halohop/cluster/graph.py"], ["tests/cluster"]),
         (["src/halohop/errors.py"], ["tests/test_errors.py"]),
         (["src/halohop/recipes/inference_layers.py"], ["tests/recipes/test_inference_layers.py"]),
         (["tests/store/test_disk.py", "tests/store/test_that_was_deleted.py"], ["tests/store/test_disk.py"]),

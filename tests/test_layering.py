@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
     *("errors", "typing", "world", "memory", "telemetry", "ops", "store", "partitioning", "datasets", "transport", "cluster"),
-    *("sampling", "loading", "pyg", "__init__", "recipes", "launch", "__main__", "testing"),
+    *("sampling", "net", "loading", "pyg", "__init__", "recipes", "launch", "__main__", "testing"),
 )
 
 EVERYWHERE = {"torch", "numpy", "msgspec"}
@@ -24,7 +24,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "recipes/*"),
-    "torch.distributed": ("cluster/*", "recipes/*", "launch/*", "testing/*"),
+    "torch.distributed": ("net/*", "recipes/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
@@ -216,7 +216,7 @@ GOOD = [
     ("ops/cpu_x.py", "import numba\nfrom numba import njit"),
     ("ops/gpu_x.py", "import triton"),
     ("pyg/x.py", "from torch_geometric.data import Data\nisinstance(1, dict)"),
-    ("cluster/x.py", "import torch.distributed as dist\ndist.barrier()"),
+    ("net/x.py", "import torch.distributed as dist\ndist.barrier()"),
     ("transport/x.py", "import socket\nimport time\ntime.monotonic()\nself.sleep()\nload('x')"),
     ("recipes/x.py", "import torch\ntorch.load('x', weights_only=True)\ntorch.save({}, 'x')\nmodel.load('x')"),
     ("store/x.py", "import numpy as np\nnp.load('x', allow_pickle=False)"),

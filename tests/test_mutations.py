@@ -33,7 +33,7 @@ MUTATIONS = {
         module="cluster/router.py",
         line="        for shard in sorted(replies):\n",
         instead="        for shard in reversed(sorted(replies)):\n",
-        found_by=("cluster/test_graph.py", "cluster/test_open.py"),
+        found_by=("cluster/test_graph.py", "net/test_open.py"),
     ),
     "merge: right for two owners only": Mutation(
         module="cluster/router.py",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
-    from halohop.cluster.open import open_graph as open
-    from halohop.loading.connect import connect
     from halohop.loading.metrics import metrics
-    from halohop.loading.serve import serve
+    from halohop.net.connect import connect
+    from halohop.net.open import open_graph as open
+    from halohop.net.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.pyg.hgt_loader import HGTLoader
@@ -78,13 +78,13 @@ _HOMES = {
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
     "World": ("halohop.world", "World"),
-    "connect": ("halohop.loading.connect", "connect"),
+    "connect": ("halohop.net.connect", "connect"),
     "metrics": ("halohop.loading.metrics", "metrics"),
-    "open": ("halohop.cluster.open", "open_graph"),
+    "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
     "ppr": ("halohop.pyg.ppr", "ppr"),
     "random_walk": ("halohop.pyg.walks", "random_walk"),
-    "serve": ("halohop.loading.serve", "serve"),
+    "serve": ("halohop.net.serve", "serve"),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import halohop
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError
-from halohop.loading.serve import Server
+from halohop.net.serve import Server
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of
 from halohop.recipes.inference import infer
 from halohop.recipes.opening import opened

@@ -163,9 +163,9 @@ class PeerContract:
             assert channel.waits_longer_than(0)
             assert not channel.waits_longer_than(100)
             with self.elsewhere(network, 2) as second:
-                channel.also(second.address)
-                channel.also(second.address)  # known by now
-                channel.also(second.address.removeprefix("tcp://"))
+                channel.add_address(second.address)
+                channel.add_address(second.address)  # known by now
+                channel.add_address(second.address.removeprefix("tcp://"))
                 assert [int(future.result(timeout=30).gid) for future in futures] == list(range(2, 22))
                 assert channel.call(self.ask(7)).gid.tolist() == [9]
                 assert channel.addresses == (second.address, first.address)
@@ -189,14 +189,14 @@ class PeerContract:
         ):
             futures = [channel.submit(self.ask(value)) for value in range(5)]
             assert inside.wait(20)
-            channel.also(second.address)
+            channel.add_address(second.address)
             assert [int(future.result(timeout=20).gid) for future in futures] == list(range(2, 7))
             released.set()
 
     def test_the_old_address_is_tried_again_too(self, network: Network) -> None:
         nowhere = self.nowhere(network)
         with self.elsewhere(network, 1) as first, self.to(network, first.address) as channel:
-            channel.also(nowhere)
+            channel.add_address(nowhere)
             assert channel.call(self.ask(1)).gid.tolist() == [2]
 
     def test_a_new_address_gives_calls_their_whole_time(self, network: Network) -> None:
@@ -204,7 +204,7 @@ class PeerContract:
         here, there = self.nowhere(network), self.nowhere(network)
         with self.to(network, here, connect_seconds=1) as channel:
             future = channel.submit(self.ask(1))
-            channel.also(there)
+            channel.add_address(there)
             with pytest.raises(TimeoutError):
                 future.result(timeout=2)
             with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=there, limits=LIMITS):
@@ -214,7 +214,7 @@ class PeerContract:
         here, there = self.nowhere(network), self.nowhere(network)
         with self.to(network, here) as channel:
             futures = [channel.submit(self.ask(1))]
-            channel.also(there)
+            channel.add_address(there)
             futures.append(channel.submit(self.ask(1)))
             channel.close()
             for future in futures:
@@ -222,7 +222,7 @@ class PeerContract:
                     future.result(timeout=20)
                 self.assert_named(caught.value, there)
                 self.assert_named(caught.value, here)
-            channel.also(self.nowhere(network))  # too late, and no harm
+            channel.add_address(self.nowhere(network))  # too late, and no harm
             with pytest.raises(TransportError, match="was closed"):
                 channel.call(self.ask(1))
 

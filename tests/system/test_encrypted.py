@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import halohop
-from halohop.cluster.remote import graph_codec
 from halohop.errors import AuthenticationError
+from halohop.net.remote import graph_codec
 from halohop.store.requests import FetchRequest
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, hosts

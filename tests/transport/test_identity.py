@@ -106,7 +106,7 @@ def test_the_expected_one_is_found_again_behind_another(network, token):
         with room.serve(OTHER, bind=first.address) as wrong, room.serve(OURS) as elsewhere:
             waits = channel.submit(ask(4))
             assert wait_for(lambda: wrong.statistics()["sessions"] > 0)
-            channel.also(elsewhere.address)
+            channel.add_address(elsewhere.address)
             assert waits.result(timeout=20).gid.tolist() == [5]
     assert room.asked == [("a", 1), ("a", 2), ("a", 4)]
 

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.connections import BatchMaker, Connections
 from halohop.cluster.counted import Counted
-from halohop.cluster.links import Links
 from halohop.cluster.lookups import Lookups
-from halohop.cluster.remote import Gateways
-from halohop.cluster.router import Holder, Router
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
@@ -25,7 +24,7 @@ from halohop.store.part import Part
 from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, added
 from halohop.typing import NodeType
 
 
@@ -41,7 +40,7 @@ class Graph(Counted, Lookups):
         pool: where batches borrow their memory.
         counters: what this process has done for requests.
         parts_here: the partitions in this process.
-        gateways: servers that make whole batches, so that nothing need be sampled here; None where there are none.
+        batch_servers: servers that make whole batches, so that nothing need be sampled here; None where there are none.
         reopen: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
@@ -53,19 +52,19 @@ class Graph(Counted, Lookups):
         router: Router,
         pool: ops.Pool,
         counters: Counters,
-        links: Links | None = None,
-        gateways: Gateways | None = None,
+        connections: Connections | None = None,
+        batch_servers: BatchMaker | None = None,
         one_owner: bool = True,
     ) -> None:
         self.schema = schema
         self.book = book
         self.pool = pool
         self.counters = counters
-        self.gateways = gateways
+        self.batch_servers = batch_servers
         self.reopen: Callable[[], Graph] | None = None
         self._router = router
         self.parts_here = router.parts_here
-        self._links = links or Links()
+        self._connections = connections
         self._closed = False
         self._one_owner = one_owner
         self._sender = secrets.token_hex(8)
@@ -128,7 +127,7 @@ class Graph(Counted, Lookups):
                 add=add,
                 sender=self._sender,
                 number=next(self._push_numbers),
-                repeated_seconds=self._links.call_seconds,
+                repeated_seconds=0.0 if self._connections is None else self._connections.call_seconds,
             )
         )
 
@@ -142,17 +141,17 @@ class Graph(Counted, Lookups):
     @property
     def is_local(self) -> bool:
         """Whether every partition is in this process, so that a forked one can read them, too."""
-        return not self._links.channels
+        return len(self.parts_here) == self.book.num_parts
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: ids answered by this host's partitions ("local_rows") and by others; seconds; transport and pool."""
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
-        transport = {f"transport_{name}": amount for name, amount in self._links.statistics().items()}
+        transport = {f"transport_{name}": amount for name, amount in added(self.statistics_by_peer().values()).items()}
         return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **pool, **transport}
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """Of each host or server that this process asks: calls, their seconds, bytes, what waits; see `Channel.statistics`."""
-        return self._links.statistics_by_peer()
+        return {} if self._connections is None else self._connections.statistics_by_peer()
 
     def check_peers(self, *, deadline: float = 5.0) -> None:
         """Sees whether every host that this one asks still answers.
@@ -160,7 +159,8 @@ class Graph(Counted, Lookups):
         Raises:
             PeerLostError: names the host that did not answer within the deadline (seconds).
         """
-        self._links.check(deadline=deadline)
+        if self._connections is not None:
+            self._connections.check(deadline=deadline)
 
     def close(self) -> None:
         """Waits until every rank has closed the graph, then ends the connections. Safe to call twice.
@@ -175,7 +175,8 @@ class Graph(Counted, Lookups):
         if not self._closed:
             self._closed = True
             atexit.unregister(self._close_at_exit)
-            self._links.close(wait=wait)
+            if self._connections is not None:
+                self._connections.close(wait=wait)
 
     def keep_until_exit(self) -> None:
         """Closes the graph when the process ends, if nobody has before; until then it stays open, even if nobody refers to it.
@@ -220,6 +221,6 @@ def in_memory(tables: GraphTables) -> Graph:
 def local_graph(schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True) -> Graph:
     """A graph of partitions in this process, by their numbers; `one_owner` says whether no other has them, too."""
     pool, counters = ops.Pool(), Counters()
-    holder = Holder(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
+    holder = PartitionOwner(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
     router = Router(book, [holder], pool, counters)
     return Graph(schema=schema, book=book, router=router, pool=pool, counters=counters, one_owner=one_owner)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from halohop.cluster.router import Holder
+from halohop.cluster.router import PartitionOwner
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.ops import Pool
@@ -73,6 +73,6 @@ class Holding:
         """What answers about these partitions, of which there is at least one."""
         return LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
 
-    def holders(self, pool: Pool, counters: Counters) -> list[Holder]:
+    def holders(self, pool: Pool, counters: Counters) -> list[PartitionOwner]:
         """Whom a router asks about these partitions; nobody if there are none."""
-        return [Holder(shard=self.shard(pool, counters), parts=tuple(self.parts))] if self.parts else []
+        return [PartitionOwner(shard=self.shard(pool, counters), parts=tuple(self.parts))] if self.parts else []

@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class PartitionOwner:
     """A shard and the partitions that it answers for.
 
     Args:
@@ -73,7 +73,7 @@ class Router:
         parts_here: the partitions that are asked without the network.
     """
 
-    def __init__(self, book: Book, holders: Sequence[Holder], pool: ops.Pool, counters: Counters) -> None:
+    def __init__(self, book: Book, holders: Sequence[PartitionOwner], pool: ops.Pool, counters: Counters) -> None:
         self._book = book
         self._pool = pool
         self._counters = counters

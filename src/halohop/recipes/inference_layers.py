@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
-from halohop.cluster.rendezvous import owners
+from halohop.net.rendezvous import owners
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_edges import Reader
 from halohop.recipes.inference_models import LayeredModel, Neighbours

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from halohop.cluster.connections import BatchMaker
 from halohop.cluster.graph import Graph
-from halohop.cluster.remote import Gateways
 from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock, NodeBlock, NodeSet, Seeds
 from halohop.sampling.collect import collect
@@ -76,7 +76,7 @@ class RemoteSampler:
 
     Args:
         graph: the nodes; only asked for the rows of batches that come without.
-        gateways: who makes batches.
+        batch_servers: who makes batches.
         fanouts, seed, rules: as of `NeighborSampler`.
         rows: whether batches come with their rows; without, they are collected here, once somebody has changed the sample.
 
@@ -84,11 +84,11 @@ class RemoteSampler:
         InputError: a server cannot make batches.
     """
 
-    def __init__(self, graph: Graph, gateways: Gateways, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
+    def __init__(self, graph: Graph, batch_servers: BatchMaker, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
         check_columns(graph, rules)
-        gateways.check()
+        batch_servers.check()
         self.graph = graph
-        self._gateways = gateways
+        self._batch_servers = batch_servers
         self.fanouts = fanouts
         self.rules = rules
         self.partners: Partners = partners_of(graph.schema) if rules.subgraph == "bidirectional" else {}
@@ -97,7 +97,7 @@ class RemoteSampler:
 
     def sample(self, seeds: AnySeeds) -> Batch:
         """The batch around `seeds`."""
-        reply = self._gateways.ask(BatchRequest.around(seeds, options=self._options, rows=self._rows)).result()
+        reply = self._batch_servers.ask(BatchRequest.around(seeds, options=self._options, rows=self._rows)).result()
         return Batch(seeds=seeds, nodes=reply.nodes, edges=reply.edges, ends_bid=reply.ends_bid)
 
 
@@ -105,8 +105,8 @@ def neighbor_sampler(
     graph: Graph, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool = True
 ) -> NeighborSampler | RemoteSampler:
     """A sampler that works here, or lets the graph's servers work; see the classes."""
-    if graph.gateways is not None:
-        return RemoteSampler(graph, graph.gateways, fanouts, seed=seed, rules=rules, rows=rows)
+    if graph.batch_servers is not None:
+        return RemoteSampler(graph, graph.batch_servers, fanouts, seed=seed, rules=rules, rows=rows)
     return NeighborSampler(graph, fanouts, seed=seed, rules=rules)
 
 

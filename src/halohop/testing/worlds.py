@@ -14,9 +14,9 @@ import torch.distributed as dist
 
 from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
-from halohop.cluster.open import open_graph
-from halohop.cluster.router import Holder, Router
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
+from halohop.net.open import open_graph
 from halohop.partitioning.build import build_parts
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters
@@ -50,7 +50,7 @@ def partitioned(
         return local_graph(build.schema, build.book, parts)
     pool, counters = ops.Pool(), Counters()
     shards = {index: LocalShard({index: part}, book=build.book, pool=pool, counters=counters) for index, part in parts.items()}
-    holders = [Holder(shard=shard, parts=(index,)) for index, shard in shards.items()]
+    holders = [PartitionOwner(shard=shard, parts=(index,)) for index, shard in shards.items()]
     router = Router(build.book, holders, pool, counters)
     return Graph(schema=build.schema, book=build.book, router=router, pool=pool, counters=counters)
 

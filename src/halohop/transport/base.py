@@ -117,7 +117,7 @@ class Channel(Closing, Protocol):
         """The reply to `request`; raises what `submit` puts into the future."""
         ...
 
-    def also(self, address: str) -> None:
+    def add_address(self, address: str) -> None:
         """From now on the peer is looked for at this address first: it was started again on another host or port.
 
         What waits is asked there, each call with its whole time. It is no harm if the peer gets one twice: requests are pure,

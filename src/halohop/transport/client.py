@@ -96,9 +96,9 @@ class PortChannel:
     def addresses(self) -> tuple[str, ...]:
         return self._port.addresses
 
-    def also(self, address: str) -> None:
+    def add_address(self, address: str) -> None:
         with self._lock:
-            if not self._closed and self._port.also(address):
+            if not self._closed and self._port.add_address(address):
                 self._errors = replace(self._errors, address=_NAMES_BETWEEN.join(self._port.addresses))
                 self._calls.give_time()
                 self._was_there = self._moves = True

@@ -47,7 +47,7 @@ class TcpClientPort:
     def address(self) -> str:
         return spelled(self._place)
 
-    def also(self, address: str) -> bool:
+    def add_address(self, address: str) -> bool:
         place = parsed_peer(address)
         if is_new := place not in self._places:
             self._places = [place, *self._places]

@@ -105,7 +105,7 @@ class _ClientPort:
         self._server: tuple[_ServerPort, Peer] | None = None
         self._turn = 0
 
-    def also(self, address: str) -> bool:
+    def add_address(self, address: str) -> bool:
         if is_new := address not in self.addresses:
             self.addresses = (address, *self.addresses)
         return is_new

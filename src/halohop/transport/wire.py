@@ -1,7 +1,7 @@
 """Below channels and listeners: the ports that move frames, and the envelope around a message.
 
 A port is the only thing that differs between transports. One thread owns it; from others only `send`,
-`wake`, `also` and `is_full` may be called.
+`wake`, `add_address` and `is_full` may be called.
 """
 
 import struct
@@ -61,7 +61,7 @@ class ClientPort(Protocol):
         """Where the peer is looked for: with each connection that is opened, at the next of them in turn."""
         ...
 
-    def also(self, address: str) -> bool:
+    def add_address(self, address: str) -> bool:
         """The peer is looked for here, too; this is the first address now, if it is new. Whether it is."""
         ...
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from halohop.cluster.every import Every
 from halohop.errors import TransportError
+from halohop.net.periodic import PeriodicThread
 
 
 def test_actions_that_fail_are_tried_again(caplog):
@@ -14,7 +14,7 @@ def test_actions_that_fail_are_tried_again(caplog):
         if times == 1:
             raise TransportError("for once")
 
-    with Every(0.01, fail_once, name="test") as every:
+    with PeriodicThread(0.01, fail_once, name="test") as every:
         while times < 3:
             every._closed.wait(0.01)
     assert "for once" in caplog.text

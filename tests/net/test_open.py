@@ -14,8 +14,6 @@ from torch_geometric.loader import NodeLoader
 from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World, ops, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.cluster.open import open_graph
-from halohop.cluster.remote import graph_codec
 from halohop.cluster.router import Router
 from halohop.errors import (
     ClusterError,
@@ -28,6 +26,8 @@ from halohop.errors import (
     SchemaError,
     TransportError,
 )
+from halohop.net.open import open_graph
+from halohop.net.remote import graph_codec
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.telemetry import Counters
@@ -187,7 +187,7 @@ def test_another_data_set_at_a_lost_hosts_address_is_not_believed(parts, tmp_pat
     limits = Limits(call_seconds=2, attempt_seconds=0.5)
     options = {"codec": graph_codec(), "token": TOKEN}
     with hosts(parts, [[0, 1], [2]], limits=limits) as graphs:
-        address = graphs[1]._links.listener.address
+        address = graphs[1]._connections.listener.address
         expected = epoch(graphs[0])
         graphs[1].shut(wait=False)
         with (
@@ -229,11 +229,11 @@ def test_several_hosts_need_a_token(parts, monkeypatch):
 
 
 def test_another_token_is_refused(parts):
-    from halohop.cluster.remote import RemoteShard
     from halohop.errors import AuthenticationError
+    from halohop.net.remote import RemoteShard
 
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        listener = graphs[0]._links.listener
+        listener = graphs[0]._connections.listener
         stranger = tcp.connect(listener.address, codec=graph_codec(), token=Token("not the same secret"), peer="host 0")
         with stranger, pytest.raises(AuthenticationError, match="host 0"):
             RemoteShard(stranger).ask(FetchRequest(queries=())).result(timeout=20)
@@ -241,7 +241,7 @@ def test_another_token_is_refused(parts):
 
 def test_a_failing_peer_sends_its_traceback(parts):
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        channel = graphs[0]._links.channels[0]
+        channel = graphs[0]._connections.channels[0]
         gone = RowQuery(table=NODE, columns=("no such column",), gid=torch.tensor([299]))
         with pytest.raises(RemoteError, match="no such column") as caught:
             channel.call(FetchRequest(queries=(gone,)))
@@ -250,7 +250,7 @@ def test_a_failing_peer_sends_its_traceback(parts):
 
 def test_a_port_in_use(parts):
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        address = graphs[0]._links.listener.address
+        address = graphs[0]._connections.listener.address
         world = World(size=2, num_hosts=2)
         with pytest.raises(Exception, match=address.rsplit(":", 1)[1]):
             open_graph(parts, world=world, board=dist.HashStore(), token=TOKEN, listen=address)

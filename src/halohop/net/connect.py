@@ -5,15 +5,15 @@ from contextlib import ExitStack
 from typing import Literal, get_args
 
 from halohop import ops
-from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import fingerprint
-from halohop.cluster.links import Links
-from halohop.cluster.remote import Gateways, Peer, RemoteShard
 from halohop.cluster.router import Router
 from halohop.errors import InputError
-from halohop.loading.acquaintances import SEARCHES, Acquaintances, search
-from halohop.loading.servers import Servers
+from halohop.net.connections import Connections
+from halohop.net.directory import SEARCHES, PeerDirectory, search
+from halohop.net.periodic import PeriodicThread
+from halohop.net.remote import BatchServers, Peer, RemoteShard
+from halohop.net.servers import Servers
 from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
 from halohop.telemetry import Counters
@@ -64,17 +64,17 @@ def connect(
     with ExitStack() as undo:
         peers = group.peers(known, book, undo)
         holders = [peer.holder for peer in peers]
-        gateways: Gateways | None = None
+        batch_servers: BatchServers | None = None
         if sampling == "servers":
             there = list(known)
             turned = [[*there[first:], *there[:first]] for first in range(len(there))]
             expected = Identity(dataset=dataset)
             others = [Peer(channel=undo.enter_context(group.channel(ranked, expected=expected)), parts=()) for ranked in turned]
-            gateways = Gateways([RemoteShard(peer.channel) for peer in others], group.unable(known))
+            batch_servers = BatchServers([RemoteShard(peer.channel) for peer in others], group.unable(known))
             peers += others
         patience = group.limits.attempt_seconds
-        acquaintances = undo.enter_context(Acquaintances(group, dataset=dataset, lease_seconds=patience))
-        looking = Every(patience / SEARCHES, lambda: search(peers, acquaintances, patience), name="search")
+        acquaintances = undo.enter_context(PeerDirectory(group, dataset=dataset, lease_seconds=patience))
+        looking = PeriodicThread(patience / SEARCHES, lambda: search(peers, acquaintances, patience), name="search")
         undo.enter_context(looking)
         graph = Graph(
             schema=manifest.schema,
@@ -82,12 +82,12 @@ def connect(
             router=Router(book, holders, pool, counters),
             pool=pool,
             counters=counters,
-            links=Links(
+            connections=Connections(
                 channels=tuple(peer.channel for peer in peers),
                 helpers=(looking, acquaintances),
                 call_seconds=group.limits.call_seconds,
             ),
-            gateways=gateways,
+            batch_servers=batch_servers,
         )
         graph.keep_until_exit()
         undo.pop_all()

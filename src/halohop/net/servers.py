@@ -11,9 +11,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
 from halohop.cluster.holding import fingerprint
-from halohop.cluster.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
-from halohop.cluster.rendezvous import replicas
 from halohop.errors import ClusterError, DeadlineExceededError, PeerLostError, TransportError
+from halohop.net.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
+from halohop.net.rendezvous import replicas
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
 from halohop.transport import Channel, Codec, Identity, Limits, Token, connect

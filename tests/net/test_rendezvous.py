@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from halohop.cluster.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
 from halohop.errors import ClusterError
+from halohop.net.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
 from halohop.testing.worlds import free_addresses
 from halohop.world import World
 

@@ -16,7 +16,7 @@ from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
-from halohop.loading.serve import Server
+from halohop.net.serve import Server
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits, Token

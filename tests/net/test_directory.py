@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import halohop
-from halohop.cluster.remote import MeetReply, MeetRequest, Peer
 from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
-from halohop.loading.acquaintances import Acquaintances, search
-from halohop.loading.serve import Server
-from halohop.loading.servers import Servers, server_codec
+from halohop.net.directory import PeerDirectory, search
+from halohop.net.remote import MeetReply, MeetRequest, Peer
+from halohop.net.serve import Server
+from halohop.net.servers import Servers, server_codec
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.transport import Channel, Identity, Limits, connect, serve
@@ -81,7 +81,7 @@ def test_servers_tell_each_other_on_while_they_live(start):
 
 
 def test_one_that_is_gone_is_forgotten_after_the_lease(start):
-    first = start([0], keeping=halohop.loading.serve.Keeping(lease_seconds=1.0))
+    first = start([0], keeping=halohop.net.serve.Keeping(lease_seconds=1.0))
     second = start([1], first)
     eventually(lambda: known_to(first) == {second.address})
     second.close()
@@ -204,10 +204,10 @@ def test_who_answers_is_not_left_however_slow(start):
         slow_one, gone = listen(slow, stand_in), stack.enter_context(silent())
         stack.callback(ended.set)
         group = Servers(addresses=(slow_one, gone), token=TOKEN, limits=LIMITS)
-        acquaintances = stack.enter_context(Acquaintances(group, dataset="d", lease_seconds=60))
+        acquaintances = stack.enter_context(PeerDirectory(group, dataset="d", lease_seconds=60))
         peers = [Peer(channel=stack.enter_context(group.channel([number])), parts=(0,)) for number in range(2)]
         for peer in peers:
-            peer.channel.submit(halohop.cluster.remote.DescribeRequest())
+            peer.channel.submit(halohop.net.remote.DescribeRequest())
 
         def moved(channel: Channel) -> bool:
             search(peers, acquaintances, LIMITS.attempt_seconds)

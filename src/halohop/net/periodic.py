@@ -10,7 +10,7 @@ _JOIN_SECONDS = 2.0
 _LOG = logging.getLogger(__name__)
 
 
-class Every:
+class PeriodicThread:
     """Calls an action at intervals, on a thread of its own, until it is closed. What an action raises is logged.
 
     Args:

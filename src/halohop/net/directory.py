@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from halohop.cluster.leased import Leased
-from halohop.cluster.remote import MeetReply, MeetRequest, Peer
-from halohop.cluster.rendezvous import address_towards
 from halohop.errors import InputError
-from halohop.loading.servers import Servers
+from halohop.net.remote import MeetReply, MeetRequest, Peer
+from halohop.net.rendezvous import address_towards
+from halohop.net.servers import Servers
 from halohop.transport import Channel, Identity
 from halohop.transport.addresses import plain
 
@@ -21,7 +21,7 @@ SEARCHES = 5
 _ANYWHERE = "0.0.0.0"
 
 
-class Acquaintances:
+class PeerDirectory:
     """Servers of one data set that have answered lately. A server tells them where it is; they tell whoever asks.
 
     So one that was started again at another address is found, as long as it and whoever looks for it know another one that
@@ -129,7 +129,7 @@ class Acquaintances:
             return ""
 
 
-def search(peers: Sequence[Peer], acquaintances: Acquaintances, patience: float) -> None:
+def search(peers: Sequence[Peer], acquaintances: PeerDirectory, patience: float) -> None:
     """Looks for those who keep one waiting, and asks another server with the same partitions once they are surely gone.
 
     Args:
@@ -146,4 +146,4 @@ def search(peers: Sequence[Peer], acquaintances: Acquaintances, patience: float)
 
 def _move(channel: Channel, addresses: Sequence[str]) -> None:
     for address in addresses[-1:]:  # that of which was heard last
-        channel.also(address)
+        channel.add_address(address)

@@ -13,16 +13,16 @@ from typing import Any, Self
 import msgspec
 
 from halohop import ops
-from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.leased import Leased
-from halohop.cluster.links import Links
-from halohop.cluster.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
-from halohop.cluster.router import Holder, Router
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import InputError
-from halohop.loading.acquaintances import SEARCHES, Acquaintances, search
-from halohop.loading.servers import Servers, server_codec
+from halohop.net.connections import Connections
+from halohop.net.directory import SEARCHES, PeerDirectory, search
+from halohop.net.periodic import PeriodicThread
+from halohop.net.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
+from halohop.net.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.telemetry import Counters
@@ -78,11 +78,11 @@ class Server:
             server=name, manifest=holding.document, parts=self.parts, num_parts=num_parts, has_peers=bool(peers.addresses)
         )
         self._shard = holding.shard(self._pool, self._counters)
-        mine = Holder(shard=self._shard, parts=self.parts)
+        mine = PartitionOwner(shard=self._shard, parts=self.parts)
         self._router = Router(holding.book, [mine], self._pool, self._counters)
         me = MeetReply(server=name, parts=self.parts)
-        self._acquaintances = Acquaintances(peers, dataset=holding.fingerprint, lease_seconds=keeping.lease_seconds, me=me)
-        self._bench = _Bench(holding, mine, peers, self._acquaintances, self._pool, self._counters, keeping)
+        self._acquaintances = PeerDirectory(peers, dataset=holding.fingerprint, lease_seconds=keeping.lease_seconds, me=me)
+        self._bench = BatchService(holding, mine, peers, self._acquaintances, self._pool, self._counters, keeping)
         self._asked = time.monotonic()
         with ExitStack() as undo:
             undo.callback(self._bench.close)
@@ -102,8 +102,8 @@ class Server:
             self._acquaintances.settle(self.address)
             self._acquaintances.greet()
             sweeps, greetings = keeping.lease_seconds / _SWEEPS_PER_LEASE, peers.limits.attempt_seconds
-            undo.enter_context(Every(sweeps, self._sweep, name=f"sweeper-{self.address}"))
-            undo.enter_context(Every(greetings, self._acquaintances.greet, name=f"greeter-{self.address}"))
+            undo.enter_context(PeriodicThread(sweeps, self._sweep, name=f"sweeper-{self.address}"))
+            undo.enter_context(PeriodicThread(greetings, self._acquaintances.greet, name=f"greeter-{self.address}"))
             self._undo = undo.pop_all()
 
     def _answer(self, request: Any) -> Any:
@@ -150,7 +150,7 @@ class Server:
         self.close()
 
 
-class _Bench:
+class BatchService:
     """Where a server makes batches: the whole graph, its own partitions here and the others at its peers.
 
     Peers may start after it, so they are only looked for when the first batch is asked for.
@@ -159,9 +159,9 @@ class _Bench:
     def __init__(
         self,
         holding: Holding,
-        mine: Holder,
+        mine: PartitionOwner,
         peers: Servers,
-        acquaintances: Acquaintances,
+        acquaintances: PeerDirectory,
         pool: ops.Pool,
         counters: Counters,
         keeping: Keeping,
@@ -208,7 +208,7 @@ class _Bench:
                 router=router,
                 pool=self._pool,
                 counters=self._counters,
-                links=Links(channels=tuple(peer.channel for peer in peers)),
+                connections=Connections(channels=tuple(peer.channel for peer in peers)),
             )
         return self._graph
 
@@ -228,7 +228,9 @@ class _Bench:
         group = replace(self._peers, addresses=addresses, deadline=0.5 * limits.call_seconds, limits=sooner)
         group, about = group.introductions(manifest=self._holding.document, without=mine)
         peers = group.peers(about, book, self._undo, without=mine)
-        self._undo.enter_context(Every(patience / SEARCHES, lambda: search(peers, self._acquaintances, patience), name="search"))
+        self._undo.enter_context(
+            PeriodicThread(patience / SEARCHES, lambda: search(peers, self._acquaintances, patience), name="search")
+        )
         return peers
 
 

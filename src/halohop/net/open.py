@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from halohop import ops
-from halohop.cluster.every import Every
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
-from halohop.cluster.links import Links
-from halohop.cluster.remote import Peer, graph_codec
-from halohop.cluster.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
+from halohop.net.connections import Connections
+from halohop.net.periodic import PeriodicThread
+from halohop.net.remote import Peer, graph_codec
+from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.partitioning.book import Book
 from halohop.telemetry import Counters
 from halohop.transport import Identity, Limits, Listener, Token, load_token, tcp
@@ -88,12 +88,12 @@ def open_graph(
             rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
         remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
         holders = [*local, *(peer.holder for peer in remote.values())]
-        search = Every(
+        search = PeriodicThread(
             limits.attempt_seconds,
             lambda: _search(remote, rendezvous, holding.fingerprint, limits.attempt_seconds),
             name="search",
         )
-        links = Links(
+        connections = Connections(
             rendezvous=rendezvous,
             listener=listener,
             channels=tuple(peer.channel for peer in remote.values()),
@@ -103,9 +103,15 @@ def open_graph(
         router = Router(book, holders, pool, counters)
         schema = holding.manifest.schema
         graph = Graph(
-            schema=schema, book=book, router=router, pool=pool, counters=counters, links=links, one_owner=world.size == 1
+            schema=schema,
+            book=book,
+            router=router,
+            pool=pool,
+            counters=counters,
+            connections=connections,
+            one_owner=world.size == 1,
         )
-        links.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
+        connections.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()
         return graph
@@ -154,4 +160,4 @@ def _search(remote: dict[int, Peer], rendezvous: Rendezvous, dataset: str, patie
         if peer.channel.waits_longer_than(patience):
             card = rendezvous.newest(host)
             if card is not None and card.identity.covers(Identity(dataset=dataset, parts=peer.parts)):
-                peer.channel.also(card.address)
+                peer.channel.add_address(card.address)

@@ -4,8 +4,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from halohop.cluster.rendezvous import Rendezvous
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
+from halohop.net.rendezvous import Rendezvous
 from halohop.store.requests import FetchRequest
 from halohop.telemetry import added
 from halohop.transport import Channel, Listener
@@ -13,7 +13,7 @@ from halohop.transport.base import Closing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class Connections:
     """The connections of one graph; a graph on one host has none.
 
     Args:
@@ -48,10 +48,6 @@ class Links:
                 raise
             except (TimeoutError, TransportError) as error:
                 raise PeerLostError(f"{peer} does not answer within {deadline:g} s: it was killed, or cut off") from error
-
-    def statistics(self) -> dict[str, float]:
-        """Sums over all channels."""
-        return added(self.statistics_by_peer().values())
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """What the channels count, by the labels of their peers: "host 1", "server 0"."""

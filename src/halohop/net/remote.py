@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from halohop.cluster.router import Holder
+from halohop.cluster.router import PartitionOwner
 from halohop.errors import ClusterError, InputError
 from halohop.store.requests import (
     EdgesReply,
@@ -122,18 +122,18 @@ class RemoteShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Another host or server, and the partitions that it is asked about; `copies` as of `Holder`."""
+    """Another host or server, and the partitions that it is asked about; `copies` as of `PartitionOwner`."""
 
     channel: Channel
     parts: tuple[int, ...]
     copies: int = 1
 
     @property
-    def holder(self) -> Holder:
-        return Holder(shard=RemoteShard(self.channel), parts=self.parts, remote=True, copies=self.copies)
+    def holder(self) -> PartitionOwner:
+        return PartitionOwner(shard=RemoteShard(self.channel), parts=self.parts, remote=True, copies=self.copies)
 
 
-class Gateways:
+class BatchServers:
     """Servers each of which can answer everything, also make whole batches, asked one after the other.
 
     Args:

@@ -1,0 +1,44 @@
+"""What a graph knows of other hosts, whatever connects it to them."""
+
+from concurrent.futures import Future
+from typing import Protocol
+
+from halohop.store.requests import Reply, Request
+
+
+class Connections(Protocol):
+    """The connections of one graph to other hosts; a graph that lies in one process has none."""
+
+    @property
+    def call_seconds(self) -> float:
+        """How long a request is repeated that is not answered."""
+        ...
+
+    def check(self, *, deadline: float) -> None:
+        """Asks every peer for nothing, to see who lives.
+
+        Raises:
+            PeerLostError: a peer did not answer within the deadline (seconds).
+        """
+        ...
+
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """Sums of each peer, by its label: "host 1", "server 0"."""
+        ...
+
+    def close(self, *, wait: bool) -> None:
+        """Ends them; with `wait` only after every rank has said that it asks no more."""
+        ...
+
+
+class BatchMaker(Protocol):
+    """Makes whole batches elsewhere."""
+
+    def check(self) -> None:
+        """
+        Raises:
+            InputError: it cannot; says why.
+        """
+        ...
+
+    def ask(self, request: Request[Reply]) -> "Future[Reply]": ...
