@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from halohop.errors import InputError
-from halohop.loading.seeds import SampledPlan, ShuffledPlan
+from halohop.loading.seeds import OwnPlan, SampledPlan, ShuffledPlan
 from halohop.world import World
 
 
@@ -79,6 +79,19 @@ def test_full_steps_are_the_same_batches_for_any_number_of_ranks():
         for share in ShuffledPlan(**options, world=world(rank, 4)).epoch(2)
     }
     assert alone == shared
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(1, 7), st.booleans())
+def test_numbers_of_ranks_with_seeds_of_their_own_never_meet(lengths, batch_size, shuffle):
+    """However many seeds each has; and each goes through all of its own."""
+    size, numbers = len(lengths), []
+    for rank, length in enumerate(lengths):
+        plan = ShuffledPlan(num_seeds=length, batch_size=batch_size, shuffle=shuffle, stream=rank)
+        shares = list(OwnPlan(plan=plan, world=world(rank, size)).epoch(1))
+        assert sorted(position for share in shares for position in share.positions.tolist()) == list(range(length))
+        assert [share.index for share in shares] == [step * size + rank for step in range(len(plan))]
+        numbers += [share.index for share in shares]
+    assert len(set(numbers)) == len(numbers)
 
 
 def test_batch_size_must_be_positive():

@@ -17,7 +17,7 @@ from halohop.loading.options import Run, check_pin_memory_device, flight_of, ref
 from halohop.loading.pipeline import Backlog, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
-from halohop.loading.seeds import Share, digest, plan_of, positions_of
+from halohop.loading.seeds import Share, digest, numbered, plan_of, positions_of
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
@@ -37,6 +37,8 @@ class BatchLoader(DataLoader[Any]):
         sampler: draws the subgraphs; its graph is asked for the rows.
         seeds: what is dealt to the batches: input nodes, edges, or whatever else makes up seeds.
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
+        own_seeds: each rank of `world` brings seeds of its own and goes through all of them. Its batches are numbered among
+            those of all ranks, so that no two ranks draw alike. Ranks may take different numbers of steps.
         seed: of the shuffle.
         run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
             batch when it is asked for), or "auto": threads unless num_workers is 0.
@@ -63,6 +65,7 @@ class BatchLoader(DataLoader[Any]):
         seeds: Examples,
         *,
         world: World | None = None,
+        own_seeds: bool = False,
         seed: int = 0,
         run: Run = "auto",
         batch_size: int | None = 1,
@@ -94,7 +97,8 @@ class BatchLoader(DataLoader[Any]):
             _require_forkable(sampler)
         self._plan = plan_of(
             len(seeds),
-            world=world or World(),
+            world=world,
+            own_seeds=own_seeds,
             seed=whole(seed, "seed"),
             batch_size=batch_size,
             shuffle=bool(shuffle),
@@ -116,6 +120,7 @@ class BatchLoader(DataLoader[Any]):
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
+        self._numbering = (own_seeds and world) or World()
         self._keep = persistent_workers
         self._kept: Kept[Task, Any] | None = None
         self._course = Course(self._plan, seed=self._seed)
@@ -123,7 +128,7 @@ class BatchLoader(DataLoader[Any]):
         self.counters = Counters()
 
     def __len__(self) -> int:
-        """Steps an epoch; the same on every rank of the world."""
+        """Steps an epoch; the same on every rank of the world, unless each has seeds of its own."""
         return len(self._plan)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
@@ -153,7 +158,8 @@ class BatchLoader(DataLoader[Any]):
         return positions_of(index, len(self._seeds))
 
     def _one_batch(self, index: int, positions: Tensor) -> Any:
-        return self._make((self._course.epoch, Share(index=index, positions=positions))).item.value
+        share = Share(index=numbered(index, self._numbering), positions=positions)
+        return self._make((self._course.epoch, share)).item.value
 
     def __reduce__(self) -> Any:
         raise InputError(f"a {type(self).__name__} cannot be sent to another process; send its data, and make the loader there")
@@ -171,7 +177,8 @@ class BatchLoader(DataLoader[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this loader stands: behind the batches that it has handed over (the protocol of torchdata's
-        StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks: one may save them for all.
+        StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks that share
+        their seeds: one may save them for all. A rank with seeds of its own saves its own.
         """
         return self._course.state()
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from halohop.errors import InputError
-from halohop.loading.seeds import Plan, Share
+from halohop.loading.seeds import OwnPlan, Plan, Share
 from halohop.world import World
 
 FORMAT = 1
@@ -128,12 +128,15 @@ class Course:
 
 
 def _named(plan: Plan) -> dict[str, Any]:
-    """What decides which seeds make up which batch, as far as a plan tells. All ranks stand at the same place."""
+    """What decides which seeds make up which batch, as far as a plan knows. Ranks that share seeds stand at the same place; a
+    rank with seeds of its own stands at its own, and is named."""
+    if isinstance(plan, OwnPlan):
+        return _named(plan.plan) | {"ranks": plan.world.size, "own_seeds_of_rank": plan.world.rank}
     named: dict[str, Any] = {"steps": len(plan)}
     for field in fields(plan):  # type: ignore[arg-type]  # every plan is a dataclass
         value = getattr(plan, field.name)
         if isinstance(value, World):
             named["ranks"] = value.size
-        elif isinstance(value, int | None):
+        elif isinstance(value, int | None) and field.name != "stream":  # it follows from the rank
             named[field.name] = value
     return named

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ class ShuffledPlan:
         shuffle: a new order every epoch, the same on all ranks: a function of (seed, epoch).
         drop_last: leave out the last, incomplete step.
         world: the ranks that share the seeds.
+        stream: which of several orders of one seed and epoch is taken.
 
     Raises:
         InputError: batch_size < 1.
@@ -60,6 +61,7 @@ class ShuffledPlan:
     drop_last: bool = False
     seed: int = 0
     world: World = field(default_factory=World)
+    stream: int = 0
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -88,7 +90,7 @@ class ShuffledPlan:
     def _order(self, epoch: int) -> Tensor:
         if not self.shuffle:
             return torch.arange(self.num_seeds)
-        key = ops.stream_key(seed=self.seed, epoch=epoch, batch=0, hop=0, relation=("", "shuffle", ""))
+        key = ops.stream_key(seed=self.seed, epoch=epoch, batch=self.stream, hop=0, relation=("", "shuffle", ""))
         return torch.randperm(self.num_seeds, generator=torch.Generator().manual_seed(key))
 
 
@@ -117,10 +119,40 @@ class SampledPlan:
             yield Share(index=index, positions=checked(positions, self.num_seeds))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPlan:
+    """The batches of a rank that has seeds of its own, numbered among those of all ranks, however many the others have.
+
+    Args:
+        plan: of this rank's seeds.
+        world: the ranks, each with a plan of its own.
+
+    Example:
+        >>> own = OwnPlan(plan=ShuffledPlan(num_seeds=5, batch_size=2), world=World(rank=1, size=4))
+        >>> [(share.index, share.positions.tolist()) for share in own.epoch(0)]
+        [(1, [0, 1]), (5, [2, 3]), (9, [4])]
+    """
+
+    plan: ShuffledPlan | SampledPlan
+    world: World
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def epoch(self, epoch: int) -> Iterable[Share]:
+        return (replace(share, index=numbered(share.index, self.world)) for share in self.plan.epoch(epoch))
+
+
+def numbered(index: int, world: World) -> int:
+    """The number among all ranks' batches of this rank's batch number `index`: a number that no other rank has."""
+    return (index * world.size + world.rank) % 2**64
+
+
 def plan_of(
     num_seeds: int,
     *,
-    world: World,
+    world: World | None,
+    own_seeds: bool,
     seed: int,
     batch_size: int | None,
     shuffle: bool,
@@ -133,19 +165,37 @@ def plan_of(
     Raises:
         InputError: arguments that exclude each other.
     """
+    if own_seeds and world is None:
+        raise InputError(
+            "own_seeds=True needs the number of this rank: give world=halohop.World(rank=..., size=...), "
+            "or World.from_env() under torchrun"
+        )
+    world = world or World()
+    sharing, stream = (World(), world.rank) if own_seeds else (world, 0)
+    plan: ShuffledPlan | SampledPlan
     if sampler is None and batch_sampler is None:
         if batch_size is None:
             raise InputError("batch_size=None is not possible here; give a number, or a batch_sampler")
-        return ShuffledPlan(
-            num_seeds=num_seeds, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, world=world
+        plan = ShuffledPlan(
+            num_seeds=num_seeds,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            world=sharing,
+            stream=stream,
         )
-    if sampler is not None and batch_sampler is not None:
+    elif sampler is not None and batch_sampler is not None:
         raise InputError("give `sampler` or `batch_sampler`, not both")
-    if world.size > 1 or shuffle:
-        raise InputError("`sampler` and `batch_sampler` decide the order alone: leave out `shuffle` and `world`")
-    if batch_sampler is not None:
-        return SampledPlan(num_seeds=num_seeds, sampler=batch_sampler, batch_size=None)
-    return SampledPlan(num_seeds=num_seeds, sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+    elif sharing.size > 1 or shuffle:
+        raise InputError(
+            "`sampler` and `batch_sampler` decide the order alone: leave out `shuffle`, and `world` unless own_seeds=True"
+        )
+    elif batch_sampler is not None:
+        plan = SampledPlan(num_seeds=num_seeds, sampler=batch_sampler, batch_size=None)
+    else:
+        plan = SampledPlan(num_seeds=num_seeds, sampler=sampler, batch_size=batch_size, drop_last=drop_last)
+    return OwnPlan(plan=plan, world=world) if own_seeds else plan
 
 
 def checked(positions: Tensor, num_seeds: int) -> Tensor:

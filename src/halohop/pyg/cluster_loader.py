@@ -35,8 +35,8 @@ class ClusterLoader(SampledLoader):
         batch_size: clusters per batch.
         transform: applied to every batch, by the workers that make them.
         transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
-        kwargs: shuffle (of the clusters), drop_last, seed, world (ranks share the clusters), run, num_workers and the other
-            arguments of `halohop.NeighborLoader` and `torch.utils.data.DataLoader`.
+        kwargs: shuffle (of the clusters), drop_last, seed, world (ranks share the clusters), own_seeds, run, num_workers and the
+            other arguments of `halohop.NeighborLoader` and `torch.utils.data.DataLoader`.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.

@@ -35,7 +35,7 @@ class HGTLoader(SampledLoader):
         transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         max_neighbors: in a longer list only so many neighbours get points, drawn uniformly; -1 takes all. (PyG: 50.)
-        kwargs: seed, world, run, backlog_bytes, batch_size, shuffle, num_workers and the other arguments of
+        kwargs: seed, world, own_seeds, run, backlog_bytes, batch_size, shuffle, num_workers and the other arguments of
             `halohop.NeighborLoader` that do not concern how neighbours are drawn.
 
     Raises:

@@ -56,6 +56,8 @@ class NeighborLoader(NeighborhoodLoader, PyGNeighborLoader):  # type: ignore[mis
         layer_dependency: with "labor" the hops choose alike, too.
         world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
             alone goes through all of them, as in PyG.
+        own_seeds: with `world`: each rank brings input nodes of its own and goes through all of them, in as many steps as they
+            take (see torch's `Join`). Batches are numbered among those of all ranks, so that no two ranks draw alike.
         run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without
             other hosts), or "inline".
         backlog_bytes: what the batches that are made ahead may weigh together; by default a sixteenth of the trainer's share of

@@ -83,7 +83,7 @@ class PPRLoader(SampledLoader):
         alpha, eps, relation: as of `halohop.ppr`.
         transform: applied to every batch, which has its `mapping` by then.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
-        kwargs: seed, world, run, backlog_bytes, batch_size, shuffle, num_workers and the other arguments of
+        kwargs: seed, world, own_seeds, run, backlog_bytes, batch_size, shuffle, num_workers and the other arguments of
             `halohop.NeighborLoader` that do not concern how neighbours are drawn.
 
     Raises:

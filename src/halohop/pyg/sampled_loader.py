@@ -13,7 +13,7 @@ from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
 from halohop.loading.pipeline import Made
-from halohop.loading.seeds import ShuffledPlan
+from halohop.loading.seeds import OwnPlan, ShuffledPlan
 from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
@@ -67,7 +67,8 @@ class SampledLoader(BatchLoader):
         self._revises = transform_sampler_output is not None or pad is not None
         super().__init__(*make(graph, seed), seed=seed, sampler_of_seeds=sampler, generator=generator, **kwargs)
         self._padding = padding_of(pad, graph.schema)
-        self._caps = None if self._padding is None else self._measured(self._padding)
+        idle = isinstance(self._plan, OwnPlan) and not len(self._seeds)  # a rank without seeds has no batch to pad
+        self._caps = None if self._padding is None or idle else self._measured(self._padding)
 
     @property
     def data(self) -> Any:
@@ -90,7 +91,7 @@ class SampledLoader(BatchLoader):
         return self._transform_sampler_output
 
     def _measured(self, padding: Padding) -> Sizes:
-        """The places of a batch. They are the same on all ranks: the batches that tell them are dealt to nobody."""
+        """The places of a batch. Ranks that share their seeds have the same: those that are measured are dealt to no rank."""
         if self.batch_size is None or not len(self._seeds):
             raise InputError("pad needs seeds, and a batch_size to make room for; a batch_sampler tells none")
         size = min(self.batch_size, len(self._seeds))
