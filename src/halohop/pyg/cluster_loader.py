@@ -74,7 +74,7 @@ class ClusterLoader(SampledLoader):
             self._dataset = dataset = cluster_dataset(graph, divided, seed)
             self.num_clusters = len(dataset)
             fanouts, rules = Fanouts.uniform([], graph.schema), Rules(subgraph="induced")
-            return neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises), dataset
+            return neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along), dataset
 
         super().__init__(
             data,

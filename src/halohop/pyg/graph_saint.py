@@ -85,7 +85,7 @@ class GraphSAINTSampler(SampledLoader):
 
     def _refuse_norms(self) -> None:
         for name in (_NODE_NORM, _EDGE_NORM):
-            if name in self._source.names:
+            if any(name in names for names in self._source.columns.values()):
                 raise InputError(f"the graph has an attribute {name!r}, which sample_coverage would overwrite; rename it")
 
     def _counted(self, nodes: RandomNodes, sampler: Sampler, path: Path | None, *, log: bool) -> saint.Occurrences:

@@ -18,6 +18,7 @@ from halohop import ops
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.attributes import Rows, is_sparse, plain, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
+from halohop.sampling.columns import Columns
 from halohop.sampling.padding import fill_places
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import EDGE_ID, Relation, TableKey
@@ -67,9 +68,10 @@ class LiveRows:
         self._view = self._seen(0)
 
     @property
-    def names(self) -> set[str]:
-        """The attributes that have rows."""
-        return {rows.key for columns in self.view().rows.values() for rows in columns}
+    def columns(self) -> dict[TableKey, list[str]]:
+        """The attributes that have rows, by node type and relation."""
+        rows = self.view().rows
+        return {table: [found.key for found in rows.get(table, ())] for table in self._counts}
 
     def view(self) -> View:
         """The graph as it is now. Its number is another one than before if an attribute has changed in between.
@@ -138,21 +140,26 @@ class LiveRows:
             raise InputError(f"{rows.key!r} is sparse and {why}, which only dense columns may: use .to_dense()")
         return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value)], [0, len(rows.value)])
 
-    def filled(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        """A copy of the graph with the rows of a batch, and what these rows weigh in bytes."""
+    def filled(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        """A copy of the graph with the rows of a batch, as far as their columns are asked for, and what these weigh in bytes."""
         view = self.view()
         out = copy.copy(view.data)
         num_bytes = 0
         for table, store in stores_of(out):
             block = batch.nodes[table] if isinstance(table, str) else batch.edges[table]
+            has_rows = False
             for rows in view.rows.get(table, ()):
+                if not columns.has(table, rows.key):
+                    del store[rows.key]
+                    continue
+                has_rows = True
                 if is_sparse(rows.value):
                     taken = self._of_sparse(rows, block, view, fill, layout)
                 else:
                     taken = self._of_block(rows, block, view, fill)
                 store[rows.key] = taken
                 num_bytes += tensor_bytes(taken) if isinstance(taken, Tensor) else 0
-            if isinstance(table, str) and ("num_nodes" in store or table not in view.rows):
+            if isinstance(table, str) and ("num_nodes" in store or not has_rows):
                 store.num_nodes = len(block.gid)
         return out, num_bytes
 

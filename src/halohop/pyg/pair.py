@@ -15,8 +15,9 @@ from halohop.pyg.live import Fill
 from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
 from halohop.sampling.batch import Batch, NodeBlock
 from halohop.sampling.collect import collect
+from halohop.sampling.columns import NONE, Columns
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import EDGE, NODE, NodeType, Relation
+from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
 
 
 class PairSource:
@@ -39,16 +40,19 @@ class PairSource:
         for attr in self._features.get_all_tensor_attrs():
             self._attrs.setdefault(NODE if self._is_plain else attr.group_name, []).append(attr)
         wanted = {name for name in names if name is not None}
-        if unknown := sorted(wanted - self.names):
-            raise InputError(f"the FeatureStore has no attribute {unknown[0]!r} of nodes; it has {sorted(self.names)}")
+        stored: set[str] = {attr.attr_name for attrs in self._attrs.values() for attr in attrs}
+        if unknown := sorted(wanted - stored):
+            raise InputError(f"the FeatureStore has no attribute {unknown[0]!r} of nodes; it has {sorted(stored)}")
         nodes = {name: NodeTable(num_nodes=count, columns=self._whole(name, wanted)) for name, count in counts.items()}
         tables = {relation: EdgeTable(src=row, dst=col) for relation, (row, col) in edge_index.items()}
         self.graph = in_memory(GraphTables(nodes=nodes, edges=tables))
         self._blank = custom_cls or (Data if self._is_plain else HeteroData)
 
     @property
-    def names(self) -> set[str]:
-        return {attr.attr_name for attrs in self._attrs.values() for attr in attrs}
+    def columns(self) -> dict[TableKey, list[str]]:
+        schema = self.graph.schema
+        columns: dict[TableKey, list[str]] = {relation: [] for relation in schema.edges}
+        return columns | {name: [attr.attr_name for attr in self._attrs.get(name, ())] for name in schema.nodes}
 
     def check_processes(self) -> None:
         """A store must survive a fork, as with PyG's workers."""
@@ -56,10 +60,10 @@ class PairSource:
     def number(self) -> int:
         return 0
 
-    def collected(self, batch: Batch) -> Batch:
-        return collect(self.graph, batch, columns=False)
+    def collected(self, batch: Batch, columns: Columns) -> Batch:
+        return collect(self.graph, batch, NONE)
 
-    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+    def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         out = self._blank()
         asked = []
         for name, block in batch.nodes.items():
@@ -68,6 +72,7 @@ class PairSource:
             asked += [
                 (store, block, _indexed(attr, block.gid.clamp(min=0) if block.padded else block.gid))
                 for attr in self._attrs.get(name, ())
+                if columns.has(name, attr.attr_name)
             ]
         num_bytes = 0
         rows = self._features.multi_get_tensor([attr for *_, attr in asked], convert_type=True) if asked else []

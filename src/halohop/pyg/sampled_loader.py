@@ -14,6 +14,7 @@ from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
 from halohop.loading.pipeline import Made
 from halohop.loading.seeds import OwnPlan, ShuffledPlan
+from halohop.pyg.columns import columns_of
 from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
@@ -64,7 +65,9 @@ class SampledLoader(BatchLoader):
         graph = self._source.graph
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
-        self._revises = transform_sampler_output is not None or pad is not None
+        self._columns = columns_of(self._source.columns, None, None)
+        revises = transform_sampler_output is not None or pad is not None
+        self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
         super().__init__(*make(graph, seed), seed=seed, sampler_of_seeds=sampler, generator=generator, **kwargs)
         self._padding = padding_of(pad, graph.schema)
         idle = isinstance(self._plan, OwnPlan) and not len(self._seeds)  # a rank without seeds has no batch to pad
@@ -139,12 +142,13 @@ class SampledLoader(BatchLoader):
         return self._source.number()
 
     def _collected(self, batch: Batch) -> Batch:
-        return self._source.collected(batch)
+        return self._source.collected(batch, self._columns)
 
     def _to_user(self, batch: Batch) -> Made[Any]:
         if self._padding is not None:
             fill_empty(batch, self._padding)
-        begun, num_bytes = self._source.begun(batch, _nothing if self._padding is None else self._padding.value, self._layout)
+        fill = _nothing if self._padding is None else self._padding.value
+        begun, num_bytes = self._source.begun(batch, self._columns, fill, self._layout)
         data = self._completed(to_pyg(batch, begun))
         return Made(item=data if self.transform is None else self.transform(data), num_bytes=batch.num_bytes + num_bytes)
 
@@ -194,7 +198,7 @@ class NeighborhoodLoader(SampledLoader):
 
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
             fanouts = fanouts_of(num_neighbors, graph.schema)
-            neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, rows=not self._revises)
+            neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along)
             if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(
                     "transform_sampler_output cannot be told which edges are flips of another relation's; "

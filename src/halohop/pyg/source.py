@@ -12,7 +12,9 @@ from halohop.pyg.convert import is_homogeneous, structure_from_pyg
 from halohop.pyg.live import Fill, LiveRows
 from halohop.pyg.pair import PairSource
 from halohop.sampling.batch import Batch
-from halohop.sampling.collect import collect
+from halohop.sampling.collect import collect, columns_of_batches
+from halohop.sampling.columns import NONE, Columns
+from halohop.typing import TableKey
 
 
 class Source(Protocol):
@@ -25,8 +27,8 @@ class Source(Protocol):
     graph: Graph
 
     @property
-    def names(self) -> set[str]:
-        """The attributes that have rows."""
+    def columns(self) -> dict[TableKey, list[str]]:
+        """The attributes that have rows, by node type and relation."""
 
     def check_processes(self) -> None:
         """
@@ -37,11 +39,11 @@ class Source(Protocol):
     def number(self) -> int:
         """Of the state of what the user may change between batches."""
 
-    def collected(self, batch: Batch) -> Batch:
-        """The batch with the user's ids, and with the columns that the graph holds."""
+    def collected(self, batch: Batch, columns: Columns) -> Batch:
+        """The batch with the user's ids, and with those of the columns that the graph holds."""
 
-    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        """What the batch inherits, with all rows that are no columns of the batch; and what these weigh in bytes."""
+    def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        """What the batch inherits, with the rows of those columns that the graph does not hold; and what these weigh in bytes."""
 
 
 class StoredSource:
@@ -52,8 +54,10 @@ class StoredSource:
         self._blank = blank or (Data if is_homogeneous(graph.schema) else HeteroData)
 
     @property
-    def names(self) -> set[str]:
-        return {name for spec in (*self.graph.schema.nodes.values(), *self.graph.schema.edges.values()) for name in spec.columns}
+    def columns(self) -> dict[TableKey, list[str]]:
+        schema = self.graph.schema
+        tables: list[TableKey] = [*schema.nodes, *schema.edges]
+        return {table: columns_of_batches(schema, table) for table in tables}
 
     def check_processes(self) -> None:
         """They map the same files."""
@@ -61,10 +65,10 @@ class StoredSource:
     def number(self) -> int:
         return 0
 
-    def collected(self, batch: Batch) -> Batch:
-        return collect(self.graph, batch)
+    def collected(self, batch: Batch, columns: Columns) -> Batch:
+        return collect(self.graph, batch, columns)
 
-    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+    def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         return self._blank(), 0
 
 
@@ -77,8 +81,8 @@ class MemorySource:
         self.graph.schema = self._rows.described(self.graph.schema)  # of batches, whatever is asked of the graph
 
     @property
-    def names(self) -> set[str]:
-        return self._rows.names
+    def columns(self) -> dict[TableKey, list[str]]:
+        return self._rows.columns
 
     def check_processes(self) -> None:
         self._rows.check_processes()
@@ -86,11 +90,11 @@ class MemorySource:
     def number(self) -> int:
         return self._rows.view().number
 
-    def collected(self, batch: Batch) -> Batch:
-        return collect(self.graph, batch, columns=False)
+    def collected(self, batch: Batch, columns: Columns) -> Batch:
+        return collect(self.graph, batch, NONE)
 
-    def begun(self, batch: Batch, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        return self._rows.filled(batch, fill, layout)
+    def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
+        return self._rows.filled(batch, columns, fill, layout)
 
 
 def source_of(data: Any, names: Iterable[str | None] = (), custom_cls: type | None = None) -> Source:

@@ -10,12 +10,14 @@ from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
+from halohop.sampling.columns import ALL, Columns
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation
+from halohop.store.schema import Schema
+from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, Relation, TableKey
 
 
-def collect(graph: Graph, batch: Batch, *, columns: bool = True) -> Batch:
-    """The batch with the user's ids of its nodes and edges, and with every column of theirs unless `columns` says otherwise.
+def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
+    """The batch with the user's ids of its nodes and edges, and with those of their columns that are asked for.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
@@ -27,7 +29,7 @@ def collect(graph: Graph, batch: Batch, *, columns: bool = True) -> Batch:
     of_nodes = [
         RowQuery(
             table=name,
-            columns=(RAW_ID, *(_of_batches(graph, name) if columns else ())),
+            columns=(RAW_ID, *columns.of(name, columns_of_batches(graph.schema, name))),
             gid=block.gid,
             padded=block.padded,
         )
@@ -36,8 +38,7 @@ def collect(graph: Graph, batch: Batch, *, columns: bool = True) -> Batch:
     of_edges = {relation: _edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()}
     queries = (*of_nodes, *(query for queries in of_edges.values() for query in queries))
     reply = graph.fetch_stored(FetchRequest(queries=queries))
-    found = [reply.columns(number, query.columns) for number, query in enumerate(of_nodes)]
-    nodes = {query.table: columns for query, columns in zip(of_nodes, found, strict=True)}
+    nodes = {query.table: reply.columns(number, query.columns) for number, query in enumerate(of_nodes)}
     rows = iter(reply.rows[len(of_nodes) :])
     edges = {
         relation: dict(
@@ -90,19 +91,20 @@ def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBl
     return replace(block, columns=block.columns | dense, sparse=sparse)
 
 
-def _of_batches(graph: Graph, name: NodeType) -> list[str]:
-    """The columns of nodes that batches have: no model learns from ids that are strings."""
-    return [column for column in graph.schema.nodes[name].columns if column != RAW_TEXT]
+def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
+    """The columns of a table that batches may have: no model learns from ids that are strings."""
+    spec = schema.nodes[table] if isinstance(table, str) else schema.edges[table]
+    return [column for column in spec.columns if column != RAW_TEXT]
 
 
-def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, every_column: bool) -> list[RowQuery]:
+def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:
     """For the rows of a block's edges; where some are flips, one query for the others and one for these."""
-    columns = (EDGE_ID, *(graph.schema.edges[relation].columns if every_column else ()))
+    names = (EDGE_ID, *columns.of(relation, columns_of_batches(graph.schema, relation)))
     if block.flips is None:
-        return [RowQuery(table=relation, columns=columns, gid=block.gid, padded=block.padded)]
+        return [RowQuery(table=relation, columns=names, gid=block.gid, padded=block.padded)]
     tables = (relation, block.flips.relation)
     return [
-        RowQuery(table=table, columns=columns, gid=ops.gather_rows(block.gid, places, pool=graph.pool))
+        RowQuery(table=table, columns=names, gid=ops.gather_rows(block.gid, places, pool=graph.pool))
         for table, places in zip(tables, block.own_and_flipped(), strict=True)
     ]
 

@@ -9,6 +9,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock, NodeBlock, NodeSet, Seeds
 from halohop.sampling.collect import collect
+from halohop.sampling.columns import ALL, Columns
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler, Rules, check_columns
@@ -41,23 +42,23 @@ class BatchRequest(Request[BatchReply]):
 
     Args:
         options: of the sampler.
-        rows: also collect the rows of its nodes and edges.
+        columns: of its nodes and edges, to be collected with it; None: neither columns nor the user's ids are.
     """
 
     options: Options
-    rows: bool
+    columns: Columns | None
     nodes: Seeds | None = None
     links: LinkSeeds | None = None
     node_set: NodeSet | None = None
 
     @classmethod
-    def around(cls, seeds: AnySeeds, *, options: Options, rows: bool) -> "BatchRequest":
+    def around(cls, seeds: AnySeeds, *, options: Options, columns: Columns | None) -> "BatchRequest":
         match seeds:
             case Seeds():
-                return cls(options=options, rows=rows, nodes=seeds)
+                return cls(options=options, columns=columns, nodes=seeds)
             case LinkSeeds():
-                return cls(options=options, rows=rows, links=seeds)
-        return cls(options=options, rows=rows, node_set=seeds)
+                return cls(options=options, columns=columns, links=seeds)
+        return cls(options=options, columns=columns, node_set=seeds)
 
     @property
     def seeds(self) -> AnySeeds:
@@ -78,13 +79,15 @@ class RemoteSampler:
         graph: the nodes; only asked for the rows of batches that come without.
         batch_servers: who makes batches.
         fanouts, seed, rules: as of `NeighborSampler`.
-        rows: whether batches come with their rows; without, they are collected here, once somebody has changed the sample.
+        columns: that batches come with; None: rows are collected here, once somebody has changed the sample.
 
     Raises:
         InputError: a server cannot make batches.
     """
 
-    def __init__(self, graph: Graph, batch_servers: BatchMaker, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool) -> None:
+    def __init__(
+        self, graph: Graph, batch_servers: BatchMaker, fanouts: Fanouts, *, seed: int, rules: Rules, columns: Columns | None
+    ) -> None:
         check_columns(graph, rules)
         batch_servers.check()
         self.graph = graph
@@ -93,26 +96,26 @@ class RemoteSampler:
         self.rules = rules
         self.partners: Partners = partners_of(graph.schema) if rules.subgraph == "bidirectional" else {}
         self._options = Options(fanouts=fanouts, rules=rules, seed=seed)
-        self._rows = rows
+        self._columns = columns
 
     def sample(self, seeds: AnySeeds) -> Batch:
         """The batch around `seeds`."""
-        reply = self._batch_servers.ask(BatchRequest.around(seeds, options=self._options, rows=self._rows)).result()
+        reply = self._batch_servers.ask(BatchRequest.around(seeds, options=self._options, columns=self._columns)).result()
         return Batch(seeds=seeds, nodes=reply.nodes, edges=reply.edges, ends_bid=reply.ends_bid)
 
 
 def neighbor_sampler(
-    graph: Graph, fanouts: Fanouts, *, seed: int, rules: Rules, rows: bool = True
+    graph: Graph, fanouts: Fanouts, *, seed: int, rules: Rules, columns: Columns | None = ALL
 ) -> NeighborSampler | RemoteSampler:
     """A sampler that works here, or lets the graph's servers work; see the classes."""
     if graph.batch_servers is not None:
-        return RemoteSampler(graph, graph.batch_servers, fanouts, seed=seed, rules=rules, rows=rows)
+        return RemoteSampler(graph, graph.batch_servers, fanouts, seed=seed, rules=rules, columns=columns)
     return NeighborSampler(graph, fanouts, seed=seed, rules=rules)
 
 
 def make_batch(sampler: NeighborSampler, request: BatchRequest) -> BatchReply:
     """What a server answers."""
     batch = sampler.sample(request.seeds)
-    if request.rows:
-        batch = collect(sampler.graph, batch)
+    if request.columns is not None:
+        batch = collect(sampler.graph, batch, request.columns)
     return BatchReply(nodes=batch.nodes, edges=batch.edges, ends_bid=batch.ends_bid)

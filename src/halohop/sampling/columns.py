@@ -1,0 +1,33 @@
+"""Which columns of its nodes and edges a batch gets."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from halohop.typing import NodeType, Relation, TableKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns that a batch gets, besides the ids of its nodes and edges; all of them by default.
+
+    Args:
+        nodes: names per node type; a type that is not there gets none. None: every type gets all of its columns.
+        edges: the same for relations.
+    """
+
+    nodes: dict[NodeType, tuple[str, ...]] | None = None
+    edges: dict[Relation, tuple[str, ...]] | None = None
+
+    def has(self, table: TableKey, name: str) -> bool:
+        """Whether a column of a table is one of them."""
+        if isinstance(table, str):
+            return self.nodes is None or name in self.nodes.get(table, ())
+        return self.edges is None or name in self.edges.get(table, ())
+
+    def of(self, table: TableKey, known: Iterable[str]) -> tuple[str, ...]:
+        """Those of a table, in the order of `known`, which are all that it has."""
+        return tuple(name for name in known if self.has(table, name))
+
+
+ALL = Columns()
+NONE = Columns(nodes={}, edges={})
