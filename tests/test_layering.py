@@ -12,7 +12,20 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
-    *("errors", "typing", "world", "memory", "telemetry", "ops", "store", "partitioning", "datasets", "transport", "cluster"),
+    *(
+        "errors",
+        "typing",
+        "world",
+        "memory",
+        "telemetry",
+        "files",
+        "ops",
+        "store",
+        "partitioning",
+        "datasets",
+        "transport",
+        "cluster",
+    ),
     *("sampling", "net", "loading", "pyg", "__init__", "recipes", "launch", "__main__", "testing"),
 )
 

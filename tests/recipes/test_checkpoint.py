@@ -12,12 +12,12 @@ import torch
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, SchemaError, VersionMismatchError
+from halohop.files.whole import sealed_file
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, load_checkpoint, load_tensors, save_checkpoint
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.spec import ModelSpec
 from halohop.store.schema import Schema
-from halohop.store.whole import sealed_file
 
 
 def saved(folder: Path, schema: Schema, target: str) -> tuple[CheckpointInfo, dict[str, torch.Tensor]]:

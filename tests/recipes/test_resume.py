@@ -14,13 +14,13 @@ import torch
 import halohop
 from halohop.datasets import synthetic
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
+from halohop.files.whole import sealed_file
 from halohop.recipes import resume
 from halohop.recipes.checkpoint import load_tensors
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.resume import STATE
 from halohop.recipes.sources import load_link_graph
 from halohop.recipes.train import train
-from halohop.store.whole import sealed_file
 from halohop.world import World
 
 TIMES = ("seconds", "per_second", "train_seconds", "wait_seconds")

@@ -535,7 +535,8 @@ def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: P
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         from pathlib import Path
-        from halohop.store import whole, writer
+        from halohop.files import whole
+        from halohop.store import writer
         original, calls = {moment}, []
         def deadly(*args, **options):
             calls.append(args)

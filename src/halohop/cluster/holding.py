@@ -8,12 +8,12 @@ from pathlib import Path
 from halohop.cluster.router import PartitionOwner
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
+from halohop.files.reading import read_regular
 from halohop.ops import Pool
 from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST, Manifest
 from halohop.store.part import Part
-from halohop.store.reading import read_regular
 from halohop.telemetry import Counters
 from halohop.transport import Identity
 

@@ -24,10 +24,10 @@ import torch
 import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
+from halohop.files.aside import writing
 from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, reported
 from halohop.launch.lifeline import PARENT_FD
 from halohop.launch.logs import LEVEL, level_of_trainers
-from halohop.store.aside import writing
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
 from halohop.transport import TOKEN_VARIABLE

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from halohop.files.whole import write_file
 from halohop.launch import local
 from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
@@ -15,7 +16,6 @@ from halohop.launch.picture import page, training_charts
 from halohop.recipes.config import TrainConfig, servers_of
 from halohop.recipes.events import METRICS
 from halohop.recipes.folder import CHECKPOINT
-from halohop.store.whole import write_file
 
 PICTURE = "picture.html"
 

@@ -12,6 +12,8 @@ from rich.console import Console
 
 from halohop.datasets import directions, scales
 from halohop.errors import ClusterError, InputError
+from halohop.files.aside import writing
+from halohop.files.whole import write_file
 from halohop.launch import local, preflight, spec
 from halohop.launch.outcome import Outcome, draw
 from halohop.launch.progress import TrainingDisplay, stages
@@ -27,9 +29,7 @@ from halohop.recipes.inference import infer_with_events as predict_and_tell
 from halohop.recipes.inference_results import check_results
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
-from halohop.store.aside import writing
 from halohop.store.manifest import MANIFEST
-from halohop.store.whole import write_file
 from halohop.world import World
 
 OnEvent = Callable[[local.Event], None]

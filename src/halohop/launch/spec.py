@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from halohop.errors import InputError
-from halohop.store.aside import writing
-from halohop.store.reading import decode_json, read_regular
-from halohop.store.whole import write_file
+from halohop.files.aside import writing
+from halohop.files.reading import decode_json, read_regular
+from halohop.files.whole import write_file
 
 OPTIONS = "options.json"
 """In the folder of a run: how it was started."""

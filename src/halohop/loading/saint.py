@@ -17,16 +17,16 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import DatasetError
+from halohop.files.aside import writing
+from halohop.files.reading import open_regular
+from halohop.files.whole import whole_file
 from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Flight, Made, Threads, in_order
 from halohop.loading.seeds import Share
 from halohop.sampling.batch import EdgeBlock, NodeBlock, NodeSet
 from halohop.sampling.saint import RandomNodes
 from halohop.sampling.sampler import Sampler
-from halohop.store.aside import writing
-from halohop.store.reading import open_regular
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.store.whole import whole_file
 from halohop.typing import EDGE_ID
 
 _COUNTING = -1

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, VersionMismatchError
+from halohop.files.aside import writing
+from halohop.files.reading import decode_json
+from halohop.files.whole import read_sealed, sealed_file
 from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
-from halohop.store.aside import writing
-from halohop.store.reading import decode_json
 from halohop.store.schema import Schema
-from halohop.store.whole import read_sealed, sealed_file
 
 FORMAT = 3
 MODEL = "model.pt"

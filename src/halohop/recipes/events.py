@@ -11,8 +11,8 @@ from typing import IO, Any, Self
 import msgspec
 
 from halohop.errors import InputError
-from halohop.store.aside import writing
-from halohop.store.reading import decode_json, read_regular
+from halohop.files.aside import writing
+from halohop.files.reading import decode_json, read_regular
 from halohop.world import World
 
 Event = dict[str, Any]

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from halohop.errors import InputError
+from halohop.files.aside import remove, writing
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS
 from halohop.recipes.resume import STATE
-from halohop.store.aside import remove, writing
 
 CHECKPOINT = "checkpoint"
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
+from halohop.files.reading import read_regular
 from halohop.net.rendezvous import owners
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_edges import Reader
@@ -25,7 +26,6 @@ from halohop.recipes.opening import opened
 from halohop.recipes.ranks import Progress, in_rounds, max_over_ranks, sum_over_ranks
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST
-from halohop.store.reading import read_regular
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import ColumnSpec
 from halohop.typing import NodeType

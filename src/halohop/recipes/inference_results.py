@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from halohop.errors import ClusterError, InputError
+from halohop.files.aside import writing
+from halohop.files.whole import publish, set_aside, whole_file
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.recipes.ranks import from_rank_0
-from halohop.store.aside import writing
 from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
-from halohop.store.whole import publish, set_aside, whole_file
 from halohop.world import World
 
 RAW_IDS, IDS, CLASSES = "raw_ids", "ids", "classes"

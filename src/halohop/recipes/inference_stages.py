@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.store.aside import writing
+from halohop.files.aside import writing
+from halohop.files.reading import decode_json, read_regular
+from halohop.files.whole import publish, set_aside, sync_folder, write_file
 from halohop.store.manifest import MANIFEST, Manifest, column_file, encode, table_folder
 from halohop.store.npy import ArrayFile, record_of, sum_array
-from halohop.store.reading import decode_json, read_regular
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
-from halohop.store.whole import publish, set_aside, sync_folder, write_file
 from halohop.typing import NodeType
 
 RUN = "run.json"

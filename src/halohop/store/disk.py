@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError
+from halohop.files.aside import UNFINISHED
+from halohop.files.reading import read_regular
 from halohop.ops import SparseRows
 from halohop.ops.sparse import index_dtype
-from halohop.store.aside import UNFINISHED
 from halohop.store.manifest import (
     EDGE_ID_FILE,
     INDICES,
@@ -41,7 +42,6 @@ from halohop.store.manifest import (
 )
 from halohop.store.npy import map_array, numpy_name
 from halohop.store.part import EdgePart, NodePart, Part
-from halohop.store.reading import read_regular
 from halohop.store.schema import ColumnSpec
 from halohop.typing import Relation, TableKey
 

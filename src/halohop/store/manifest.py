@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from halohop.errors import CorruptDatasetError, VersionMismatchError
-from halohop.store.reading import decode_json
+from halohop.files.reading import decode_json
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import NodeType, Relation, TableKey
 

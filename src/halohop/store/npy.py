@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
-from halohop.store.aside import writing
-from halohop.store.libc import map_privately
+from halohop.files.aside import writing
+from halohop.files.libc import map_privately
+from halohop.files.reading import open_regular
+from halohop.files.whole import SumStream
 from halohop.store.manifest import FileRecord
-from halohop.store.reading import open_regular
-from halohop.store.whole import SumStream
 
 _CHUNK = 1 << 20
 

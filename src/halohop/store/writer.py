@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from halohop.errors import DatasetError, InputError, VersionMismatchError
-from halohop.store.aside import writing
+from halohop.files.aside import writing
+from halohop.files.whole import whole_folder, write_file
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import (
     EDGE_ID_FILE,
@@ -34,7 +35,6 @@ from halohop.store.manifest import (
 from halohop.store.npy import write_array
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema
-from halohop.store.whole import whole_folder, write_file
 from halohop.typing import NodeType, Relation, TableKey
 
 

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, WriteError
-from halohop.store import aside, whole
+from halohop.files import aside, whole
+from halohop.files.reading import decode_json, open_regular
+from halohop.files.whole import publish, read_sealed, sealed_file, set_aside, whole_file, whole_folder, write_file
 from halohop.store.npy import ArrayFile
-from halohop.store.reading import decode_json, open_regular
-from halohop.store.whole import publish, read_sealed, sealed_file, set_aside, whole_file, whole_folder, write_file
 
 
 def names(folder: Path) -> list[str]:
@@ -205,7 +205,7 @@ def test_of_two_writers_without_overwrite_the_first_wins(tmp_path: Path) -> None
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from halohop.store import aside, whole
+    from halohop.files import aside, whole
     out = Path(sys.argv[1])
     def die(*args): os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[2] == "file":

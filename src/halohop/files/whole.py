@@ -1,6 +1,6 @@
 """The one writer of files and folders: they appear under their names whole and on the disk, or not at all.
 
-Until then they lie beside their names, see `halohop.store.aside`.
+Until then they lie beside their names, see `halohop.files.aside`.
 """
 
 import errno
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, cast
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, WriteError
-from halohop.store.aside import move_aside, new_file, new_folder, unfinished, writing
-from halohop.store.libc import exchange
-from halohop.store.reading import read_regular
+from halohop.files.aside import move_aside, new_file, new_folder, unfinished, writing
+from halohop.files.libc import exchange
+from halohop.files.reading import read_regular
 
 _SEAL = b"\nhalohop crc32 "
 

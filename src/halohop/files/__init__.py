@@ -1,0 +1,14 @@
+"""Files that are there whole or not at all, and files that are read as they may have been left.
+
+with whole_file(Path("model.bin")) as stream:      # appears under its name when all of it is on the disk
+    stream.write(data)
+with sealed_file(Path("state.bin")) as stream:     # the same, with a checksum at its end
+    stream.write(data)
+data = read_sealed(Path("state.bin"))              # refused if a byte has changed
+"""
+
+from halohop.files.aside import remove, writing
+from halohop.files.reading import decode_json, read_regular
+from halohop.files.whole import read_sealed, sealed_file, whole_file, write_file
+
+__all__ = ["decode_json", "read_regular", "read_sealed", "remove", "sealed_file", "whole_file", "write_file", "writing"]
