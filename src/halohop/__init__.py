@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
     from halohop.pyg.cluster_loader import ClusterLoader
+    from halohop.pyg.graph import graph
     from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.pyg.hgt_loader import HGTLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -52,6 +53,7 @@ __all__ = [
     "Token",
     "World",
     "connect",
+    "graph",
     "metrics",
     "open",
     "partition",
@@ -79,6 +81,7 @@ _HOMES = {
     "Certificate": ("halohop.transport.security", "Certificate"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
+    "graph": ("halohop.pyg.graph", "graph"),
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),

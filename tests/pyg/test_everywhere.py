@@ -135,6 +135,7 @@ def on_servers(folder: Path, sampling: Any) -> Iterator[Graph]:
 
 
 PLACES: dict[str, Callable[[str, Path], Any]] = {
+    "one graph in memory": lambda name, _: halohop.graph(SOURCES[name]()),
     **{f"{num} in memory": lambda name, _, num=num: in_parts(name, num, shard_each=False) for num in (2, 3, 8)},
     **{f"{num} shards": lambda name, _, num=num: in_parts(name, num, shard_each=True) for num in (2, 3, 8)},
     "disk": lambda _, folder: halohop.open(folder),

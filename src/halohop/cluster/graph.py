@@ -19,7 +19,7 @@ from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
-from halohop.partitioning.build import build_parts
+from halohop.partitioning.build import Build, build_parts
 from halohop.store.part import Part
 from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.schema import Schema
@@ -213,14 +213,24 @@ def in_memory(tables: GraphTables) -> Graph:
         >>> graph.schema.nodes["node"].count
         3
     """
-    assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
-    build = build_parts(tables, assignment, 1)
+    build = in_one_part(tables)
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
+
+
+def in_one_part(tables: GraphTables) -> Build:
+    """The whole graph as one partition; gids are rows of the tables, unless these have ids of their own."""
+    assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
+    return build_parts(tables, assignment, 1)
 
 
 def local_graph(schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True) -> Graph:
     """A graph of partitions in this process, by their numbers; `one_owner` says whether no other has them, too."""
     pool, counters = ops.Pool(), Counters()
-    holder = PartitionOwner(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
-    router = Router(book, [holder], pool, counters)
+    router = local_router(book, parts, pool, counters)
     return Graph(schema=schema, book=book, router=router, pool=pool, counters=counters, one_owner=one_owner)
+
+
+def local_router(book: Book, parts: dict[int, Part], pool: ops.Pool, counters: Counters) -> Router:
+    """What answers about partitions in this process."""
+    holder = PartitionOwner(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
+    return Router(book, [holder], pool, counters)

@@ -50,18 +50,21 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     return _tables(edges, counts, [rows for rows in found if not rows.dim])
 
 
-def structure_from_pyg(data: Data | HeteroData, names: Iterable[str | None]) -> GraphTables:
+def structure_from_pyg(data: Data | HeteroData, names: Iterable[str | None] | None) -> GraphTables:
     """The tables of a PyG graph as far as sampling reads them: edges, splits, and the columns of some names.
 
     Args:
         data: the graph.
-        names: of times and weights; None, and what nothing has, name nothing.
+        names: of times and weights, of which None, and what nothing has, name nothing; instead of them None stands for every
+            column of one number per row.
 
     Raises:
         InputError: as of `tables_from_pyg`.
     """
     edges, counts = _structure(data)
     found = list(rows_of(data, counts))
+    if names is None:
+        return _tables(edges, counts, [rows for rows in found if is_number(rows)])
     wanted = {name for name in names if name is not None}
     return _tables(edges, counts, [rows for rows in found if rows.key in wanted or _is_split(rows)])
 
@@ -142,6 +145,11 @@ def _brought(tensors: dict[tuple[str, TableKey], Tensor]) -> dict[tuple[str, Tab
         names = ", ".join(f"{name!r} ({device})" for name, device in sorted(far.items()))
         warnings.warn(f"{names} copied to the CPU, where neighbours are drawn; call data.cpu() to keep one copy", stacklevel=4)
     return {key: tensor.detach().cpu() for key, tensor in tensors.items()}
+
+
+def is_number(rows: Rows) -> bool:
+    """Whether there is one number per row, so that they may be times or weights."""
+    return isinstance(rows.value, Tensor) and rows.value.layout == torch.strided and rows.value.dim() == 1
 
 
 def _is_split(rows: Rows) -> bool:

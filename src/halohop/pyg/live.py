@@ -97,6 +97,24 @@ class LiveRows:
             edges={relation: spec(relation, known.count) for relation, known in schema.edges.items()},
         )
 
+    def has(self, table: TableKey, name: str) -> bool:
+        """Whether there is such a column now, whose rows are tensors."""
+        return self._column(self.view(), table, name) is not None
+
+    def taken(self, table: TableKey, name: str, ids: Tensor, *, padded: bool) -> Tensor | ops.SparseRows:
+        """Rows of a column that there is, on the CPU, by the user's ids; zeros where an id is -1, if they are padded."""
+        view = self.view()
+        rows = self._column(view, table, name)
+        assert rows is not None
+        if is_sparse(rows.value):
+            return view.sparse[table, name][2].take(ids, padded=padded, pool=self._pool)
+        found: Tensor = self._taken(rows, ids, padded, lambda key, dtype: 0)
+        return found.detach().cpu()
+
+    def _column(self, view: View, table: TableKey, name: str) -> Rows | None:
+        found = (rows for rows in view.rows.get(table, ()) if rows.key == name and rows.dim == 0)
+        return next((rows for rows in found if isinstance(rows.value, Tensor)), None)
+
     def check_processes(self) -> None:
         """
         Raises:

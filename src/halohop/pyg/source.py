@@ -6,10 +6,11 @@ from typing import Any, Protocol
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from halohop.cluster.graph import Graph, in_memory
+from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.pyg.convert import is_homogeneous, structure_from_pyg
-from halohop.pyg.live import Fill, LiveRows
+from halohop.pyg.convert import is_homogeneous
+from halohop.pyg.graph import LiveGraph
+from halohop.pyg.live import Fill
 from halohop.pyg.pair import PairSource
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect, columns_of_batches
@@ -75,10 +76,9 @@ class StoredSource:
 class MemorySource:
     """A PyG graph: its edges, splits, times and weights as they were at first, and its rows as they are."""
 
-    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] = ()) -> None:
-        self.graph = in_memory(structure_from_pyg(data, names))
-        self._rows = LiveRows(data, self.graph.schema, self.graph.pool)
-        self.graph.schema = self._rows.described(self.graph.schema)  # of batches, whatever is asked of the graph
+    def __init__(self, graph: LiveGraph) -> None:
+        self.graph: Graph = graph
+        self._rows = graph.live
 
     @property
     def columns(self) -> dict[TableKey, list[str]]:
@@ -101,7 +101,7 @@ def source_of(data: Any, names: Iterable[str | None] = (), custom_cls: type | No
     """Where a loader gets its batches from.
 
     Args:
-        data: a PyG graph, a pair of PyG's stores, or a graph from `halohop.open`.
+        data: a PyG graph, a pair of PyG's stores, or a graph of halohop's.
         names: of times and weights, and whatever else is read before there are batches.
         custom_cls: the class of the batches.
 
@@ -110,8 +110,11 @@ def source_of(data: Any, names: Iterable[str | None] = (), custom_cls: type | No
     """
     if isinstance(data, tuple):
         return PairSource(data, names, custom_cls)
-    if isinstance(data, Graph):
+    if isinstance(data, Graph) and not isinstance(data, LiveGraph):
         return StoredSource(data, custom_cls)
     if custom_cls is not None:
         raise InputError(f"custom_cls={custom_cls!r}: batches of a {type(data).__name__} are of its class; leave it out")
-    return MemorySource(data, names)
+    if not isinstance(data, LiveGraph):
+        return MemorySource(LiveGraph(data, names))
+    data.check_readable(names)
+    return MemorySource(data)

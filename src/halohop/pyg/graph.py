@@ -1,0 +1,103 @@
+"""`halohop.graph`: one graph of a PyG object in memory, for several loaders."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from halohop import ops
+from halohop.cluster.graph import Graph, in_one_part, local_router
+from halohop.errors import InputError
+from halohop.pyg.convert import structure_from_pyg
+from halohop.pyg.live import LiveRows
+from halohop.store.requests import FetchReply, FetchRequest, RowQuery
+from halohop.telemetry import Counters
+from halohop.typing import EDGE_ID
+
+
+class LiveGraph(Graph):
+    """A graph of one partition: edges, splits, times and weights of a PyG object as they were at first, its rows as they are.
+
+    Args:
+        data: the PyG object.
+        names: of times and weights that sampling reads; None takes every column of one number per row.
+
+    Attributes:
+        live: the rows.
+    """
+
+    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None) -> None:
+        build = in_one_part(structure_from_pyg(data, names))
+        pool, counters = ops.Pool(), Counters()
+        router = local_router(build.book, dict(enumerate(build.parts)), pool, counters)
+        self.live = LiveRows(data, build.schema, pool)
+        schema = self.live.described(build.schema)  # of batches
+        super().__init__(schema=schema, book=build.book, router=router, pool=pool, counters=counters)
+        self._drawn_by = {name for spec in (*build.schema.nodes.values(), *build.schema.edges.values()) for name in spec.columns}
+
+    def check_readable(self, names: Iterable[str | None]) -> None:
+        """
+        Raises:
+            InputError: sampling is to read a column that this graph does not keep beside its edges.
+        """
+        known = {name for columns in self.live.columns.values() for name in columns}
+        for name in names:
+            if name is not None and name not in self._drawn_by and name in known:
+                raise InputError(
+                    f"{name!r} is not one number per row, or came after halohop.graph was called; times and weights have one "
+                    "number per node or edge: set such a column, and call halohop.graph again"
+                )
+
+    def fetch_stored(self, request: FetchRequest) -> FetchReply:
+        """Rows, those of the PyG object as they are now."""
+        live = [tuple(name for name in query.columns if self.live.has(query.table, name)) for query in request.queries]
+        if not any(live):
+            return super().fetch_stored(request)
+        rest = [_without(query, names) for query, names in zip(request.queries, live, strict=True)]
+        reply = super().fetch_stored(FetchRequest(queries=tuple(rest)))
+        rows, sparse = [], []
+        for number, (query, names) in enumerate(zip(request.queries, live, strict=True)):
+            found = reply.columns(number, rest[number].columns)
+            ids = query.gid if isinstance(query.table, str) else found[EDGE_ID]
+            assert isinstance(ids, Tensor)
+            found |= {name: self.live.taken(query.table, name, ids, padded=query.padded) for name in names}
+            rows.append(tuple(column for name in query.columns if isinstance(column := found[name], Tensor)))
+            sparse.append({name: column for name, column in found.items() if not isinstance(column, Tensor)})
+        return FetchReply(rows=tuple(rows), sparse=tuple(sparse))
+
+
+def graph(data: Data | HeteroData) -> Graph:
+    """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
+
+    A loader that is given the object itself converts its edges; given this graph it does not, and its batches are the same.
+    Edges, splits, and the times and weights that are drawn by (attributes of one number per node or edge) are those that the
+    object has now. Everything else is read from the object when a batch asks for it.
+
+    Args:
+        data: the PyG object. Its nodes and edges stay as they are.
+
+    Raises:
+        InputError: it stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into rows.
+
+    Example:
+        >>> import halohop, torch
+        >>> ring = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+        >>> shared = halohop.graph(ring)
+        >>> train = halohop.NeighborLoader(shared, [1], torch.tensor([0, 1]), batch_size=2)
+        >>> test = halohop.NeighborLoader(shared, [-1], torch.tensor([3]))
+        >>> next(iter(train)).n_id.tolist(), next(iter(test)).n_id.tolist()
+        ([0, 1, 3], [3, 2])
+    """
+    made = LiveGraph(data)
+    made.reopen = partial(graph, data)
+    return made
+
+
+def _without(query: RowQuery, live: tuple[str, ...]) -> RowQuery:
+    """What the graph itself has of the query's columns, and the ids of edges where rows of theirs are asked for."""
+    stored = [name for name in query.columns if name not in live]
+    if live and not isinstance(query.table, str) and EDGE_ID not in stored:
+        stored.append(EDGE_ID)
+    return replace(query, columns=tuple(stored))
