@@ -1,5 +1,7 @@
 """Evaluation a layer at a time: the same scores as from batches with all neighbours, for every model, on one rank and on two."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +70,17 @@ def test_wide_features_are_read_once(wide_parts: str, tiny_parts: str) -> None:
     asked = task.setting.graph.statistics()["local_rows"] - before
     edges = task.setting.graph.schema.edges["node", "to", "node"].count
     assert asked < 8 * 300 < edges  # features, degrees and lists of each node: not a row per edge
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_features_of_width_zero(tmp_path: Path) -> None:
+    tables = synthetic("tiny", num_nodes=100)
+    node = tables.nodes["node"]
+    node = replace(node, columns=node.columns | {"x": torch.empty(100, 0)})
+    halohop.partition(replace(tables, nodes={"node": node}), tmp_path / "parts", num_parts=2, method="random")
+    task = task_on(str(tmp_path / "parts"), model="sage")
+    predictor = build_model(task.spec)
+    assert task.evaluate(predictor, "val").loss == pytest.approx(task.score(predictor, task.loader("val")).loss, rel=1e-5)
 
 
 def test_a_later_model_is_scored_as_it_is_then(tiny_parts: str) -> None:

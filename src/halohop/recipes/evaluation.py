@@ -109,7 +109,7 @@ class LayerPass:
         widths = [
             self._read(model, other, nodes[:0], before).shape[1:].numel() for other in {name, *(key[0] for key in relations)}
         ]
-        most = min(_BATCH_BYTES // (4 * max(widths)), _BATCH_ROWS)
+        most = min(_BATCH_BYTES // (4 * max(*widths, 1)), _BATCH_ROWS)
         read = torch.ones(len(nodes), dtype=torch.int64)
         for relation in relations:
             read += self._graph.degrees(relation, nodes)
