@@ -1,6 +1,7 @@
 """Files and folders appear whole or not at all; what killed writers leave goes, and what living ones write stays."""
 
 import errno
+import gc
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,7 @@ def save_with_numpy(stream: Any) -> None:
     np.savez(stream, x=np.zeros(1_000_000))
 
 
+@pytest.mark.filterwarnings("ignore:.*ZipFile.__del__")  # NumPy 1.26 leaves its archive open
 @pytest.mark.parametrize("save", [save_with_torch, save_with_numpy, lambda stream: stream.write(bytes(400_000))])
 def test_a_full_disk_is_one_error_that_names_the_file(tmp_path: Path, no_more_than: Any, save: Any) -> None:
     """torch and zipfile raise errors of their own when their stream fails; the reason must not be lost."""
@@ -72,6 +75,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path: Path, no_more_th
         pytest.raises(WriteError, match=rf"^cannot write {re.escape(str(file))}: File too large; make room"),
     ):
         written()
+    gc.collect()
     assert file.read_bytes() == b"old"
     assert names(tmp_path) == ["state.pt"]
 
@@ -127,6 +131,46 @@ def test_a_set_of_files_is_published_together_and_replaces_another(tmp_path: Pat
         publish(dict(zip(paths, (tmp_path / "a", tmp_path / "b"), strict=True)), instead_of=[tmp_path / "c", tmp_path / "absent"])
     assert names(tmp_path) == ["a", "b"]
     assert (tmp_path / "b").read_bytes() == b"new"
+
+
+class Killed(BaseException):
+    """What no handler of errors catches."""
+
+
+@pytest.mark.parametrize("old", [(), ("a", "b", "c")], ids=["first", "again"])
+def test_a_kill_while_a_set_gets_its_names_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: tuple[str, ...]
+) -> None:
+    """At every step: without the record the files are one set, the old one or the new one."""
+    kills, done = 0, False
+    while not done:
+        kills, steps, out = kills + 1, 0, tmp_path / str(kills)
+        out.mkdir()
+        for name in old:
+            write_file(out / name, b"old")
+
+        def dying(call: Any, path: Any, *others: Any, last: int = kills, **options: Any) -> None:
+            nonlocal steps
+            call(path, *others, **options)
+            steps += 1
+            if steps == last:
+                raise Killed
+
+        new, record = [out / "a", out / "b"], out / "record"
+        with monkeypatch.context() as patch, set_aside(new) as paths:
+            for path in paths:
+                path.write_bytes(b"new")
+            for call in (os.unlink, os.replace):
+                patch.setattr(os, call.__name__, partial(dying, call))
+            try:
+                publish(dict(zip(paths, new, strict=True)), instead_of=[out / name for name in "abc"], record=record)
+                done = True
+            except Killed:
+                pass
+        left = {path.name: path.read_bytes() for path in out.iterdir()}
+        assert record.exists() or left in (dict.fromkeys(old, b"old"), {"a": b"new", "b": b"new"})
+    assert not record.exists()
+    assert kills > 4
 
 
 def test_links_stay_links(tmp_path: Path) -> None:

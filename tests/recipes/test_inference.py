@@ -1,5 +1,7 @@
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +158,44 @@ def test_results_are_not_lost_by_accident(
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.npy*")} == before
     infer(again, world=World())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["confidence.npy", "predictions.npy", "raw_ids.npy"]
+
+
+class Killed(BaseException):
+    """What no handler of errors catches."""
+
+
+@pytest.mark.parametrize("fanout", [None, (2, 2)])
+@pytest.mark.parametrize(("form", "again"), [("npy", False), ("npy", True), ("parquet", True)])
+def test_a_kill_while_results_get_their_names_does_not_stop_the_next_run(
+    trained: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fanout: tuple[int, ...] | None,
+    form: str,
+    again: bool,
+) -> None:
+    """Of a first run, and of one that was allowed to replace what is there; the next run need not be allowed to."""
+    config = config_for(trained, tmp_path, split="test", fanout=fanout, batch_size=50, form=form)
+    if again:
+        infer(replace(config, form="npy", embeddings=True), world=World())
+    steps = 0
+
+    def dying(call: Callable[..., None], path: Any, *others: Any, **options: Any) -> None:
+        nonlocal steps
+        call(path, *others, **options)
+        name = Path(others[0] if others else path)
+        if name.parent == tmp_path and name.suffix == ".npy":
+            steps += 1
+            if steps == 2:
+                raise Killed
+
+    with monkeypatch.context() as patch:
+        for call in (os.unlink, os.replace):
+            patch.setattr(os, call.__name__, partial(dying, call))
+        with pytest.raises(Killed):
+            infer(replace(config, overwrite=again), world=World())
+    assert len(list(tmp_path.glob("*.npy"))) == 2  # of three, or of the four that were there before
+    files = infer(config, world=World())
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
+    with pytest.raises(InputError, match="would be lost"):
+        infer(config, world=World())

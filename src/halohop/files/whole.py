@@ -21,12 +21,12 @@ _SEAL = b"\nhalohop crc32 "
 
 
 @contextmanager
-def whole_file(file: Path, *, instead_of: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
+def whole_file(file: Path, *, instead_of: Sequence[Path] = (), record: Path | None = None) -> Iterator[IO[bytes]]:
     """A file that appears under its name when all of it is on the disk; until then what was there remains.
 
     Args:
         file: the name.
-        instead_of: other files whose place it takes, see `publish`.
+        instead_of, record: other files whose place it takes, see `publish`.
 
     Raises:
         WriteError: it cannot be written; names it.
@@ -41,7 +41,7 @@ def whole_file(file: Path, *, instead_of: Sequence[Path] = ()) -> Iterator[IO[by
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
-        publish({partial: file}, instead_of=instead_of)
+        publish({partial: file}, instead_of=instead_of, record=record)
 
 
 def write_file(file: Path, data: bytes) -> None:
@@ -89,17 +89,21 @@ def set_aside(files: Sequence[Path]) -> Iterator[list[Path]]:
         yield [stack.enter_context(unfinished(_real(file), new_file)) for file in files]
 
 
-def publish(files: Mapping[Path, Path], *, instead_of: Sequence[Path] = ()) -> None:
+def publish(files: Mapping[Path, Path], *, instead_of: Sequence[Path] = (), record: Path | None = None) -> None:
     """Gives finished files their names, in this order.
 
     Args:
         files: where each lies, synced already, and its name.
         instead_of: the names of everything of an earlier set, which goes first. A kill between two renames then leaves files
             missing, and never those of two sets side by side.
+        record: a file that is there from the first of these steps to the last, on the disk as well. Where it is found later, a
+            kill came between them, and the files do not make a set.
 
     Raises:
         WriteError: as of `whole_file`.
     """
+    if record is not None:
+        write_file(record, b"These files are not complete: the run that wrote them was stopped. Start it again.\n")
     for stale in instead_of:
         with writing(stale):
             stale.unlink(missing_ok=True)
@@ -108,6 +112,10 @@ def publish(files: Mapping[Path, Path], *, instead_of: Sequence[Path] = ()) -> N
             partial.replace(_real(file))
     for folder in {_real(file).parent for file in files.values()}:
         sync_folder(folder)
+    if record is not None:
+        with writing(record):
+            record.unlink()
+        sync_folder(record.parent)
 
 
 @contextmanager

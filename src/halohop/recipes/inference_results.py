@@ -28,6 +28,8 @@ RAW_IDS, IDS, CLASSES = "raw_ids", "ids", "classes"
 PARQUET = "predictions.parquet"
 UNFINISHED = "unfinished"
 """Folder beside the results where a run layer by layer keeps what it needs to go on after it was stopped."""
+INCOMPLETE = "results.incomplete"
+"""File beside the results while they get their names: with it they are not a whole set, and the next run may replace them."""
 ROWS = 65_536
 """Rows that are in memory at a time."""
 
@@ -44,7 +46,7 @@ def check_results(config: InferConfig) -> None:
     out = Path(config.out)
     there = [name for name in _ALL if (out / name).exists()]
     goes_on = config.fanout is None and (out / UNFINISHED).exists()  # it was asked when it began
-    if there and not config.overwrite and not goes_on:
+    if there and not (config.overwrite or goes_on or (out / INCOMPLETE).exists()):
         raise InputError(
             f"{out / there[0]} would be lost; choose another folder, or replace what is there (overwrite=True, --overwrite)"
         )
@@ -124,7 +126,7 @@ class Results:
     def publish(self) -> None:
         """Gives the files their names, in place of whatever results were there."""
         files = {path: self._out / f"{name}.npy" for name, path in self.unfinished.items()}
-        publish(files, instead_of=[self._out / name for name in _ALL])
+        publish(files, instead_of=[self._out / name for name in _ALL], record=self._out / INCOMPLETE)
 
     def write_parquet(self) -> Generator[int, None, None]:
         """One Parquet file of all columns, a row group at a time, in place of whatever results were there. Says how many rows a
@@ -138,7 +140,8 @@ class Results:
             several = arrays[PREDICTIONS].ndim == 2
             schema = schema.append(pa.field("class", pa.list_(pa.string()) if several else pa.string()))
         others = [self._out / name for name in _ALL if name != PARQUET]
-        with whole_file(self._out / PARQUET, instead_of=others) as stream, parquet().ParquetWriter(stream, schema) as writer:
+        whole = whole_file(self._out / PARQUET, instead_of=others, record=self._out / INCOMPLETE)
+        with whole as stream, parquet().ParquetWriter(stream, schema) as writer:
             for begin in range(0, self.count, ROWS):
                 end = min(begin + ROWS, self.count)
                 rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
