@@ -23,7 +23,7 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         (["tests/system/conftest.py"], ["tests/system"]),
         (
             ["tests/support/contracts.py"],
-            ["tests/transport/test_inprocess.py", "tests/transport/test_tcp.py", "tests/transport/test_tls.py"],
+            ["tests/transport/test_tcp.py", "tests/transport/test_tls.py"],
         ),
         (["tests/changed.py", "tests/conftest.py"], ["tests/test_changed.py"]),
         (

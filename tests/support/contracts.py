@@ -1,4 +1,4 @@
-"""What every implementation must do, as test classes: inherit one, provide its fixture, and pytest runs the rest."""
+"""What channels and listeners do, plain or encrypted, as a test class: inherit it, and pytest runs the tests."""
 
 import threading
 import time
@@ -16,40 +16,38 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Codec, Limits, Network
+from halohop.transport import Codec, Limits, connect, serve
 from tests.support.messages import MESSAGE_TYPES, random_messages, same
 from tests.support.peers import LIMITS, PeerContract, Unheard
 
 
 class TransportContract(PeerContract):
-    """What a `halohop.transport.Network` must do.
+    """What `halohop.transport.serve` and `connect` do.
 
     Example::
 
-        class TestMine(TransportContract):
-            @pytest.fixture
-            def network(self):
-                return MyNetwork()
+        class TestEncrypted(TransportContract):
+            token = Token("a token that tests share", encrypt=True)
     """
 
-    def test_every_message_arrives_as_it_was_sent(self, network: Network) -> None:
-        with self.pair(network) as (channel, _):
+    def test_every_message_arrives_as_it_was_sent(self) -> None:
+        with self.pair() as (channel, _):
             for seed in range(10):
                 for message in random_messages(seed):
                     assert same(channel.call(message), message)
 
-    def test_what_was_received_may_be_written_to(self, network: Network) -> None:
+    def test_what_was_received_may_be_written_to(self) -> None:
         kept = torch.arange(100_000)
-        with self.pair(network, lambda request: LocateReply(gid=kept)) as (channel, _):
+        with self.pair(lambda request: LocateReply(gid=kept)) as (channel, _):
             channel.call(self.ask(0)).gid.zero_()
             assert torch.equal(channel.call(self.ask(0)).gid, torch.arange(100_000))
 
-    def test_many_in_flight_from_many_threads(self, network: Network) -> None:
+    def test_many_in_flight_from_many_threads(self) -> None:
         def handler(request: LocateRequest) -> LocateReply:
             return LocateReply(gid=request.raw + 1)
 
         limits = Limits(call_seconds=20, max_in_flight=7, max_in_flight_bytes=200_000)
-        with self.pair(network, handler, limits=limits, server_limits=limits) as (channel, _):
+        with self.pair(handler, limits=limits, server_limits=limits) as (channel, _):
 
             def ask_all(thread: int) -> None:
                 values = [1000 * thread + i for i in range(60)]
@@ -62,7 +60,7 @@ class TransportContract(PeerContract):
                 for done in as_completed([pool.submit(ask_all, thread) for thread in range(8)]):
                     done.result()
 
-    def test_requests_that_wait_for_others_have_threads_of_their_own(self, network: Network) -> None:
+    def test_requests_that_wait_for_others_have_threads_of_their_own(self) -> None:
         """Two servers that ask each other, with as many calls in the making as they have threads."""
         limits = Limits(call_seconds=20, handler_threads=2)
         asked = threading.Semaphore(0)
@@ -77,17 +75,17 @@ class TransportContract(PeerContract):
         codec = Codec([*MESSAGE_TYPES, Unheard])
         options: dict[str, Any] = {"codec": codec, "token": self.token, "limits": limits}
         with (
-            network.serve(handler, waiting=[Unheard], **options) as first,
-            network.serve(handler, waiting=[Unheard], **options) as second,
-            network.connect(first.address, **options) as to_first,
-            network.connect(second.address, **options) as to_second,
+            serve(handler, waiting=[Unheard], **options) as first,
+            serve(handler, waiting=[Unheard], **options) as second,
+            connect(first.address, **options) as to_first,
+            connect(second.address, **options) as to_second,
         ):
             peers = {"first": to_first, "second": to_second}
             futures = [to_first.submit(Unheard(text="second")) for _ in range(4)]
             futures += [to_second.submit(Unheard(text="first")) for _ in range(4)]
             assert [int(future.result(timeout=20).gid) for future in futures] == [7] * 8
 
-    def test_a_slow_request_of_a_type_that_was_quick_holds_up_no_client(self, network: Network) -> None:
+    def test_a_slow_request_of_a_type_that_was_quick_holds_up_no_client(self) -> None:
         """How long the next one takes does not follow from those before."""
         released = threading.Event()
 
@@ -96,10 +94,10 @@ class TransportContract(PeerContract):
                 assert released.wait(20)
             return LocateReply(gid=request.raw)
 
-        with self.pair(network, handler) as (channel, listener):
+        with self.pair(handler) as (channel, listener):
             for _ in range(100):
                 channel.call(self.ask(1))
-            with network.connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
+            with connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
                 slow = channel.submit(self.ask(0))
                 for asked in (channel, other) * 10:
                     assert asked.submit(self.ask(2)).result(timeout=10).gid.tolist() == [2]
@@ -108,7 +106,7 @@ class TransportContract(PeerContract):
                 assert slow.result(timeout=20).gid.tolist() == [0]
                 assert channel.statistics()["connections"] == other.statistics()["connections"] == 1
 
-    def test_closing_from_within_and_amidst_requests(self, network: Network) -> None:
+    def test_closing_from_within_and_amidst_requests(self) -> None:
         """A thread that answers may close its own listener."""
         inside, released = threading.Event(), threading.Event()
 
@@ -122,7 +120,7 @@ class TransportContract(PeerContract):
 
         limits = Limits(call_seconds=1, attempt_seconds=0.2)
         for last in (0, 2):
-            with self.pair(network, handler, limits=limits) as (channel, listener):
+            with self.pair(handler, limits=limits) as (channel, listener):
                 channel.call(self.ask(1))
                 future = channel.submit(self.ask(last))
                 if last == 0:
@@ -134,7 +132,7 @@ class TransportContract(PeerContract):
                 with pytest.raises(TransportError):
                     future.result(timeout=20)
 
-    def test_a_listener_that_was_closed_is_gone_though_a_handler_has_not_returned(self, network: Network) -> None:
+    def test_a_listener_that_was_closed_is_gone_though_a_handler_has_not_returned(self) -> None:
         """Its address is free, and its clients know."""
         inside, released = threading.Event(), threading.Event()
 
@@ -144,22 +142,22 @@ class TransportContract(PeerContract):
                 released.wait(20)
             return LocateReply(gid=request.raw)
 
-        with self.pair(network, handler) as (channel, listener):
+        with self.pair(handler) as (channel, listener):
             future = channel.submit(self.ask(0))
             assert inside.wait(20)
             listener.close()
-            with self.elsewhere(network, 5, bind=listener.address):
+            with self.elsewhere(5, bind=listener.address):
                 assert future.result(timeout=5).gid.tolist() == [5]
                 released.set()
                 listener.close()  # once more: the address is no longer its own
-                with network.connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
+                with connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
                     assert other.call(self.ask(1)).gid.tolist() == [6]
 
-    def test_a_handler_that_raises(self, network: Network) -> None:
+    def test_a_handler_that_raises(self) -> None:
         def handler(request: LocateRequest) -> LocateReply:
             raise KeyError("no such shard")
 
-        with self.pair(network, handler) as (channel, listener):
+        with self.pair(handler) as (channel, listener):
             for _ in range(20):  # more often than there are handler threads: they survive it
                 with pytest.raises(RemoteError, match="no such shard") as caught:
                     channel.call(self.ask(1))
@@ -168,15 +166,15 @@ class TransportContract(PeerContract):
             with pytest.raises(RemoteError, match="features of hop 3"):
                 channel.call(self.ask(1), operation="features of hop 3")
 
-    def test_a_handler_that_leaves_by_the_back_door(self, network: Network) -> None:
+    def test_a_handler_that_leaves_by_the_back_door(self) -> None:
         def handler(request: LocateRequest) -> LocateReply:
             raise SystemExit(3)
 
-        with self.pair(network, handler) as (channel, _), pytest.raises(RemoteError, match="SystemExit"):
+        with self.pair(handler) as (channel, _), pytest.raises(RemoteError, match="SystemExit"):
             channel.call(self.ask(1))
 
     @pytest.mark.parametrize("warm", [0, 200])
-    def test_a_handler_whose_error_cannot_be_told(self, network: Network, warm: int) -> None:
+    def test_a_handler_whose_error_cannot_be_told(self, warm: int) -> None:
         """Such as one about a file whose name is no text. It ends no thread, least of all the one that reads."""
 
         class UntoldError(Exception):
@@ -190,7 +188,7 @@ class TransportContract(PeerContract):
                 raise errors[int(request.raw)]
             return LocateReply(gid=request.raw)
 
-        with self.pair(network, handler) as (channel, _):
+        with self.pair(handler) as (channel, _):
             for value, name in ((0, "UntoldError"), (1, r"ValueError: \\udcff")):
                 for _ in range(warm):
                     channel.call(self.ask(2))
@@ -198,14 +196,14 @@ class TransportContract(PeerContract):
                     channel.call(self.ask(value))
             assert channel.call(self.ask(2)).gid.tolist() == [2]
 
-    def test_a_handler_whose_reply_cannot_be_sent(self, network: Network) -> None:
+    def test_a_handler_whose_reply_cannot_be_sent(self) -> None:
         with (
-            self.pair(network, lambda request: {"not": "a message"}) as (channel, _),
+            self.pair(lambda request: {"not": "a message"}) as (channel, _),
             pytest.raises(RemoteError, match="dict is not a registered message type"),
         ):
             channel.call(self.ask(1))
 
-    def test_a_handler_that_never_returns(self, network: Network) -> None:
+    def test_a_handler_that_never_returns(self) -> None:
         released = threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
@@ -213,7 +211,7 @@ class TransportContract(PeerContract):
             return LocateReply(gid=request.raw)
 
         limits = Limits(call_seconds=0.6, attempt_seconds=0.1)
-        with self.pair(network, handler, limits=limits) as (channel, listener):
+        with self.pair(handler, limits=limits) as (channel, listener):
             start = time.monotonic()
             with pytest.raises(DeadlineExceededError, match=r"0\.6 s") as caught:
                 channel.call(self.ask(1))
@@ -223,13 +221,13 @@ class TransportContract(PeerContract):
             assert listener.statistics()["in_flight"] == 1
             released.set()
 
-    def test_messages_that_are_too_large(self, network: Network) -> None:
+    def test_messages_that_are_too_large(self) -> None:
         def handler(request: LocateRequest) -> LocateReply:
             return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.int64))
 
         small, large = Limits(max_message_bytes=2**17), Limits(max_message_bytes=2**24)
         for mine, theirs in ((small, large), (large, small), (small, small)):
-            with self.pair(network, handler, limits=mine, server_limits=theirs) as (channel, listener):
+            with self.pair(handler, limits=mine, server_limits=theirs) as (channel, listener):
                 with pytest.raises(MessageTooLargeError, match="131072") as caught:
                     channel.call(self.ask(1, size=20_000))
                 self.assert_named(caught.value, listener)
@@ -239,21 +237,21 @@ class TransportContract(PeerContract):
                 assert len(channel.call(self.ask(10_000)).gid) == 10_000
                 assert channel.statistics()["connections"] == 1
 
-    def test_a_request_that_nobody_understands(self, network: Network) -> None:
+    def test_a_request_that_nobody_understands(self) -> None:
         with (
-            self.pair(network) as (channel, _),
+            self.pair() as (channel, _),
             pytest.raises(InputError, match="Unheard is not a registered message type"),
         ):
             channel.call(Unheard(text="hello"))
 
-    def test_closing_while_calls_are_pending(self, network: Network) -> None:
+    def test_closing_while_calls_are_pending(self) -> None:
         released = threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
             released.wait(20)
             return LocateReply(gid=request.raw)
 
-        with self.pair(network, handler) as (channel, listener):
+        with self.pair(handler) as (channel, listener):
             futures = [channel.submit(self.ask(value)) for value in range(20)]
             start = time.monotonic()
             channel.close()
@@ -269,13 +267,13 @@ class TransportContract(PeerContract):
             listener.close()
             released.set()
 
-    def test_asking_again_from_a_callback(self, network: Network) -> None:
+    def test_asking_again_from_a_callback(self) -> None:
         second: Future[Future[Any]] = Future()
-        with self.pair(network) as (channel, _):
+        with self.pair() as (channel, _):
             channel.submit(self.ask(1)).add_done_callback(lambda _: second.set_result(channel.submit(self.ask(2))))
             assert same(second.result(timeout=10).result(timeout=10), self.ask(2))
 
-    def test_statistics(self, network: Network) -> None:
+    def test_statistics(self) -> None:
         arrived, released = threading.Semaphore(0), threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
@@ -284,7 +282,7 @@ class TransportContract(PeerContract):
             return LocateReply(gid=request.raw)
 
         limits = Limits(max_in_flight=2)
-        with self.pair(network, handler, limits=limits) as (channel, listener):
+        with self.pair(handler, limits=limits) as (channel, listener):
             futures = [channel.submit(self.ask(value, size=1000)) for value in range(3)]
             for _ in range(2):
                 assert arrived.acquire(timeout=10)

@@ -1,4 +1,4 @@
-"""What every transport must do about peers: who is let in, who is waited for, who comes back. The rest: `contracts`."""
+"""What channels and listeners do about peers: who is let in, who is waited for, who comes back. The rest: `contracts`."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Channel, Codec, Handler, Limits, Listener, Network, Token
+from halohop.transport import Channel, Codec, Handler, Limits, Listener, Token, connect, serve
 from tests.support.messages import MESSAGE_TYPES, same
 from tests.support.strangers import wait_for
 
@@ -37,14 +37,9 @@ class PeerContract:
     codec = Codec(MESSAGE_TYPES)
     token = Token("a token that tests share")
 
-    @pytest.fixture
-    def network(self) -> Network:
-        raise NotImplementedError("a contract test class provides the fixture `network`")
-
     @contextmanager
     def pair(
         self,
-        network: Network,
         handler: Handler = lambda request: request,
         *,
         limits: Limits = LIMITS,
@@ -52,8 +47,8 @@ class PeerContract:
     ) -> Iterator[tuple[Channel, Listener]]:
         """A listener, and a channel to it."""
         with (
-            network.serve(handler, codec=self.codec, token=self.token, limits=server_limits) as listener,
-            network.connect(listener.address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel,
+            serve(handler, codec=self.codec, token=self.token, limits=server_limits) as listener,
+            connect(listener.address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel,
         ):
             yield channel, listener
 
@@ -68,10 +63,10 @@ class PeerContract:
             assert part in str(error)
 
     @pytest.mark.parametrize("token", [None, Token("another token, that is wrong")])
-    def test_a_wrong_token(self, network: Network, token: Token | None) -> None:
+    def test_a_wrong_token(self, token: Token | None) -> None:
         seen: list[Any] = []
-        with network.serve(seen.append, codec=self.codec, token=self.token, limits=LIMITS) as listener:
-            with network.connect(listener.address, codec=self.codec, token=token, peer="host 7", limits=LIMITS) as channel:
+        with serve(seen.append, codec=self.codec, token=self.token, limits=LIMITS) as listener:
+            with connect(listener.address, codec=self.codec, token=token, peer="host 7", limits=LIMITS) as channel:
                 for _ in range(2):
                     with pytest.raises(AuthenticationError, match="token") as caught:
                         channel.call(self.ask(1))
@@ -80,27 +75,27 @@ class PeerContract:
             assert seen == []
             assert listener.statistics()["sessions"] == 0
 
-    def test_a_server_without_the_token(self, network: Network) -> None:
+    def test_a_server_without_the_token(self) -> None:
         with (
-            network.serve(lambda request: request, codec=self.codec, limits=LIMITS) as listener,
-            network.connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as channel,
+            serve(lambda request: request, codec=self.codec, limits=LIMITS) as listener,
+            connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as channel,
             pytest.raises(AuthenticationError),
         ):
             channel.call(self.ask(1))
 
-    def test_nobody_there(self, network: Network) -> None:
-        with self.pair(network) as (_, listener):
+    def test_nobody_there(self) -> None:
+        with self.pair() as (_, listener):
             address = listener.address
         limits = Limits(call_seconds=20, attempt_seconds=0.5, connect_seconds=0.5)
-        with network.connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel:
+        with connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel:
             start = time.monotonic()
             with pytest.raises(PeerLostError, match="could not be reached") as caught:
                 channel.call(self.ask(1))
             assert 0.4 < time.monotonic() - start < 2
             self.assert_named(caught.value, address)
 
-    def test_what_nobody_was_there_for_is_not_kept(self, network: Network) -> None:
-        with self.to(network, self.nowhere(network), connect_seconds=0.1) as channel:
+    def test_what_nobody_was_there_for_is_not_kept(self) -> None:
+        with self.to(self.nowhere(), connect_seconds=0.1) as channel:
             sent = []
             for _ in range(3):
                 request = self.ask(5)
@@ -109,15 +104,15 @@ class PeerContract:
                 del request
             assert wait_for(lambda: all(tensor() is None for tensor in sent))  # the channel's thread turns away from the last
 
-    def test_a_server_that_comes_later(self, network: Network) -> None:
-        with self.pair(network) as (_, listener):
+    def test_a_server_that_comes_later(self) -> None:
+        with self.pair() as (_, listener):
             address = listener.address
-        with network.connect(address, codec=self.codec, token=self.token, limits=LIMITS) as channel:
+        with connect(address, codec=self.codec, token=self.token, limits=LIMITS) as channel:
             future = channel.submit(self.ask(5))
-            with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=address, limits=LIMITS):
+            with serve(lambda request: request, codec=self.codec, token=self.token, bind=address, limits=LIMITS):
                 assert same(future.result(timeout=10), self.ask(5))
 
-    def test_a_server_that_restarts(self, network: Network) -> None:
+    def test_a_server_that_restarts(self) -> None:
         started, released = threading.Event(), threading.Event()
 
         def stuck(request: LocateRequest) -> LocateReply:
@@ -125,44 +120,44 @@ class PeerContract:
             released.wait(20)
             return LocateReply(gid=request.raw - 1)
 
-        with self.pair(network, stuck) as (channel, listener):
+        with self.pair(stuck) as (channel, listener):
             futures = [channel.submit(self.ask(value)) for value in range(50)]
             assert started.wait(10)
             listener.close()
             released.set()
-            with self.elsewhere(network, 1, bind=listener.address):
+            with self.elsewhere(1, bind=listener.address):
                 assert [int(future.result(timeout=15).gid) for future in futures] == list(range(1, 51))
             assert channel.statistics()["connections"] == 2
             assert channel.statistics()["retries"] >= 1
 
     @contextmanager
-    def elsewhere(self, network: Network, summand: int, *, bind: str | None = None) -> Iterator[Listener]:
+    def elsewhere(self, summand: int, *, bind: str | None = None) -> Iterator[Listener]:
         """A listener that adds this."""
 
         def answer(request: LocateRequest) -> LocateReply:
             return LocateReply(gid=request.raw + summand)
 
-        with network.serve(answer, codec=self.codec, token=self.token, bind=bind, limits=LIMITS) as listener:
+        with serve(answer, codec=self.codec, token=self.token, bind=bind, limits=LIMITS) as listener:
             yield listener
 
-    def nowhere(self, network: Network) -> str:
+    def nowhere(self) -> str:
         """An address that nobody listens at."""
-        with self.elsewhere(network, 0) as listener:
+        with self.elsewhere(0) as listener:
             return listener.address
 
-    def to(self, network: Network, address: str, *, connect_seconds: float = 30) -> Channel:
+    def to(self, address: str, *, connect_seconds: float = 30) -> Channel:
         limits = Limits(call_seconds=40, attempt_seconds=0.5, connect_seconds=connect_seconds)
-        return network.connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits)
+        return connect(address, codec=self.codec, token=self.token, peer="host 7", limits=limits)
 
-    def test_what_waits_is_asked_at_the_new_address(self, network: Network) -> None:
-        with self.elsewhere(network, 1) as first, self.to(network, first.address) as channel:
+    def test_what_waits_is_asked_at_the_new_address(self) -> None:
+        with self.elsewhere(1) as first, self.to(first.address) as channel:
             assert channel.call(self.ask(1)).gid.tolist() == [2]
             assert not channel.waits_longer_than(0)
             first.close()
             futures = [channel.submit(self.ask(value)) for value in range(20)]
             assert channel.waits_longer_than(0)
             assert not channel.waits_longer_than(100)
-            with self.elsewhere(network, 2) as second:
+            with self.elsewhere(2) as second:
                 channel.add_address(second.address)
                 channel.add_address(second.address)  # known by now
                 channel.add_address(second.address.removeprefix("tcp://"))
@@ -173,7 +168,7 @@ class PeerContract:
                 assert (counted["calls"], counted["connections"], counted["failures"]) == (22, 2, 0)
                 assert counted["in_flight"] == counted["waiting"] == 0
 
-    def test_who_is_elsewhere_is_asked_there_though_the_old_one_lives(self, network: Network) -> None:
+    def test_who_is_elsewhere_is_asked_there_though_the_old_one_lives(self) -> None:
         """It may be a host that answers nothing."""
         inside, released = threading.Event(), threading.Event()
 
@@ -183,9 +178,9 @@ class PeerContract:
             return LocateReply(gid=request.raw)
 
         with (
-            network.serve(stuck, codec=self.codec, token=self.token, limits=LIMITS) as first,
-            self.elsewhere(network, 2) as second,
-            self.to(network, first.address) as channel,
+            serve(stuck, codec=self.codec, token=self.token, limits=LIMITS) as first,
+            self.elsewhere(2) as second,
+            self.to(first.address) as channel,
         ):
             futures = [channel.submit(self.ask(value)) for value in range(5)]
             assert inside.wait(20)
@@ -193,26 +188,26 @@ class PeerContract:
             assert [int(future.result(timeout=20).gid) for future in futures] == list(range(2, 7))
             released.set()
 
-    def test_the_old_address_is_tried_again_too(self, network: Network) -> None:
-        nowhere = self.nowhere(network)
-        with self.elsewhere(network, 1) as first, self.to(network, first.address) as channel:
+    def test_the_old_address_is_tried_again_too(self) -> None:
+        nowhere = self.nowhere()
+        with self.elsewhere(1) as first, self.to(first.address) as channel:
             channel.add_address(nowhere)
             assert channel.call(self.ask(1)).gid.tolist() == [2]
 
-    def test_a_new_address_gives_calls_their_whole_time(self, network: Network) -> None:
+    def test_a_new_address_gives_calls_their_whole_time(self) -> None:
         """Also those to a peer that was never seen: somebody has."""
-        here, there = self.nowhere(network), self.nowhere(network)
-        with self.to(network, here, connect_seconds=1) as channel:
+        here, there = self.nowhere(), self.nowhere()
+        with self.to(here, connect_seconds=1) as channel:
             future = channel.submit(self.ask(1))
             channel.add_address(there)
             with pytest.raises(TimeoutError):
                 future.result(timeout=2)
-            with network.serve(lambda request: request, codec=self.codec, token=self.token, bind=there, limits=LIMITS):
+            with serve(lambda request: request, codec=self.codec, token=self.token, bind=there, limits=LIMITS):
                 assert same(future.result(timeout=20), self.ask(1))
 
-    def test_what_waits_for_a_new_address_when_it_is_closed_fails(self, network: Network) -> None:
-        here, there = self.nowhere(network), self.nowhere(network)
-        with self.to(network, here) as channel:
+    def test_what_waits_for_a_new_address_when_it_is_closed_fails(self) -> None:
+        here, there = self.nowhere(), self.nowhere()
+        with self.to(here) as channel:
             futures = [channel.submit(self.ask(1))]
             channel.add_address(there)
             futures.append(channel.submit(self.ask(1)))
@@ -222,13 +217,13 @@ class PeerContract:
                     future.result(timeout=20)
                 self.assert_named(caught.value, there)
                 self.assert_named(caught.value, here)
-            channel.add_address(self.nowhere(network))  # too late, and no harm
+            channel.add_address(self.nowhere())  # too late, and no harm
             with pytest.raises(TransportError, match="was closed"):
                 channel.call(self.ask(1))
 
-    def test_a_server_that_does_not_come_back(self, network: Network) -> None:
+    def test_a_server_that_does_not_come_back(self) -> None:
         limits = Limits(call_seconds=0.5, attempt_seconds=0.2)
-        with self.pair(network, limits=limits) as (channel, listener):
+        with self.pair(limits=limits) as (channel, listener):
             channel.call(self.ask(1))
             listener.close()
             start = time.monotonic()

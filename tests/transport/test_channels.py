@@ -17,8 +17,8 @@ import torch
 
 from halohop.errors import InputError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Codec, InProcessNetwork, Limits, Token, connect, serve, tcp
-from halohop.transport.client_port import TcpClientPort
+from halohop.transport import Codec, Limits, Token, connect, serve
+from halohop.transport.client_port import ClientPort
 from halohop.transport.server import PortListener
 from halohop.transport.stream import Stream
 from halohop.transport.wire import REQUEST, Kind, Lost
@@ -247,8 +247,7 @@ def test_a_process_without_descriptors_connects_when_it_has_one_again():
 # ---- servers
 
 
-@pytest.mark.parametrize("network", [tcp, InProcessNetwork()], ids=["tcp", "inprocess"])
-def test_servers_that_ask_each_other_and_are_full(network):
+def test_servers_that_ask_each_other_and_are_full():
     """Each holds as many requests that wait for the other as it may hold of others: it still hears what the other asks."""
     limits = Limits(call_seconds=20, max_in_flight=2, max_in_flight_bytes=100)
     peers = {}
@@ -259,10 +258,10 @@ def test_servers_that_ask_each_other_and_are_full(network):
                 return peers[1 - number].call(LocateReply(gid=request.raw))
             return LocateReply(gid=request.gid + 1)
 
-        return network.serve(handler, codec=CODEC, token=TOKEN, limits=limits, waiting=[LocateRequest])
+        return serve(handler, codec=CODEC, token=TOKEN, limits=limits, waiting=[LocateRequest])
 
     def channel(listener):
-        return closing(network.connect(listener.address, codec=CODEC, token=TOKEN, limits=Limits(call_seconds=20)))
+        return closing(connect(listener.address, codec=CODEC, token=TOKEN, limits=Limits(call_seconds=20)))
 
     with server(0) as first, server(1) as second, channel(first) as to_first, channel(second) as to_second:
         peers = {0: to_first, 1: to_second}
@@ -338,7 +337,7 @@ def test_a_connection_with_itself_is_none(monkeypatch):
         sock.bind(target)
         return connecting(sock, target)
 
-    port = TcpClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
+    port = ClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
     with monkeypatch.context() as patch, closing(port):
         patch.setattr(Stream, "connected", lambda stream: True)
         patch.setattr(socket.socket, "connect_ex", connect_with_itself)
@@ -348,7 +347,7 @@ def test_a_connection_with_itself_is_none(monkeypatch):
         port.drop()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
-    port = TcpClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
+    port = ClientPort([f"{address[0]}:{address[1]}"], Limits(), None)
     with closing(port):
         monkeypatch.setattr(socket.socket, "connect_ex", connect_with_itself)
         port.open()

@@ -12,7 +12,7 @@ from msgspec.msgpack import encode as msgpack
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Codec, Identity, InProcessNetwork, Limits, Token, connect, handshake, tcp
+from halohop.transport import Codec, Identity, Limits, Token, connect, handshake, serve
 from halohop.transport.framing import Assembler, Pool
 from halohop.transport.handshake import MAX_WELCOME_BYTES, ServerHandshake, Step, Terms
 from tests.support.messages import MESSAGE_TYPES
@@ -26,9 +26,7 @@ IMPATIENT = Limits(call_seconds=0.6, attempt_seconds=0.3, connect_seconds=0.6)
 OURS, OTHER = Identity(dataset="aa" * 16, parts=(0, 1)), Identity(dataset="bb" * 16, parts=(0, 1))
 EXPECTED = Identity(dataset="aa" * 16, parts=(1,))
 SHOWN = msgpack(OURS)
-EVERYWHERE = pytest.mark.parametrize(
-    ("network", "token"), [(tcp, TOKEN), (tcp, SEALED), (InProcessNetwork(), TOKEN)], ids=["plain", "sealed", "inprocess"]
-)
+BOTH = pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +41,10 @@ def ask(value: int) -> LocateRequest:
 
 
 class Room:
-    """Serves and connects on one network, and notes what each server was asked."""
+    """Serves and connects, and notes what each server was asked."""
 
-    def __init__(self, network, token):
-        self.network, self.token = network, token
+    def __init__(self, token):
+        self.token = token
         self.asked: list[tuple[str, int]] = []
 
     def serve(self, identity, *, bind=None, codec=CODEC):
@@ -54,10 +52,10 @@ class Room:
             self.asked.append((identity.dataset[:1], int(request.raw)))
             return LocateReply(gid=request.raw + 1)
 
-        return self.network.serve(handler, codec=codec, token=self.token, bind=bind, limits=LIMITS, identity=identity)
+        return serve(handler, codec=codec, token=self.token, bind=bind, limits=LIMITS, identity=identity)
 
     def connect(self, address, *, expected=EXPECTED, limits=LIMITS, codec=CODEC):
-        return self.network.connect(address, codec=codec, token=self.token, peer="server 1", limits=limits, expected=expected)
+        return connect(address, codec=codec, token=self.token, peer="server 1", limits=limits, expected=expected)
 
 
 def nowhere(room) -> str:
@@ -65,7 +63,7 @@ def nowhere(room) -> str:
         return server.address
 
 
-@EVERYWHERE
+@BOTH
 @pytest.mark.parametrize("expected", [EXPECTED, None], ids=["given", "learned"])
 @pytest.mark.parametrize(
     ("found", "named"),
@@ -76,8 +74,8 @@ def nowhere(room) -> str:
     ],
     ids=["data_set", "partitions", "none"],
 )
-def test_another_server_at_a_lost_servers_address_is_asked_nothing(network, token, expected, found, named):
-    room = Room(network, token)
+def test_another_server_at_a_lost_servers_address_is_asked_nothing(token, expected, found, named):
+    room = Room(token)
     with room.serve(OURS) as first, room.connect(first.address, expected=expected, limits=IMPATIENT) as channel:
         assert channel.call(ask(1)).gid.tolist() == [2]
         first.close()
@@ -90,10 +88,10 @@ def test_another_server_at_a_lost_servers_address_is_asked_nothing(network, toke
     assert room.asked == [("a", 1)]
 
 
-@EVERYWHERE
-def test_the_expected_one_is_found_again_behind_another(network, token):
+@BOTH
+def test_the_expected_one_is_found_again_behind_another(token):
     """At its old address once the other is gone, or at another one meanwhile."""
-    room = Room(network, token)
+    room = Room(token)
     with room.serve(OURS) as first, room.connect(first.address) as channel:
         channel.call(ask(1))
         first.close()
@@ -111,9 +109,9 @@ def test_the_expected_one_is_found_again_behind_another(network, token):
     assert room.asked == [("a", 1), ("a", 2), ("a", 4)]
 
 
-@pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"])
+@BOTH
 def test_the_next_address_is_tried_and_the_error_names_each(token):
-    room = Room(tcp, token)
+    room = Room(token)
     gone = nowhere(room)
     options = {"codec": CODEC, "token": token, "peer": "server 1", "expected": EXPECTED}
     with room.serve(OTHER) as wrong:
@@ -126,9 +124,9 @@ def test_the_next_address_is_tried_and_the_error_names_each(token):
     assert room.asked == [("a", 1)]
 
 
-@EVERYWHERE
-def test_other_message_types_are_refused_on_both_sides(network, token, caplog):
-    room = Room(network, token)
+@BOTH
+def test_other_message_types_are_refused_on_both_sides(token, caplog):
+    room = Room(token)
     later = Codec([*MESSAGE_TYPES, Later])
     with room.serve(OURS) as server, caplog.at_level(logging.WARNING), room.connect(server.address, codec=later) as channel:
         with pytest.raises(ProtocolError, match=r"'server 1'.*other message types.*install the same halohop") as caught:
@@ -140,9 +138,9 @@ def test_other_message_types_are_refused_on_both_sides(network, token, caplog):
     assert room.asked == []
 
 
-@EVERYWHERE
-def test_another_data_set_is_not_there_whatever_it_speaks(network, token):
-    room = Room(network, token)
+@BOTH
+def test_another_data_set_is_not_there_whatever_it_speaks(token):
+    room = Room(token)
     with (
         room.serve(OTHER, codec=Codec([*MESSAGE_TYPES, Later])) as server,
         room.connect(server.address, limits=IMPATIENT) as channel,

@@ -14,7 +14,7 @@ import torch
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Terms
-from halohop.transport.server_port import TcpServerPort
+from halohop.transport.server_port import ServerPort
 from halohop.transport.tls import seal_of
 from halohop.transport.wire import Flushed, Lost
 from tests.support.messages import MESSAGE_TYPES
@@ -137,7 +137,7 @@ def test_who_left_by_themselves_are_forgotten(leave):
 def test_a_stranger_that_leaves_before_encryption_begins():
     """Its socket is closed by us, not by chance."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = TcpServerPort(listening, Limits(), seal_of(SEALED, server=True))
+        port = ServerPort(listening, Limits(), seal_of(SEALED, server=True))
         with closing(port):
             client = socket.create_connection(listening.getsockname())
             assert not list(port.wait(20, True))
@@ -218,7 +218,7 @@ def test_the_last_descriptor_is_for_who_comes():
 def test_what_is_left_over_is_sent_when_there_is_room():
     """A reply larger than all buffers of the system, to a peer that reads late; meanwhile nobody spins."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = TcpServerPort(listening, Limits(attempt_seconds=60), None)
+        port = ServerPort(listening, Limits(attempt_seconds=60), None)
         with closing(port), closing(socket.create_connection(listening.getsockname())) as client:
             client.sendall(GREETING + framed(b"x"))
             arrived = [event for _ in range(3) for event in port.wait(0.2, True)]

@@ -17,7 +17,7 @@ import torch
 
 from halohop.errors import AuthenticationError, InputError, PeerLostError, ProtocolError, TransportError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Codec, Limits, Token, connect, serve, tcp
+from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
 from tests.support.contracts import TransportContract
@@ -56,9 +56,7 @@ if sys.argv[2] == "tidy":
 
 
 class TestTcp(TransportContract):
-    @pytest.fixture
-    def network(self):
-        return tcp
+    """Without encryption."""
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:

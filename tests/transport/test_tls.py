@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from halohop.errors import AuthenticationError, InputError
 from halohop.store.requests import LocateReply, LocateRequest
-from halohop.transport import Codec, Limits, Token, connect, serve, tcp
+from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.messages import size_of
 from halohop.transport.security import Certificate
@@ -36,10 +36,6 @@ LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=2)
 
 class TestEncrypted(TransportContract):
     token = SEALED
-
-    @pytest.fixture
-    def network(self):
-        return tcp
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:

@@ -1,20 +1,17 @@
-"""What every transport offers: request -> reply, with a deadline and a named error.
+"""What the transport offers: request -> reply, with a deadline and a named error.
 
-A `Listener` answers requests with a handler; a `Channel` is the client's side of one such peer. A `Network` makes both.
+A `Listener` answers requests with a handler; a `Channel` is the client's side of one such peer.
 Requests are pure (asked twice, answered alike), which is what lets a channel repeat them after an interruption.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from halohop.errors import InputError
-from halohop.transport.handshake import NO_IDENTITY, Identity
-from halohop.transport.messages import Codec
-from halohop.transport.security import Token
 
 Handler = Callable[[Any], Any]
 """Answers one request with one reply, both of types that the codec knows. Called from several threads at a time. If all of them
@@ -152,30 +149,3 @@ class Listener(Closing, Protocol):
         what is now in_flight.
         """
         ...
-
-
-class Network(Protocol):
-    """A way for peers to reach each other: an `InProcessNetwork`, or the module `halohop.transport.tcp`."""
-
-    def serve(
-        self,
-        handler: Handler,
-        *,
-        codec: Codec,
-        token: Token | None = None,
-        bind: str | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        waiting: Collection[type] = (),
-        identity: Identity = NO_IDENTITY,
-    ) -> Listener: ...
-
-    def connect(
-        self,
-        address: str,
-        *,
-        codec: Codec,
-        token: Token | None = None,
-        peer: str = "server",
-        limits: Limits = DEFAULT_LIMITS,
-        expected: Identity | None = None,
-    ) -> Channel: ...

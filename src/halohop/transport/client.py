@@ -1,4 +1,4 @@
-"""The client's side of a peer, over any port: handshake, deadlines, repetition and matching of replies."""
+"""The client's side of a peer: handshake, deadlines, repetition and matching of replies."""
 
 import itertools
 import math
@@ -14,18 +14,19 @@ from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeErr
 from halohop.telemetry import Counters
 from halohop.transport.base import Limits
 from halohop.transport.calls import Call, Calls
+from halohop.transport.client_port import ClientPort
 from halohop.transport.dialling import Dialling
 from halohop.transport.handshake import ClientHandshake, Identity, Session, Terms
 from halohop.transport.messages import Codec, Failure, size_of
 from halohop.transport.peer_errors import PeerErrors
 from halohop.transport.security import Token
-from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, ClientPort, Frames, Kind, Lost
+from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Frames, Kind, Lost
 
 _NAMES_BETWEEN = " or "  # of several addresses, in errors
 
 
 class PortChannel:
-    """A `Channel` over a port. Calls are sent by the thread that makes them, if they can be sent at once. All else, connecting,
+    """A `Channel`. Calls are sent by the thread that makes them, if they can be sent at once. All else, connecting,
     receiving and what happens at some moment, is done by a thread of the channel's own.
     """
 

@@ -1,4 +1,4 @@
-"""The client's port over TCP: one connection at a time, to one of several addresses."""
+"""The client's port: one connection at a time, to one of several addresses."""
 
 import errno
 import math
@@ -20,8 +20,14 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _REFUSED = Lost(reason="the connection was refused, or the address is out of reach")
 
 
-class TcpClientPort:
-    """A `ClientPort`."""
+class ClientPort:
+    """Moves frames over at most one connection. After `Lost` it is not repaired: a new one is opened and authenticated.
+
+    One thread owns it; from others only `send`, `wake` and `add_address` may be called.
+
+    Args:
+        addresses: where the peer is looked for: with each connection that is opened, at the next of them in turn.
+    """
 
     def __init__(self, addresses: Sequence[str], limits: Limits, seal: ssl.SSLContext | None) -> None:
         self._places = [parsed_peer(address) for address in addresses]
@@ -41,23 +47,28 @@ class TcpClientPort:
 
     @property
     def addresses(self) -> tuple[str, ...]:
+        """Where the peer is looked for."""
         return tuple(map(spelled, self._places))
 
     @property
     def address(self) -> str:
+        """Where the last connection was opened to."""
         return spelled(self._place)
 
     def add_address(self, address: str) -> bool:
+        """The peer is looked for here, too; this is the first address now, if it is new. Whether it is."""
         place = parsed_peer(address)
         if is_new := place not in self._places:
             self._places = [place, *self._places]
         return is_new
 
     def start_over(self) -> None:
+        """The next connection is opened to the first address."""
         self._turn = 0
 
     @property
     def heard(self) -> float:
+        """When the last byte of the connection arrived, on the monotonic clock."""
         return -1.0 if self._stream is None else self._stream.heard
 
     def open(self) -> None:
@@ -81,15 +92,18 @@ class TcpClientPort:
         self._stream = stream
 
     def admit(self) -> None:
+        """The peer is the expected one: its messages may be larger than those of a handshake."""
         if self._stream is not None:
             self._stream.admit()
 
     def send(self, frames: Frames) -> None:
+        """Queues a message; lost with the connection."""
         stream = self._stream
         if stream is not None and not stream.send(frames):
             self._waker.set()  # to be sent as room comes up
 
     def wait(self, seconds: float | None) -> list[Frames | Lost]:
+        """What has arrived; waits for it, for `wake`, or until the time is up."""
         if self._failed is not None:
             lost, self._failed = self._failed, None
             return [lost]
@@ -132,6 +146,7 @@ class TcpClientPort:
         self._waker.set()
 
     def drop(self) -> None:
+        """Ends the connection, if there is one, without a word."""
         if self._stream is not None:
             self._selector.unregister(self._stream)
             self._stream.close()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from halohop.transport.base import Limits
 from halohop.transport.fair import FairQueue
 from halohop.transport.handshake import Session
-from halohop.transport.wire import Frames, Peer, ServerPort
+from halohop.transport.server_port import ServerPort
+from halohop.transport.wire import Frames, Peer
 
 
 class Client:

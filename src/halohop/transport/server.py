@@ -1,4 +1,4 @@
-"""The server's side, over any port: who is let in, what is taken on, and the threads that answer."""
+"""The server's side: who is let in, what is taken on, and the threads that answer."""
 
 import logging
 import threading
@@ -27,7 +27,8 @@ from halohop.transport.handshake import (
 from halohop.transport.intake import Client, Intake, Job
 from halohop.transport.messages import LOSSES, Buffer, Codec, Failure, size_of
 from halohop.transport.security import Token
-from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Flushed, Frames, Kind, Lost, Peer, ServerPort
+from halohop.transport.server_port import ServerPort
+from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Flushed, Frames, Kind, Lost, Peer
 
 _MAX_MESSAGE, _MAX_TRACEBACK = 2_000, 10_000  # characters: a failure always fits
 _JOIN_SECONDS = 0.5  # for all handlers together, when closing
@@ -35,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class PortListener:
-    """A `Listener` over a port. One thread owns the port and takes requests in; two pools of threads run the handler and send
+    """A `Listener`. One thread owns the port and takes requests in; two pools of threads run the handler and send
     its answers: one for requests that may wait for other servers (`waiting`), one for the rest, which those servers may be
     waiting for. The first thread answers nothing itself: how long that takes is not known in advance.
     """

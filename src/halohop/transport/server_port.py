@@ -1,4 +1,4 @@
-"""The server's port over TCP: all its connections, those of strangers among them."""
+"""The server's port: all its connections, those of strangers among them."""
 
 import contextlib
 import errno
@@ -26,8 +26,11 @@ _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # no room in 
 _FULL_SECONDS = 0.1
 
 
-class TcpServerPort:
-    """A `ServerPort` on a socket that listens."""
+class ServerPort:
+    """Moves the frames of many peers. Whoever connects is a stranger until the server says that it is welcome.
+
+    One thread owns it; from others only `send`, `wake` and `is_full` may be called.
+    """
 
     def __init__(self, listening: socket.socket, limits: Limits, seal: ssl.SSLContext | None) -> None:
         self.address = spelled(listening.getsockname())
@@ -50,12 +53,14 @@ class TcpServerPort:
         self._selector.register(listening, _READ)
 
     def send(self, peer: Peer, frames: Frames) -> None:
+        """Queues a message; lost with the connection."""
         stream = self._streams.get(peer)
         if stream is not None and not stream.send(frames):
             self._blocked.append(peer)
             self._waker.set()
 
     def is_full(self, peer: Peer) -> bool:
+        """Whether too much waits to be sent to a peer: nothing is received from it meanwhile."""
         stream = self._streams.get(peer)
         if stream is None or not stream.backlog:
             return False
@@ -63,9 +68,11 @@ class TcpServerPort:
         return stream.backlog >= self._limits.max_unsent_bytes or in_all >= self._limits.max_unsent_bytes_in_all
 
     def taken(self, peer: Peer) -> float:
+        """When a peer last took some of what waits to be sent to it, on the monotonic clock."""
         return self._streams[peer].taken
 
     def wait(self, seconds: float | None, receive: bool) -> Iterator[tuple[Peer, Frames | Lost | Flushed]]:
+        """What has arrived, from strangers only if not to `receive`; to be read to its end. It may return early."""
         self._look_at(receive)
         events = self._selector.select(self._patience(seconds))
         self._waker.clear()
@@ -77,13 +84,16 @@ class TcpServerPort:
         yield from self._expel()
 
     def whereabouts(self, peer: Peer) -> str:
+        """The address of a peer's end of the connection."""
         return self._streams[peer].other_end
 
     def welcome(self, peer: Peer) -> None:
+        """The peer has shown the token: limits on strangers do not apply to it."""
         del self._strangers[peer]
         self._streams[peer].admit()
 
     def hang_up(self, peer: Peer) -> None:
+        """Ends a connection and forgets the peer; no `Lost` follows."""
         self._forget(peer, at_once=True)
 
     def wake(self) -> None:

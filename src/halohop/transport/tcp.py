@@ -1,7 +1,4 @@
-"""Peers across hosts: plain TCP, encrypted by TLS if the token asks for it.
-
-The module is a `Network`: `serve` and `connect`.
-"""
+"""Peers across hosts: plain TCP, encrypted by TLS if the token asks for it."""
 
 import errno
 import ipaddress
@@ -13,12 +10,12 @@ from halohop.errors import InputError, TransportError
 from halohop.transport.addresses import parsed
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
-from halohop.transport.client_port import TcpClientPort
+from halohop.transport.client_port import ClientPort
 from halohop.transport.handshake import NO_IDENTITY, Identity
 from halohop.transport.messages import Codec
 from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
-from halohop.transport.server_port import TcpServerPort
+from halohop.transport.server_port import ServerPort
 from halohop.transport.tls import seal_of
 
 _BACKLOG = 1024
@@ -80,7 +77,7 @@ def serve(
             remedy = "give an address of this host, and a port that this user may open"
         raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
     return PortListener(
-        TcpServerPort(listening, limits, seal),
+        ServerPort(listening, limits, seal),
         handler,
         codec=codec,
         token=token,
@@ -110,5 +107,5 @@ def connect(
     Raises:
         InputError: not such an address, or no means to encrypt.
     """
-    port = TcpClientPort((address, *others), limits, seal_of(token, server=False))
+    port = ClientPort((address, *others), limits, seal_of(token, server=False))
     return PortChannel(port, codec=codec, token=token, peer=peer, limits=limits, expected=expected)
