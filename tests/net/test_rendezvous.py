@@ -16,8 +16,8 @@ def world(host: int, num_hosts: int) -> World:
     return World(rank=host, size=num_hosts, host=host, num_hosts=num_hosts)
 
 
-def card(host: int, dataset: str = "same") -> HostCard:
-    return HostCard(address=f"tcp://host-{host}:1", dataset=dataset, parts=(host,))
+def card(host: int, dataset: str = "same", columns: tuple[str, ...] = ()) -> HostCard:
+    return HostCard(address=f"tcp://host-{host}:1", dataset=dataset, parts=(host,), columns=columns)
 
 
 def test_hosts_read_each_others_cards_and_leave_together():
@@ -26,7 +26,7 @@ def test_hosts_read_each_others_cards_and_leave_together():
     def visit(host: int) -> list[HostCard]:
         meeting = Rendezvous(board, world(host, 3), deadline=20)
         meeting.announce(card(host))
-        cards = meeting.cards()
+        cards = meeting.cards(card(host))
         meeting.leave()
         return cards
 
@@ -39,7 +39,7 @@ def test_a_host_that_does_not_come_is_named():
     meeting = Rendezvous(dist.HashStore(), world(0, 2), deadline=0.2)
     meeting.announce(card(0))
     with pytest.raises(ClusterError, match=r"host 1 of 2 did not come within 0\.2 s"):
-        meeting.cards()
+        meeting.cards(card(0))
     with pytest.raises(ClusterError, match="rank 1 did not finish"):
         meeting.leave()
 
@@ -50,7 +50,7 @@ def test_a_store_that_is_gone_is_called_that():
     boards = [dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=20)) for _ in range(2)]
     meeting, other = (Rendezvous(board, world(0, 2), deadline=20) for board in boards)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(meeting.cards)
+        waiting = pool.submit(meeting.cards, card(0))
         del store
         gone = rf"the store at 127.0.0.1:{port} \(kept by rank 0's process, .* is gone"
         with pytest.raises(ClusterError, match=gone):
@@ -88,7 +88,27 @@ def test_another_data_set_is_refused():
     for host, meeting in enumerate(meetings):
         meeting.announce(card(host, dataset=f"data set {host}"))
     with pytest.raises(ClusterError, match=r"host 1 .*another data set"):
-        meetings[0].cards()
+        meetings[0].cards(card(0, dataset="data set 0"))
+
+
+def test_a_rank_that_opened_another_data_set_than_its_host_is_refused():
+    meeting = Rendezvous(dist.HashStore(), world(0, 1), deadline=5)
+    meeting.announce(card(0))
+    with pytest.raises(ClusterError, match=r"host 0 .*another data set"):
+        meeting.cards(card(0, dataset="that of another folder"))
+
+
+def test_hosts_that_were_given_different_columns_are_refused_by_name():
+    board = dist.HashStore()
+    meetings = [Rendezvous(board, world(host, 2), deadline=5) for host in range(2)]
+    cards = [card(0, "one", ("'y' of 'node' (int64 [])", "'z'")), card(1, "other", ("'y' of 'node' (int32 [])", "'z'"))]
+    for meeting, each in zip(meetings, cards, strict=True):
+        meeting.announce(each)
+    named = (
+        r"host 1 \(tcp.*\) was given other columns: 'y' of 'node' \(int64 \[\]\) here only; .*int32 \[\]\) there only; give all"
+    )
+    with pytest.raises(ClusterError, match=named):
+        meetings[0].cards(cards[0])
 
 
 def test_nobody_at_the_master_address(monkeypatch):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from halohop.cluster.router import PartitionOwner
@@ -12,7 +12,8 @@ from halohop.files.reading import read_regular
 from halohop.ops import Pool
 from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, read_manifest
-from halohop.store.manifest import MANIFEST, Manifest
+from halohop.store.given import Given, part_with, read_given, with_given
+from halohop.store.manifest import MANIFEST, Manifest, encode
 from halohop.store.part import Part
 from halohop.telemetry import Counters
 from halohop.transport import Identity
@@ -58,6 +59,22 @@ class Holding:
             book=Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds),
             parts={part: map_part(path, manifest, part, verify=verify) for part in chosen},
         )
+
+    def with_columns(self, columns: Given | None) -> "Holding":
+        """The same with columns that a user gives, which look as if they were stored.
+
+        Raises:
+            SchemaError, InputError: as of `halohop.store.given.read_given`; or a node or edge of these partitions has no row.
+        """
+        if columns is None:
+            return self
+        given = read_given(columns, self.manifest)
+        manifest = replace(self.manifest, schema=with_given(self.manifest.schema, given))
+        parts = {
+            index: part_with(part, given, {table: self.book.offset(table, index) for table in manifest.schema.tables})
+            for index, part in self.parts.items()
+        }
+        return replace(self, manifest=manifest, document=encode(manifest), parts=parts)
 
     @property
     def fingerprint(self) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from halohop.datasets.text import text_column
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
+from halohop.store.npy import map_foreign
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE, RAW_TEXT, NodeType, Relation
 
@@ -68,7 +69,7 @@ def read_arrays(folder: str | Path) -> GraphTables:
 
 
 def _nodes(name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
-    arrays = {file.stem: _map(file) for file in files}
+    arrays = {file.stem: map_foreign(file) for file in files}
     sizes = {stem: len(array) for stem, array in arrays.items()}
     num_nodes = max(sizes.values(), default=mentioned)
     for file in files:
@@ -90,7 +91,7 @@ def _nodes(name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
 
 
 def _edges(ends: Tensor, files: list[Path]) -> EdgeTable:
-    columns = {file.stem: _tensor(file, _map(file)) for file in files if file.stem != EDGE_INDEX}
+    columns = {file.stem: _tensor(file, map_foreign(file)) for file in files if file.stem != EDGE_INDEX}
     for file in files:
         if file.stem in columns and len(columns[file.stem]) != ends.shape[1]:
             raise InputError(f"{file} has {len(columns[file.stem])} rows, but there are {ends.shape[1]} edges")
@@ -101,7 +102,7 @@ def _edge_index(relation: Relation, files: list[Path]) -> Tensor:
     found = [file for file in files if file.stem == EDGE_INDEX]
     if not found:
         raise IncompleteDatasetError(f"the edges {'__'.join(relation)} have no {EDGE_INDEX}.npy")
-    ends = _tensor(found[0], _map(found[0]))
+    ends = _tensor(found[0], map_foreign(found[0]))
     if ends.dim() != 2 or ends.shape[0] != 2 or ends.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{found[0]} is {ends.dtype} of shape {tuple(ends.shape)}, expected int64 or int32 of [2, num_edges]")
     return ends
@@ -118,17 +119,6 @@ def _numbered(array: np.ndarray) -> tuple[Tensor, tuple[str, ...]]:
     found, numbers = np.unique(array, return_inverse=True)
     empty = int(len(found) > 0 and found[0] == "")
     return torch.from_numpy(numbers.reshape(-1).astype(np.int64) - empty), tuple(found[empty:].tolist())
-
-
-def _map(file: Path) -> np.ndarray:
-    """The array in a file; pages that are not written to stay the file's."""
-    try:
-        array: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{file} cannot be read as one array without pickle: {error}") from error
-    if array.ndim == 0:
-        raise InputError(f"{file} holds a single number, expected a row for each node or edge")
-    return array
 
 
 def _tensor(file: Path, array: np.ndarray) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from halohop.net.periodic import PeriodicThread
 from halohop.net.remote import Peer, graph_codec
 from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
 from halohop.partitioning.book import Book
+from halohop.store.given import Given, given_names, with_absolute_paths
 from halohop.telemetry import Counters
 from halohop.transport import Identity, Limits, Listener, Token, load_token, tcp
 from halohop.world import World
@@ -24,6 +26,7 @@ def open_graph(
     path: str | Path,
     *,
     partitions: Sequence[int] | None = None,
+    columns: Given | None = None,
     world: World | None = None,
     token: Token | None = None,
     listen: str | None = None,
@@ -41,6 +44,10 @@ def open_graph(
     Args:
         path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions.
         partitions: use only these of the partitions found here.
+        columns: further columns, in batches as if stored: by node type or relation, then by name, a tensor, an array or the path
+            of a `.npy` file with a row for each id (of nodes the user's ids, of edges their places in the user's input) from 0
+            on, or a pair of ids and rows. All hosts of a world give the same; rows of nodes and edges that lie elsewhere are not
+            read.
         world: who takes part; None reads torchrun's environment.
         token: the secret that the hosts share, and whether they encrypt; None takes the environment's HALOHOP_TOKEN and
             HALOHOP_ENCRYPT.
@@ -52,9 +59,10 @@ def open_graph(
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
-        ClusterError: a partition is held by nobody, or a host did not come in time.
+        ClusterError: a partition is held by nobody, a host did not come in time, or was given other columns.
+        SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
-        InputError: partitions that are not here, or no token where several hosts meet.
+        InputError: partitions that are not here, rows that do not fit the nodes or edges, or no token where several hosts meet.
 
     Example:
         >>> import tempfile, halohop
@@ -66,12 +74,12 @@ def open_graph(
         2
     """
     world = world or World.from_env()
-    holding = Holding.of(Path(path), partitions=partitions, verify=verify)
+    holding = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
     book, parts = holding.book, tuple(holding.parts)
     if world.num_hosts == 1:
         owners([parts], book.num_parts)
         graph = local_graph(holding.manifest.schema, book, holding.parts, one_owner=world.size == 1)
-        graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions)
+        graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
         return graph
     token = token or load_token()
     if token is None:
@@ -82,11 +90,12 @@ def open_graph(
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
+        card = HostCard(address="", dataset=holding.fingerprint, parts=parts, columns=given_names(holding.manifest))
         if world.local_rank == 0:
             router = Router(book, local, pool, Counters())
             listener = undo.enter_context(_serve(router, holding.identity, token, listen, limits))
-            rendezvous.announce(HostCard(address=listener.address, dataset=holding.fingerprint, parts=parts))
-        remote = _connect(rendezvous.cards(), world, book, parts, token, limits, undo)
+            rendezvous.announce(replace(card, address=listener.address))
+        remote = _connect(rendezvous.cards(card), world, book, parts, token, limits, undo)
         holders = [*local, *(peer.holder for peer in remote.values())]
         search = PeriodicThread(
             limits.attempt_seconds,

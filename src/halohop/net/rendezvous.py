@@ -13,17 +13,19 @@ import msgspec
 import torch.distributed as dist
 
 from halohop.errors import ClusterError
+from halohop.store.given import other_columns
 from halohop.transport import Identity
 from halohop.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCard:
-    """What a host tells the others: where it answers, which data set it opened and which partitions it found there."""
+    """What a host says of itself: where it answers, which data set it opened, its partitions, and the columns it was given."""
 
     address: str
     dataset: str
     parts: tuple[int, ...]
+    columns: tuple[str, ...] = ()
 
     @property
     def identity(self) -> Identity:
@@ -65,15 +67,20 @@ class Rendezvous:
         with _kept(self._board):
             self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
 
-    def cards(self) -> list[HostCard]:
+    def cards(self, mine: HostCard) -> list[HostCard]:
         """Every host's card, by host number.
 
+        Args:
+            mine: what this rank has opened; if it is not the one that announces, without an address.
+
         Raises:
-            ClusterError: a host did not come in time, or opened another data set.
+            ClusterError: a host did not come in time, opened another data set, or was given other columns.
         """
         cards = [self._card(host) for host in range(self._world.num_hosts)]
         for host, card in enumerate(cards):
-            if card.dataset != cards[self._world.host].dataset:
+            if difference := other_columns(mine.columns, card.columns):
+                raise ClusterError(f"host {host} ({card.address}) {difference}")
+            if card.dataset != mine.dataset:
                 raise ClusterError(
                     f"host {host} ({card.address}) opened another data set than host {self._world.host}; "
                     "copy the same partitioned folder's manifest to all hosts"

@@ -25,6 +25,7 @@ from halohop.net.remote import DescribeReply, DescribeRequest, MeetReply, MeetRe
 from halohop.net.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
+from halohop.store.given import Given
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token, tcp
 from halohop.transport.addresses import plain
@@ -238,6 +239,7 @@ def serve(
     path: str | Path,
     *,
     partitions: Sequence[int] | None = None,
+    columns: Given | None = None,
     listen: str | None = None,
     peers: Sequence[str] = (),
     token: Token | None = None,
@@ -250,6 +252,7 @@ def serve(
     Args:
         path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions.
         partitions: serve only these of the partitions found here.
+        columns: further columns, as of `halohop.open`; all servers of a data set give the same.
         listen: ``HOST:PORT``; None takes this host's loopback and a free port. Other hosts are let in only with a token.
         peers: the other servers' addresses, where these hold what is not here; without them this one cannot sample for trainers.
             They may start later.
@@ -261,7 +264,9 @@ def serve(
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
-        InputError: partitions that are not here, none at all, or an address that others can reach without a token.
+        SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
+        InputError: partitions that are not here, none at all, rows that do not fit the nodes or edges, or an address that others
+            can reach without a token.
         TransportError: the address is taken, or not this host's.
 
     Example:
@@ -273,7 +278,7 @@ def serve(
         ...         graph.schema.nodes["node"].count
         1000
     """
-    holding = Holding.of(Path(path), partitions=partitions, verify=verify)
+    holding = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()

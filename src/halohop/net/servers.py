@@ -16,6 +16,8 @@ from halohop.net.remote import GRAPH_MESSAGES, DescribeReply, DescribeRequest, M
 from halohop.net.rendezvous import replicas
 from halohop.partitioning.book import Book
 from halohop.sampling.remote import BatchReply, BatchRequest
+from halohop.store.given import given_names, other_columns
+from halohop.store.manifest import decode
 from halohop.transport import Channel, Codec, Identity, Limits, Token, connect
 from halohop.transport.addresses import plain
 
@@ -79,7 +81,7 @@ class Servers:
         Raises:
             PeerLostError: a server that is needed did not come in time; names it, and what the others serve.
             AuthenticationError: a server has another token.
-            ClusterError: a server has another manifest, or no server has a partition; names it.
+            ClusterError: a server has another manifest or other columns, or no server has a partition; names it.
         """
         with ExitStack() as stack:
             asked = _Asked(self, without, stack)
@@ -100,6 +102,9 @@ class Servers:
         for server, about in sorted(known.items()):
             manifest = about.manifest if manifest is None else manifest
             if about.manifest != manifest:
+                mine, theirs = (given_names(decode(one, "a manifest that a server sent")) for one in (manifest, about.manifest))
+                if difference := other_columns(mine, theirs):
+                    raise ClusterError(f"{self.addresses[server]} {difference}")
                 raise ClusterError(
                     f"{self.addresses[server]} serves another data set than the others; copy the same manifest to all servers"
                 )

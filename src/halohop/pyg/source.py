@@ -56,9 +56,7 @@ class StoredSource:
 
     @property
     def columns(self) -> dict[TableKey, list[str]]:
-        schema = self.graph.schema
-        tables: list[TableKey] = [*schema.nodes, *schema.edges]
-        return {table: columns_of_batches(schema, table) for table in tables}
+        return {table: columns_of_batches(self.graph.schema, table) for table in self.graph.schema.tables}
 
     def check_processes(self) -> None:
         """They map the same files."""

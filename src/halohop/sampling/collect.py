@@ -93,8 +93,7 @@ def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBl
 
 def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
     """The columns of a table that batches may have: no model learns from ids that are strings."""
-    spec = schema.nodes[table] if isinstance(table, str) else schema.edges[table]
-    return [column for column in spec.columns if column != RAW_TEXT]
+    return [column for column in schema.table(table).columns if column != RAW_TEXT]
 
 
 def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:

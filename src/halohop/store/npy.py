@@ -11,9 +11,11 @@ import zlib
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
@@ -184,6 +186,26 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
             _check_sum(stream.fileno(), file, header, record)
         data = map_privately(stream.fileno(), size, file)[len(header) :]
     return torch.from_numpy(data).view(dtype).view(record.shape)
+
+
+def map_foreign(file: Path) -> NDArray[Any]:
+    """The array in a `.npy` file that others wrote; pages that nobody writes to stay the file's.
+
+    Raises:
+        InputError: there is no such file, or it does not hold one array of rows that can be read without pickle.
+    """
+    if not file.is_file():
+        raise InputError(f"there is no file {file}; give the path of a .npy file")
+    try:
+        array = np.load(file, mmap_mode="c", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{file} cannot be read as one array without pickle: {error}") from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputError(f"{file} is an archive of arrays; save the one that is meant with numpy.save")
+    if array.ndim == 0:
+        raise InputError(f"{file} holds a single number, expected a row for each node or edge")
+    return array
 
 
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:

@@ -50,6 +50,15 @@ class Schema:
     nodes: dict[NodeType, TableSpec]
     edges: dict[Relation, TableSpec]
 
+    @property
+    def tables(self) -> tuple[TableKey, ...]:
+        """All node types, then all relations."""
+        return (*self.nodes, *self.edges)
+
+    def table(self, key: TableKey) -> TableSpec:
+        """The rows of a node type or relation that there is."""
+        return self.nodes[key] if isinstance(key, str) else self.edges[key]
+
     def node_type(self, name: str | None) -> NodeType:
         """The node type called `name`; with None the only one there is.
 
@@ -99,9 +108,8 @@ class Schema:
 
     def splits(self, table: TableKey) -> tuple[str, ...]:
         """Names of the stored splits of a node type or relation: "train" is the bool column "train_mask" (one bool per row)."""
-        columns = (self.nodes[table] if isinstance(table, str) else self.edges[table]).columns
         return tuple(
             name.removesuffix("_mask")
-            for name, spec in columns.items()
+            for name, spec in self.table(table).columns.items()
             if name.endswith("_mask") and spec.dtype == "bool" and spec.shape == ()
         )
