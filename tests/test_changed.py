@@ -18,7 +18,7 @@ ROOT, ALWAYS, changed, select = (script[name] for name in ("ROOT", "ALWAYS", "ch
         (["src/halohop/cluster/router.py"], ["tests/cluster"]),
         (["src/halohop/cluster/router.py", "src/halohop/cluster/graph.py"], ["tests/cluster"]),
         (["src/halohop/errors.py"], ["tests/test_errors.py"]),
-        (["src/halohop/recipes/inference_layers.py"], ["tests/recipes/test_inference_layers.py"]),
+        (["src/halohop/inference/stages.py"], ["tests/inference/test_stages.py"]),
         (["tests/store/test_disk.py", "tests/store/test_that_was_deleted.py"], ["tests/store/test_disk.py"]),
         (["tests/system/conftest.py"], ["tests/system"]),
         (

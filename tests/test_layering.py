@@ -12,21 +12,9 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
-    *(
-        "errors",
-        "typing",
-        "world",
-        "memory",
-        "telemetry",
-        "files",
-        "ops",
-        "store",
-        "partitioning",
-        "datasets",
-        "transport",
-        "cluster",
-    ),
-    *("sampling", "net", "loading", "pyg", "__init__", "recipes", "launch", "__main__", "testing"),
+    *("errors", "typing", "world", "memory", "telemetry", "files", "collectives", "ops", "store", "partitioning", "datasets"),
+    *("transport", "cluster", "sampling", "net", "loading", "pyg", "__init__", "inference", "recipes", "launch", "__main__"),
+    "testing",
 )
 
 EVERYWHERE = {"torch", "numpy", "msgspec"}
@@ -37,12 +25,12 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "recipes/*"),
-    "torch.distributed": ("net/*", "recipes/*", "launch/*", "testing/*"),
+    "torch.distributed": ("collectives.py", "net/*", "recipes/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
     "pymetis": ("partitioning/*",),
-    "pyarrow": ("datasets/*", "recipes/*"),
+    "pyarrow": ("datasets/*", "inference/*"),
     "ray": ("launch/*",),
     "typer": ("launch/*",),
     "rich": ("launch/*",),

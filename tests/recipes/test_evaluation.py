@@ -9,11 +9,10 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.recipes import evaluation
+from halohop.inference import costs_less, in_memory
 from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.evaluation import costs_less
-from halohop.recipes.inference_user import trained_layers
+from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.task import Setting
 from halohop.store.schema import Schema, TableSpec
@@ -46,7 +45,7 @@ def test_layers_score_as_batches_with_all_neighbours(
     parts: str, model: str, most: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the size of the batches: of a single node in pieces of its list, of a few, of all."""
-    monkeypatch.setattr(evaluation, "_BATCH_ROWS", most)
+    monkeypatch.setattr(in_memory, "_BATCH_ROWS", most)
     if most == 1 and (parts, model) != ("wide_parts", "sage"):
         pytest.skip("a node at a time takes long, and all models are read alike")
     task = task_on(request.getfixturevalue(parts), model=model, eval_batch_size=64)

@@ -19,12 +19,12 @@ import halohop
 from halohop import NeighborLoader
 from halohop.cluster.graph import in_memory
 from halohop.errors import InputError
-from halohop.recipes import inference_stages
+from halohop.inference import Neighbours, stages
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, load_checkpoint, save_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.recipes.inference import infer
-from halohop.recipes.inference_models import Neighbours, PlainLayers
+from halohop.recipes.layered_models import PlainLayers
 from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.disk import read_manifest
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -263,7 +263,7 @@ def test_a_host_that_is_killed_is_named_and_the_next_run_goes_on(
 
 def stop_after(chunks: int, config: InferConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves an unfinished run behind."""
-    keep, left = inference_stages.Journal.keep, iter(range(chunks))
+    keep, left = stages.Journal.keep, iter(range(chunks))
 
     def failing(*arguments: Any) -> None:
         if next(left, None) is None:
@@ -271,7 +271,7 @@ def stop_after(chunks: int, config: InferConfig, monkeypatch: pytest.MonkeyPatch
         keep(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(inference_stages.Journal, "keep", failing)
+        patch.setattr(stages.Journal, "keep", failing)
         with pytest.raises(KeyboardInterrupt):
             infer(config, world=World())
 
@@ -290,7 +290,7 @@ def test_a_run_goes_on_where_it_stopped_and_only_there(tmp_path: Path, monkeypat
     with pytest.raises(InputError, match="another batch_size, results"):
         infer(replace(config, batch_size=2, embeddings=False), world=World())
     (journal,) = (tmp_path / "out").glob("unfinished/*.done/*")
-    chunks = [msgspec.json.decode(line, type=inference_stages.Chunk) for line in journal.read_bytes().split()]
+    chunks = [msgspec.json.decode(line, type=stages.Chunk) for line in journal.read_bytes().split()]
     calls: list[tuple[str, int, int]] = []
     infer(config, world=World(), on_progress=lambda *call: calls.append(call))
     assert len(chunks) == 4

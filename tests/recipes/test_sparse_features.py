@@ -10,7 +10,7 @@ import torch
 import halohop
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.ranks import cores_per_trainer
+from halohop.recipes.sharing import cores_per_trainer
 from halohop.recipes.train import train
 from halohop.store.tables import GraphTables
 from halohop.world import World

@@ -25,7 +25,7 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.schema import Schema
-from halohop.typing import NodeType, Relation, degree_column
+from halohop.typing import NodeType, Relation, TableKey, degree_column
 
 
 class Lookups:
@@ -52,6 +52,11 @@ class Lookups:
         """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
         return self.fetch_stored(request).dense(request.queries, self.pool)
 
+    def fetch_rows(self, table: TableKey, columns: Sequence[str], gid: Tensor) -> tuple[Tensor, ...]:
+        """Columns of one table, a tensor ``[n, ...]`` each, of nodes or edges given by gid (int64 ``[n]``)."""
+        (rows,) = self.fetch(FetchRequest(queries=(RowQuery(table=table, columns=tuple(columns), gid=gid),)))
+        return rows
+
     def fetch_stored(self, request: FetchRequest) -> FetchReply:
         """The same as it is stored, dense or sparse."""
         return self._router.answer(request)
@@ -71,8 +76,7 @@ class Lookups:
             SchemaError: no such relation.
         """
         relation = self.schema.relation(relation)
-        query = RowQuery(table=relation[2], columns=(degree_column(relation),), gid=gid)
-        ((degrees,),) = self.fetch(FetchRequest(queries=(query,)))
+        (degrees,) = self.fetch_rows(relation[2], [degree_column(relation)], gid)
         return degrees
 
     def rows(self, name: str, raw: Tensor, *, node_type: NodeType | None = None) -> Tensor:
@@ -83,8 +87,7 @@ class Lookups:
             IdError: an id that the graph does not have.
         """
         node_type = self.schema.node_type(node_type)
-        query = RowQuery(table=node_type, columns=(name,), gid=self.locate(raw, node_type))
-        ((found,),) = self.fetch(FetchRequest(queries=(query,)))
+        (found,) = self.fetch_rows(node_type, [name], self.locate(raw, node_type))
         return found
 
     def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from halohop.errors import HalohopError
+from halohop.inference import parquet
 from halohop.launch.refusal import RefusedError
 from halohop.loading.metrics import prometheus
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of
 from halohop.recipes.fit import check_fit
-from halohop.recipes.inference_results import parquet
 from halohop.recipes.opening import opened, token_of
-from halohop.recipes.ranks import choose_device
+from halohop.recipes.sharing import choose_device
 from halohop.store.disk import read_manifest
 from halohop.store.schema import Schema
 from halohop.transport.tls import seal_of

@@ -24,9 +24,9 @@ from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
+from halohop.recipes.inference import check_output
 from halohop.recipes.inference import infer as predict
 from halohop.recipes.inference import infer_with_events as predict_and_tell
-from halohop.recipes.inference_results import check_results
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
@@ -207,7 +207,7 @@ def infer(
     joining = "RANK" in os.environ
     world = _torchruns_world(nodes, trainers) if joining else World()
     if world.rank == 0:
-        check_results(config)
+        check_output(config)
     if check and world.local_rank == 0:
         verify(config.parts, console)
     if world.rank != 0:

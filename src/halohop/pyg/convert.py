@@ -16,16 +16,10 @@ from halohop.errors import InputError
 from halohop.pyg.attributes import STRUCTURE, Rows, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.links import LinkSeeds
-from halohop.store.schema import Schema
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation, TableKey
 
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-def is_homogeneous(schema: Schema) -> bool:
-    """Whether batches of this graph are PyG `Data`: one node type and one relation, under their default names."""
-    return list(schema.nodes) == [NODE] and list(schema.edges) == [EDGE]
 
 
 def tables_from_pyg(data: Data | HeteroData) -> GraphTables:

@@ -11,7 +11,6 @@ from torch_geometric.sampler import EdgeSamplerInput
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
-from halohop.pyg.convert import is_homogeneous
 from halohop.pyg.inputs import rules_of
 from halohop.pyg.link_inputs import InputEdges, check_edge_times, link_dataset, read_neg_sampling
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
@@ -153,7 +152,7 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
     @property
     def input_type(self) -> Relation | None:
         """The relation of the edges; None in homogeneous graphs."""
-        return None if is_homogeneous(self._source.graph.schema) else self._dataset.relation
+        return None if self._source.graph.schema.is_homogeneous else self._dataset.relation
 
     @property
     def input_data(self) -> EdgeSamplerInput:

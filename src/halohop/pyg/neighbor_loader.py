@@ -10,7 +10,6 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from halohop.cluster.graph import Graph
 from halohop.loading.examples import SeedDataset
-from halohop.pyg.convert import is_homogeneous
 from halohop.pyg.inputs import InputNodes, rules_of, seed_dataset
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
 from halohop.pyg.sampler import HalohopSampler
@@ -141,7 +140,7 @@ class NeighborLoader(NeighborhoodLoader, PyGNeighborLoader):  # type: ignore[mis
     @property
     def input_type(self) -> NodeType | None:
         """The type of the input nodes; None in homogeneous graphs."""
-        return None if is_homogeneous(self._source.graph.schema) else self._dataset.node_type
+        return None if self._source.graph.schema.is_homogeneous else self._dataset.node_type
 
     @property
     def input_data(self) -> NodeSamplerInput:

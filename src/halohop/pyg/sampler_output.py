@@ -10,7 +10,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.pyg.convert import is_homogeneous, link_metadata
+from halohop.pyg.convert import link_metadata
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
 from halohop.sampling.links import End, LinkSeeds
 from halohop.store.requests import FetchRequest, RowQuery
@@ -37,7 +37,7 @@ def to_sampler_output(graph: Graph, batch: Batch, *, edge_gid: bool) -> SamplerO
     edges_per_hop = {relation: _listed(block.num_sampled) for relation, block in batch.edges.items()}
     trees = {name: block.tree for name, block in batch.nodes.items() if block.tree is not None}
     metadata = _metadata(batch)
-    if is_homogeneous(graph.schema):
+    if graph.schema.is_homogeneous:
         return SamplerOutput(
             node=node[NODE],
             row=row[EDGE],

@@ -8,7 +8,6 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.pyg.convert import is_homogeneous
 from halohop.pyg.graph import LiveGraph
 from halohop.pyg.live import Fill
 from halohop.pyg.pair import PairSource
@@ -52,7 +51,7 @@ class StoredSource:
 
     def __init__(self, graph: Graph, blank: type | None = None) -> None:
         self.graph = graph
-        self._blank = blank or (Data if is_homogeneous(graph.schema) else HeteroData)
+        self._blank = blank or (Data if graph.schema.is_homogeneous else HeteroData)
 
     @property
     def columns(self) -> dict[TableKey, list[str]]:

@@ -40,7 +40,7 @@ class TrainConfig:
         batch_size: seeds per trainer and step: nodes, or edges without their negatives.
         eval_every: epochs from one validation to the next.
         eval_fanout: as `fanout`, for validation and test; None computes all nodes a layer at a time, from all neighbours, or
-            draws the training fanout, whichever costs less (see `halohop.recipes.evaluation`).
+            draws the training fanout, whichever costs less (see `halohop.inference.in_memory`).
         eval_batch_size: seeds per trainer and step of validation and test.
         patience: validations without a better result before the run stops; 0 never stops early.
         seed: of weights, dropout, shuffle and draws.

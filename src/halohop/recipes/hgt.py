@@ -39,7 +39,7 @@ class TypedAttention(nn.Module):
 class AttentionClassifier(NodeClassifier):
     """HGT on any number of node types and relations; features are projected to one width, or learned where there are none.
 
-    It is made of `layers` that see a node's in-edges only, so `halohop.recipes.inference_user` computes it a layer at a time.
+    It is made of `layers` that see a node's in-edges only, so `halohop.inference.user` computes it a layer at a time.
     """
 
     def __init__(self, spec: ModelSpec) -> None:

@@ -4,32 +4,27 @@ Row i of every result belongs to the i-th node in ascending order of raw ids. No
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from halohop.cluster.graph import Graph
+from halohop import Graph, World
+from halohop import inference as layerwise
+from halohop.collectives import OnProgress
 from halohop.errors import InputError
+from halohop.inference import InferenceJob, check_results, finish_results, parquet
 from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
 from halohop.recipes.config import InferConfig, read_config
 from halohop.recipes.events import Event, print_event
-from halohop.recipes.inference_batches import infer_batches
-from halohop.recipes.inference_layers import LayerRun
-from halohop.recipes.inference_models import LayeredModel
-from halohop.recipes.inference_names import class_names, has_text_ids, id_dtype, text_ids
-from halohop.recipes.inference_results import CLASSES, IDS, PARQUET, Results, check_results, laid_out, parquet
-from halohop.recipes.inference_user import UserLayers, trained_layers
+from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
-from halohop.recipes.ranks import Progress, choose_device, in_rounds, max_over_ranks, shared_graph
+from halohop.recipes.opening import connection_options
+from halohop.recipes.predict_batches import predicted_batches
+from halohop.recipes.sharing import choose_device, shared_graph
 from halohop.recipes.spec import check_raw_ids
-from halohop.store.requests import FetchRequest, RowQuery
-from halohop.typing import NodeType
-from halohop.world import World
 
 
 def infer(
@@ -37,7 +32,7 @@ def infer(
     *,
     model: nn.Module | None = None,
     world: World | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[Path]:
     """Writes what a model says of the nodes; called by every trainer of the world.
 
@@ -53,7 +48,7 @@ def infer(
 
     Args:
         config: what to do.
-        model: your own, instead of a checkpoint's: see `halohop.recipes.inference_user` for what it must offer.
+        model: your own, instead of a checkpoint's: see `halohop.inference.UserLayers` for what it must offer.
         world: this trainer's place; None reads torchrun's environment.
         on_progress: called with (what is being done, how much is done, how much there is): about once a second, by all ranks
             alike; in batches with a fanout after each step of this rank.
@@ -77,37 +72,42 @@ def infer(
     if model is not None and config.fanout is not None:
         raise InputError(f"fanout={config.fanout} is for the recipes' own models; leave it out to compute yours layer by layer")
     if config.form == "parquet":
-        parquet()  # says now, rather than after hours, that it is not installed
+        parquet()  # fails now, rather than after hours, where it is not installed
     if world.rank == 0:
-        check_results(config)
+        check_output(config)
     device = choose_device(config.device, world)
+    job = _job(config, world, device, on_progress)
     with shared_graph(config, world=world, device=device) as graph:
-        options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
+        if model is not None:
+            return layerwise.infer(model, graph, job, target=config.target, embeddings=config.embeddings)
+        module, info = _trained(config, graph)
         if config.fanout is None:
-            stages = _in_stages(model, graph, config)
-            target, module = stages.target, stages.module
-            work = _infer_layers(stages, graph, config, **options)
-        else:
-            module, info = _trained(config, graph)
-            target = info.model.target
-            work = infer_batches(module, info, graph, config, **options)
-        with work as results:
-            _name(results, graph, target, module, config, **options)
-            if config.form == "parquet":
-                total = results.count if world.rank == 0 else 0
-                in_rounds("write parquet", results.write_parquet() if world.rank == 0 else _nothing(), total, **options)
-            elif world.rank == 0:
-                results.publish()
-        max_over_ranks(0, device, world)  # the files have their names
-        return results.files if config.form == "npy" else [Path(config.out) / PARQUET]
+            target = module.spec.target if config.target is None else graph.schema.node_type(config.target)
+            layers = trained_layers(module, graph, target, embeddings=config.embeddings)
+            return layerwise.infer(layers, graph, job, classes=module.spec.classes)
+        with predicted_batches(module, info, graph, config, job) as results:
+            return finish_results(results, graph, info.model.target, job, classes=module.spec.classes)
 
 
-def _in_stages(model: nn.Module | None, graph: Graph, config: InferConfig) -> LayeredModel:
-    if model is not None:
-        return UserLayers(model, graph, embeddings=config.embeddings, target=config.target)
-    encoder, _ = _trained(config, graph)
-    target = encoder.spec.target if config.target is None else graph.schema.node_type(config.target)
-    return trained_layers(encoder, graph, target, embeddings=config.embeddings)
+def check_output(config: InferConfig) -> None:
+    """Refuses to lose results without having been asked to; raises as `halohop.inference.check_results`."""
+    check_results(Path(config.out), overwrite=config.overwrite, by_layers=config.fanout is None)
+
+
+def _job(config: InferConfig, world: World, device: torch.device, on_progress: OnProgress) -> InferenceJob:
+    return InferenceJob(
+        parts=Path(config.parts),
+        out=Path(config.out),
+        split=config.split,
+        form=config.form,
+        overwrite=config.overwrite,
+        batch_size=config.batch_size,
+        batch_edges=config.batch_edges,
+        world=world,
+        device=device,
+        on_progress=on_progress,
+        opening=connection_options(config),
+    )
 
 
 def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, CheckpointInfo]:
@@ -124,59 +124,6 @@ def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, Checkpo
     if config.target not in (None, info.model.target):
         raise InputError(f"target={config.target!r}, but the model classifies nodes of {info.model.target!r}; leave it out")
     return model, info
-
-
-@contextmanager
-def _infer_layers(
-    model: LayeredModel, graph: Graph, config: InferConfig, *, world: World, device: torch.device, on_progress: Progress
-) -> Iterator[Results]:
-    """The results of all layers, on rank 0 with their files; what a later run would need is deleted when the block ends well."""
-    options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
-    gid, raw = graph.select(config.split, model.target)  # before any work: there may be no such split
-    run, out = LayerRun(model, graph, config, **options), Path(config.out)
-    with run.results() as last, ExitStack() as stack:
-
-        def read(begin: int, end: int) -> dict[str, Tensor]:
-            query = RowQuery(table=model.target, columns=tuple(run.columns), gid=gid[begin:end])
-            (rows,) = last.fetch(FetchRequest(queries=(query,)))
-            return dict(zip(run.columns, rows, strict=True))
-
-        results, work = Results(out, {}, run.columns, len(raw)), _nothing()
-        if world.rank == 0:
-            results = stack.enter_context(laid_out(out, raw, run.columns))
-            work = results.fill(read)
-        in_rounds("write results", work, len(raw) if world.rank == 0 else 0, **options)
-        yield results
-
-
-def _name(
-    results: Results,
-    graph: Graph,
-    target: NodeType,
-    module: nn.Module,
-    config: InferConfig,
-    *,
-    world: World,
-    device: torch.device,
-    on_progress: Progress,
-) -> None:
-    """Adds ids and classes as strings, where the user's were."""
-    options: dict[str, Any] = {"world": world, "device": device, "on_progress": on_progress}
-    mine = world.rank == 0
-    if has_text_ids(graph, target):
-        gid, _ = graph.select(config.split, target)
-        work = results.add(IDS, id_dtype(graph, target), len(gid), text_ids(graph, target, gid)) if mine else _nothing()
-        in_rounds("write ids", work, len(gid) if mine else 0, **options)
-        results.names.append(IDS)
-    if isinstance(module, NodeClassifier) and module.spec.classes:
-        names = class_names(module.spec.classes)
-        work = results.add(CLASSES, names.dtype, len(names), iter([names])) if mine else _nothing()
-        in_rounds("write classes", work, len(names) if mine else 0, **options)
-        results.names.append(CLASSES)
-
-
-def _nothing() -> Generator[int, None, None]:
-    yield from ()
 
 
 def main(arguments: list[str]) -> int:

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.recipes.ranking import auc
-from halohop.recipes.ranks import gather_rows, sum_over_ranks
 from halohop.world import World
 
 MAX_SCORES = 2**26

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from halohop.cluster.graph import Graph
+from halohop.collectives import max_over_ranks
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.models import part_of
-from halohop.recipes.ranks import max_over_ranks
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import NodeType

@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import halohop
+from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.errors import InputError
 from halohop.loading.loader import BatchLoader
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
 from halohop.recipes.ranking import auc, average_precision
-from halohop.recipes.ranks import gather_rows, shared, sum_over_ranks
+from halohop.recipes.sharing import shared
 from halohop.recipes.spec import ModelSpec, numbered
 from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import CHECKPOINT, clear_run
-from halohop.recipes.ranks import max_over_ranks, sum_over_ranks
 from halohop.recipes.resume import Keeper, Part, Progress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.task import Score, Setting, Task, moved

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 import halohop
+from halohop.collectives import max_over_ranks
+from halohop.inference import LayerPass, costs_less
 from halohop.loading.loader import BatchLoader
 from halohop.memory import spare_bytes
-from halohop.recipes.evaluation import LayerPass, costs_less
-from halohop.recipes.inference_user import trained_layers
 from halohop.recipes.judging import Judge
 from halohop.recipes.labels import count_classes, find_target, labels_of, seed_labels, several_classes
+from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
-from halohop.recipes.ranks import max_over_ranks, share_of
+from halohop.recipes.sharing import share_of
 from halohop.recipes.spec import ModelSpec, class_names, numbered
 from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
-from halohop.store.requests import FetchRequest, RowQuery
 
 FEW_EDGES = 10_000_000
 """Graphs of up to so many edges are evaluated with all neighbours, unless the user says otherwise."""
@@ -87,9 +87,10 @@ class NodeTask(Task):
         assert isinstance(model, NodeClassifier)
         graph, device = self.setting.graph, self.setting.device
         if split not in self._passes:
-            self._passes[split] = LayerPass(self.setting, self.target, graph.select(split, self.target)[0])
+            gid, _ = graph.select(split, self.target)
+            self._passes[split] = LayerPass(graph, self.target, gid, world=self.setting.world, device=device)
         work = self._passes[split]
-        ((labels,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=self.target, columns=("y",), gid=work.gid),)))
+        (labels,) = graph.fetch_rows(self.target, ["y"], work.gid)
         logits = model.head(work.rows(trained_layers(model, graph, self.target)))
         return self._scored([(logits, labels_of(labels).to(device))], start)
 
@@ -99,7 +100,7 @@ class NodeTask(Task):
         return Score(figures=figures, loss=loss, count=count, seconds=time.perf_counter() - start)
 
     def _costs_less_by_layers(self) -> bool:
-        """See `halohop.recipes.evaluation.costs_less`; the same on all ranks, whatever the memory of each."""
+        """See `halohop.inference.in_memory.costs_less`; the same on all ranks, whatever the memory of each."""
         setting = self.setting
         if setting.config.eval_fanout is not None:
             return False

@@ -1,6 +1,7 @@
 """Opening the graph of a run, wherever it is: in a folder, on several hosts, or on servers."""
 
 from pathlib import Path
+from typing import Any
 
 import halohop
 from halohop.cluster.graph import Graph
@@ -25,8 +26,16 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -
         DatasetError, InputError: as of `halohop.open`.
         ClusterError, TransportError: another host or a server is not there; names it.
     """
-    token = token_of(config) if config.token_file is not None or config.encrypt else None
-    limits = Limits(call_seconds=min(config.deadline_s, Limits().call_seconds))
+    options = connection_options(config)
     if servers := servers_of(str(parts)):
-        return halohop.connect(servers, sampling=config.sampling, token=token, limits=limits, deadline=config.deadline_s)
-    return halohop.open(parts, world=world, token=token, limits=limits, deadline=config.deadline_s)
+        return halohop.connect(servers, sampling=config.sampling, **options)
+    return halohop.open(parts, world=world, **options)
+
+
+def connection_options(config: TrainConfig | InferConfig) -> dict[str, Any]:
+    """The token, the limits and the deadline of a run, as `halohop.open` and `halohop.connect` take them."""
+    return {
+        "token": token_of(config) if config.token_file is not None or config.encrypt else None,
+        "limits": Limits(call_seconds=min(config.deadline_s, Limits().call_seconds)),
+        "deadline": config.deadline_s,
+    }

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halohop.collectives import sum_over_ranks
 from halohop.errors import InputError
-from halohop.recipes.ranks import sum_over_ranks
 from halohop.world import World
 
 Scorer = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -12,13 +12,13 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from halohop.collectives import from_rank_0, gather_rows
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files.aside import writing
 from halohop.files.whole import read_sealed, sealed_file
 from halohop.loading.loader import BatchLoader
 from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
-from halohop.recipes.ranks import from_rank_0, gather_rows
 from halohop.recipes.task import Score, Setting
 
 FORMAT = 2

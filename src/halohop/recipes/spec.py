@@ -5,7 +5,6 @@ from typing import Literal
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
-from halohop.pyg.convert import is_homogeneous
 from halohop.recipes.config import DecoderName, TrainConfig
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
@@ -65,7 +64,7 @@ class ModelSpec:
         Raises:
             InputError: the model does not fit the graph, or its features have no rows.
         """
-        plain = is_homogeneous(schema)
+        plain = schema.is_homogeneous
         kind = ("sage" if plain else "rgcn") if config.model == "auto" else config.model
         if plain and kind in TYPED:
             raise InputError(f"model={kind!r} is for graphs of several relations, this one has one; use 'sage', 'gcn' or 'gat'")

@@ -12,7 +12,7 @@ from halohop.recipes.folder import check_run
 from halohop.recipes.link_task import LinkTask
 from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
-from halohop.recipes.ranks import choose_device, shared_graph
+from halohop.recipes.sharing import choose_device, shared_graph
 from halohop.recipes.task import Setting
 from halohop.world import World
 

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import torch
 
+from halohop.collectives import gather_rows
 from halohop.loading.loader import BatchLoader
-from halohop.recipes.ranks import gather_rows
 from halohop.world import World
 
 _HINTS = {

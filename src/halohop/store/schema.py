@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import SchemaError
-from halohop.typing import NodeType, Relation, TableKey
+from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
 
 REVERSE = "rev_"
 """What begins the name of a relation that holds the edges of another the other way round, by PyG's convention."""
@@ -84,6 +84,11 @@ class Schema:
             if known == key:
                 return known
         raise SchemaError(f"unknown relation {key!r}; known: {list(self.edges)}")
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there are one node type and one relation, under their default names: batches are then PyG `Data`."""
+        return list(self.nodes) == [NODE] and list(self.edges) == [EDGE]
 
     def reverse_of(self, relation: Relation) -> Relation | None:
         """The relation that holds the same edges the other way round, by PyG's convention: ("b", "rev_to", "a") is the reverse of

@@ -20,11 +20,7 @@ from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.pyg.convert import is_homogeneous
-from halohop.recipes.hgt import AttentionClassifier
-from halohop.recipes.inference_models import EMBEDDINGS, LayeredModel, Neighbours, classified, recipe_layers, told
-from halohop.recipes.models import NodeClassifier
-from halohop.store.requests import FetchRequest, RowQuery
+from halohop.inference.model import EMBEDDINGS, LayeredModel, Neighbours, classified
 from halohop.typing import RAW_ID, NodeType, Relation
 
 _NODES = 8
@@ -56,13 +52,13 @@ class UserLayers(LayeredModel):
         if not isinstance(layers, Iterable) or not (layers := list(layers)) or not all(map(callable, layers)):
             raise InputError(
                 f"{type(module).__name__} has no `layers` to compute one after the other; "
-                "give it a sequence of layer(x, edge_index), see halohop.recipes.inference_user"
+                "give it a sequence of layer(x, edge_index), see halohop.inference.user"
             )
         schema = graph.schema
         target = schema.node_type(target or getattr(module, "target", None))
         super().__init__(module.eval(), target, tuple(schema.edges), len(layers))
         self._layers: list[Callable[..., Any]] = layers
-        self._plain = is_homogeneous(schema)
+        self._plain = schema.is_homogeneous
         self._featured = {name for name, spec in schema.nodes.items() if "x" in spec.columns}
         self._inputs: Callable[..., Tensor] | None = getattr(module, "inputs", None)
         self._head: Callable[[Tensor], Tensor] | None = getattr(module, "head", None)
@@ -126,8 +122,7 @@ class UserLayers(LayeredModel):
         rows: Rows = {}
         for name, spec in graph.schema.nodes.items():
             gid = torch.arange(min(_NODES, spec.count))
-            (columns,) = graph.fetch(FetchRequest(queries=(RowQuery(table=name, columns=self.columns(name), gid=gid),)))
-            rows[name] = self.inputs(name, columns)
+            rows[name] = self.inputs(name, graph.fetch_rows(name, self.columns(name), gid))
         generator = torch.Generator().manual_seed(0)
         for stage in range(self.stages):
             self._empty.append({name: x[:0] for name, x in rows.items()})
@@ -158,19 +153,3 @@ class UserLayers(LayeredModel):
                     "their in-edges only: it looks further (at degrees of the sources as GCNConv, at all nodes as GraphNorm) or "
                     "draws random numbers, so it cannot be computed a layer at a time"
                 )
-
-
-class AttentionLayers(UserLayers):
-    """HGT, as any model that is made of layers."""
-
-    module: AttentionClassifier
-
-    def results(self, rows: Tensor) -> dict[str, Tensor]:
-        return told(self.module, rows, embeddings=self._embeddings)
-
-
-def trained_layers(encoder: NodeClassifier, graph: Graph, target: NodeType, *, embeddings: bool = False) -> LayeredModel:
-    """A recipe's model in stages, for the nodes of a type; with `embeddings` the last hidden layer is among its results."""
-    if isinstance(encoder, AttentionClassifier):
-        return AttentionLayers(encoder, graph, embeddings=embeddings, target=target)
-    return recipe_layers(encoder, target, embeddings=embeddings)

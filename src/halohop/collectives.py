@@ -1,25 +1,30 @@
-"""What trainers do together: share a machine, form a process group, add numbers up, and notice that one of them is gone."""
+"""What trainers do together: form a process group, add numbers up, and notice that one of them is gone."""
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import halohop
-from halohop.cluster.graph import Graph
-from halohop.errors import ClusterError, InputError
-from halohop.recipes.config import InferConfig, TrainConfig
-from halohop.recipes.opening import opened
-from halohop.typing import NodeType
+from halohop.errors import ClusterError
 from halohop.world import World
+
+__all__ = [
+    "OnProgress",
+    "from_rank_0",
+    "gather_rows",
+    "in_rounds",
+    "lost_peers_named",
+    "max_over_ranks",
+    "process_group",
+    "sum_over_ranks",
+]
 
 _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "connection reset", "broken pipe", "socket")
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
@@ -30,101 +35,14 @@ LEAVE_S = 10.0
 
 _LOG = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is, and how much there is."""
+OnProgress = Callable[[str, int, int], None]
+"""Called with the name of a piece of work, how much of it is done, and how much there is."""
 
 
-def cores_per_trainer(world: World) -> int:
-    """This trainer's share of the machine's cores, at least one, and no more than OpenMP may use (``OMP_THREAD_LIMIT``).
+class HasPeers(Protocol):
+    """What knows whether the hosts that it asks still answer, such as a `halohop.Graph`."""
 
-    With more threads than that, products of sparse matrices (MKL) leave rows out without an error.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limit = os.environ.get("OMP_THREAD_LIMIT", "")
-    return max(1, min(cores // world.local_size, int(limit) if limit.isdecimal() else cores))
-
-
-def choose_device(name: str, world: World) -> torch.device:
-    """The device called `name`; "auto" and "cuda" give every trainer of a host a GPU of its own.
-
-    Raises:
-        InputError: no such device here.
-    """
-    gpus = torch.cuda.device_count()
-    if name == "cpu" or (name == "auto" and not gpus):
-        return torch.device("cpu")
-    if name in ("auto", "cuda") and gpus:
-        return torch.device("cuda", world.local_rank % gpus)
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device={name!r} is no device of torch; use auto, cpu, cuda or cuda:N") from error
-    if device.type != "cuda" or (device.index or 0) >= gpus:
-        raise InputError(f"device={name!r} is not here: torch sees {gpus} GPUs; use device='cpu'")
-    return device
-
-
-@contextmanager
-def shared_graph(config: TrainConfig | InferConfig, *, world: World, device: torch.device) -> Iterator[Graph]:
-    """The graph of a run and a process group for as long as the context lasts; both end with it, also after an error.
-
-    Args:
-        config: where the graph is, and how long to wait for the other trainers and for those who hold it.
-        world: who takes part.
-        device: where this trainer computes.
-
-    Raises:
-        PeerLostError: a host that serves partitions does not answer; names it.
-        ClusterError: all hosts answer, so a trainer has ended or stalled.
-    """
-    torch.set_num_threads(cores_per_trainer(world))
-    with (
-        process_group(world, device, config.deadline_s),
-        opened(config.parts, config, world) as graph,
-        lost_peers_named(graph, world),
-    ):
-        yield graph
-
-
-def share_of(
-    graph: Graph,
-    nodes: tuple[NodeType, str | None],
-    fanout: tuple[int, ...],
-    *,
-    batch_size: int,
-    shuffle: bool = False,
-    seed: int,
-    workers: int | None,
-    backlog_bytes: int | None = None,
-    world: World,
-    device: torch.device,
-    deadline_s: float,
-) -> halohop.NeighborLoader:
-    """A loader of this rank's share of some nodes."""
-    return halohop.NeighborLoader(
-        graph,
-        list(fanout),
-        nodes,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        **shared(seed=seed, workers=workers, backlog_bytes=backlog_bytes, world=world, device=device, deadline_s=deadline_s),
-    )
-
-
-def shared(
-    *, seed: int, workers: int | None, backlog_bytes: int | None = None, world: World, device: torch.device, deadline_s: float
-) -> dict[str, Any]:
-    """The options of any loader whose seeds are shared among ranks."""
-    return {
-        "seed": seed,
-        "world": world,
-        "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
-        "backlog_bytes": backlog_bytes,
-        "pin_memory": device.type == "cuda",
-        # Every model multiplies features first, which torch does with sparse rows, too. On a GPU that is not tested.
-        "layout": torch.sparse_csr if device.type == "cpu" else torch.strided,
-        "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
-    }
+    def check_peers(self) -> None: ...
 
 
 @contextmanager
@@ -216,7 +134,7 @@ def in_rounds(
     *,
     world: World,
     device: torch.device,
-    on_progress: Progress,
+    on_progress: OnProgress,
 ) -> None:
     """Does this rank's work and waits for the others'.
 
@@ -243,7 +161,7 @@ def in_rounds(
 
 
 @contextmanager
-def lost_peers_named(graph: Graph, world: World) -> Iterator[None]:
+def lost_peers_named(graph: HasPeers, world: World) -> Iterator[None]:
     """Turns the failure of a collective into the news behind it: who is gone.
 
     Raises:

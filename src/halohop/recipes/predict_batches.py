@@ -2,33 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
 import halohop
-from halohop.cluster.graph import Graph
+from halohop import Graph
+from halohop.collectives import OnProgress, max_over_ranks
 from halohop.errors import InputError
+from halohop.inference import InferenceJob, Results, shared_results
 from halohop.recipes.checkpoint import CheckpointInfo
 from halohop.recipes.config import InferConfig
-from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS, told
-from halohop.recipes.inference_results import Results, shared_results
+from halohop.recipes.layered_models import node_results
 from halohop.recipes.models import NodeClassifier, part_of
-from halohop.recipes.ranks import Progress, max_over_ranks, share_of
-from halohop.store.schema import ColumnSpec
-from halohop.world import World
+from halohop.recipes.sharing import share_of
 
 
 @contextmanager
-def infer_batches(
-    model: NodeClassifier,
-    info: CheckpointInfo,
-    graph: Graph,
-    config: InferConfig,
-    *,
-    world: World,
-    device: torch.device,
-    on_progress: Progress,
+def predicted_batches(
+    model: NodeClassifier, info: CheckpointInfo, graph: Graph, config: InferConfig, job: InferenceJob
 ) -> Iterator[Results]:
     """Predicts the nodes with ``config.fanout`` drawn neighbours per hop; gives the files, which rank 0 then publishes.
 
@@ -41,6 +32,7 @@ def infer_batches(
         raise InputError(
             f"fanout={config.fanout} has {len(config.fanout)} hops, but the model has {info.model.layers} layers; give one each"
         )
+    world, device = job.world, job.device
     _, raw = graph.select(config.split, info.model.target)
     loader = share_of(
         graph,
@@ -53,16 +45,10 @@ def infer_batches(
         device=device,
         deadline_s=config.deadline_s,
     )
-    several, shape = info.model.several, (info.model.num_classes,) if info.model.several else ()
-    columns = {
-        PREDICTIONS: ColumnSpec(dtype="uint8" if several else "int64", shape=shape),
-        CONFIDENCE: ColumnSpec(dtype="float32", shape=shape),
-    }
-    if config.embeddings:
-        columns[EMBEDDINGS] = ColumnSpec(dtype="float32", shape=(info.model.hidden,))
-    with shared_results(Path(config.out), raw, columns, world=world, device=device) as results:
+    rows = node_results(model, torch.zeros(0, info.model.hidden), embeddings=config.embeddings)
+    with shared_results(job.out, raw, rows, world=world, device=device) as results:
         with results.writable():
-            _predict(model.to(device), loader, results, EMBEDDINGS in columns, device, on_progress)
+            _predict(model.to(device), loader, results, config.embeddings, device, job.on_progress)
         max_over_ranks(0, device, world)  # they are complete
         yield results
     max_over_ranks(0, device, world)  # they have their names
@@ -75,12 +61,12 @@ def _predict(
     results: Results,
     embeddings: bool,
     device: torch.device,
-    on_progress: Progress,
+    on_progress: OnProgress,
 ) -> None:
     model.eval()
     target = model.spec.target
     for step, batch in enumerate(loader, 1):
         batch = batch if device.type == "cpu" else batch.to(device, non_blocking=True)
-        found = told(model, model.encode(batch), embeddings=embeddings)
+        found = node_results(model, model.encode(batch), embeddings=embeddings)
         results.write(part_of(batch, target).input_id.cpu(), found)
         on_progress("predict", step, len(loader))

@@ -4,7 +4,7 @@ They are written beside their names and get them together, when all are complete
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halohop.collectives import from_rank_0
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.whole import publish, set_aside, whole_file
-from halohop.recipes.config import InferConfig
-from halohop.recipes.inference_models import CONFIDENCE, EMBEDDINGS, PREDICTIONS
-from halohop.recipes.ranks import from_rank_0
+from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
 from halohop.world import World
@@ -37,16 +36,20 @@ _ALL = (PARQUET, *(f"{name}.npy" for name in (RAW_IDS, PREDICTIONS, CONFIDENCE, 
 """Whatever a run may leave: what one leaves takes the place of all that another left."""
 
 
-def check_results(config: InferConfig) -> None:
+def check_results(out: Path, *, overwrite: bool, by_layers: bool = True) -> None:
     """Refuses to lose results without having been asked to.
 
+    Args:
+        out: the folder of the results.
+        overwrite: whether results that are there may be replaced.
+        by_layers: whether the run to come is one layer by layer, which goes on with an unfinished one.
+
     Raises:
-        InputError: results are there, and ``config.overwrite`` is false.
+        InputError: results are there, and may not be replaced.
     """
-    out = Path(config.out)
     there = [name for name in _ALL if (out / name).exists()]
-    goes_on = config.fanout is None and (out / UNFINISHED).exists()  # it was asked when it began
-    if there and not (config.overwrite or goes_on or (out / INCOMPLETE).exists()):
+    goes_on = by_layers and (out / UNFINISHED).exists()  # it was asked when it began
+    if there and not (overwrite or goes_on or (out / INCOMPLETE).exists()):
         raise InputError(
             f"{out / there[0]} would be lost; choose another folder, or replace what is there (overwrite=True, --overwrite)"
         )
@@ -177,13 +180,20 @@ def laid_out(out: Path, raw: Tensor, columns: dict[str, ColumnSpec]) -> Iterator
 
 @contextmanager
 def shared_results(
-    out: Path, raw: Tensor, columns: dict[str, ColumnSpec], *, world: World, device: torch.device
+    out: Path, raw: Tensor, rows: Mapping[str, Tensor], *, world: World, device: torch.device
 ) -> Iterator[Results]:
-    """The files of `laid_out` for all ranks, which must see the same folder; rank 0 makes, publishes and removes them.
+    """Result files for all ranks, which must see the same folder; rank 0 makes, publishes and removes them.
+
+    Args:
+        out: the folder.
+        raw: ids of the rows, int64 ``[n]``.
+        rows: what will be written, by name: any rows, or none, in the dtype and shape of each column.
+        world, device: who writes, and where this rank computes.
 
     Raises:
         ClusterError: this rank does not see a file that rank 0 has made.
     """
+    columns = {name: ColumnSpec.of(values) for name, values in rows.items()}
     with ExitStack() as stack:
         names: dict[str, str] = {}
         if world.rank == 0:

@@ -1,8 +1,8 @@
-"""Evaluation a layer at a time: every layer is computed once for every node, from all its neighbours, and kept in memory.
+"""Layer-wise inference in memory: every layer is computed once for every node, from all its neighbours, and kept in memory.
 
 Batches with sampled neighbourhoods compute a node again for every batch that meets it, and collect its features each time. Where
 a graph is not much larger than what is drawn around the nodes to score, it costs less to compute all of it once. Ranks share the
-nodes and exchange their rows after each layer. (`halohop.recipes.inference_layers` keeps the rows on disk instead, for graphs of
+nodes and exchange their rows after each layer. (`halohop.inference.infer` keeps the rows on disk instead, for graphs of
 any size.)
 """
 
@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.recipes.inference_layers import dealt
-from halohop.recipes.inference_models import LayeredModel, Neighbours
-from halohop.recipes.ranks import gather_rows, max_over_ranks
-from halohop.recipes.task import Setting
-from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.cluster.graph import Graph
+from halohop.collectives import gather_rows, max_over_ranks
+from halohop.inference.layers import dealt
+from halohop.inference.model import LayeredModel, Neighbours
+from halohop.store.requests import Draw, HopQuery, SampleRequest
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
+from halohop.world import World
 
 CHEAP_EDGES = 10_000_000
 """Edges that are read in a second or so: as many are worth an exact score, whatever a sampled one would cost."""
@@ -72,14 +73,15 @@ class LayerPass:
     """One rank's part in computing a model for some nodes, a layer at a time.
 
     Args:
-        setting: the graph, and who takes part.
+        graph: whose nodes.
         target: type of the nodes whose last rows are wanted.
         gid: those nodes, int64 ``[n]``; the same on all ranks.
+        world, device: who takes part, and where this rank computes.
     """
 
-    def __init__(self, setting: Setting, target: NodeType, gid: Tensor) -> None:
-        self._setting, self._graph = setting, setting.graph
-        self._own = _shares(setting)
+    def __init__(self, graph: Graph, target: NodeType, gid: Tensor, *, world: World, device: torch.device) -> None:
+        self._graph, self._world, self._device = graph, world, device
+        self._own = _shares(graph, world, device)
         wanted = torch.zeros(self._graph.schema.nodes[target].count, dtype=torch.bool)
         wanted[gid] = True
         self.gid = self._own[target][wanted[self._own[target]]]
@@ -87,7 +89,7 @@ class LayerPass:
 
     @torch.no_grad()
     def rows(self, model: LayeredModel) -> Tensor:
-        """The last rows of this rank's share of the wanted nodes, those in `gid`: ``[n, width]``, on the setting's device."""
+        """The last rows of this rank's share of the wanted nodes, those in `gid`: ``[n, width]``, on this rank's device."""
         before: Rows = {}
         for stage in range(model.stages - 1):
             own = {name: self._computed(model, stage, name, self._own[name], before) for name in model.node_types(stage)}
@@ -123,7 +125,7 @@ class LayerPass:
         self, model: LayeredModel, relations: tuple[Relation, ...], name: NodeType, gid: Tensor, x: Tensor, before: Rows
     ) -> Iterator[Neighbours]:
         """All in-edges of a batch, a relation at a time; those of a node with very many in pieces, if the model can fold them."""
-        device = self._setting.device
+        device = self._device
         for relation in relations:
             query = HopQuery(relation=relation, fanout=-1, dst_gid=gid)
             (answer,) = self._graph.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=(query,))).answers
@@ -146,26 +148,24 @@ class LayerPass:
     def _read(self, model: LayeredModel, name: NodeType, gid: Tensor, before: Rows) -> Tensor:
         """Rows that a stage begins with: those of the stage before, or of the graph."""
         if name in before:
-            return ops.gather_rows(before[name], gid).to(self._setting.device)
-        query = RowQuery(table=name, columns=model.columns(name), gid=gid)
-        (columns,) = self._graph.fetch(FetchRequest(queries=(query,)))
-        return model.inputs(name, tuple(column.to(self._setting.device) for column in columns))
+            return ops.gather_rows(before[name], gid).to(self._device)
+        columns = self._graph.fetch_rows(name, model.columns(name), gid)
+        return model.inputs(name, tuple(column.to(self._device) for column in columns))
 
     def _exchanged(self, name: NodeType, rows: Tensor) -> Tensor:
         """The rows of all nodes of a type, from all ranks, on the CPU."""
-        device, world = self._setting.device, self._setting.world
+        device, world = self._device, self._world
         gid, rows = gather_rows(self._own[name], device, world), gather_rows(rows, device, world)
         everything = rows.new_empty((self._graph.schema.nodes[name].count, *rows.shape[1:]))
         ops.scatter_rows(rows, gid, everything)
         return everything
 
 
-def _shares(setting: Setting) -> Rows:
+def _shares(graph: Graph, world: World, device: torch.device) -> Rows:
     """The nodes that this rank computes, int64 ``[n]`` per type: those that its host holds, where hosts hold any."""
-    graph, world = setting.graph, setting.world
     parts, rank, size = tuple(range(graph.book.num_parts)), world.rank, world.size
-    if max_over_ranks(len(graph.parts_here), setting.device, world):
-        parts, rank, size = dealt(graph.parts_here, len(parts), world, setting.device), world.local_rank, world.local_size
+    if max_over_ranks(len(graph.parts_here), device, world):
+        parts, rank, size = dealt(graph.parts_here, len(parts), world, device), world.local_rank, world.local_size
     shares = {}
     for name in graph.schema.nodes:
         held = [torch.arange(*graph.book.bounds(name)[part : part + 2]) for part in parts]

@@ -5,19 +5,19 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from halohop.recipes import ranks
+from halohop import collectives
 from halohop.world import World
 from tests.support.deadlines import within
 
 
 @pytest.fixture
 def quick_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "LEAVE_S", 0.1)
+    monkeypatch.setattr(collectives, "LEAVE_S", 0.1)
     monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: None)
 
 
 def group() -> None:
-    with ranks.process_group(World(rank=0, size=2), torch.device("cpu"), 5):
+    with collectives.process_group(World(rank=0, size=2), torch.device("cpu"), 5):
         pass
 
 

@@ -8,7 +8,7 @@ import torch
 
 import halohop
 from halohop.errors import InputError
-from halohop.recipes.inference_stages import Chunk, Stage, begin, end
+from halohop.inference.stages import Chunk, Stage, begin, end
 from halohop.store.disk import map_part, read_manifest
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import ColumnSpec

@@ -1,6 +1,6 @@
 """Names in the results of inference: the users' own ids where they are strings, and the names of classes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.datasets.text import texts_of
-from halohop.recipes.inference_results import ROWS
-from halohop.store.requests import FetchRequest, RowQuery
+from halohop.inference.results import ROWS
 from halohop.typing import RAW_TEXT, NodeType
 
 
@@ -35,11 +34,10 @@ def text_ids(graph: Graph, target: NodeType, gid: Tensor) -> Iterator[NDArray[An
         gid: the nodes, int64 ``[n]``.
     """
     for begin in range(0, len(gid), ROWS):
-        query = RowQuery(table=target, columns=(RAW_TEXT,), gid=gid[begin : begin + ROWS])
-        ((rows,),) = graph.fetch(FetchRequest(queries=(query,)))
+        (rows,) = graph.fetch_rows(target, [RAW_TEXT], gid[begin : begin + ROWS])
         yield np.asarray(texts_of(rows.to(torch.uint8)), dtype=np.str_)
 
 
-def class_names(classes: tuple[str, ...]) -> NDArray[Any]:
+def class_names(classes: Sequence[str]) -> NDArray[Any]:
     """The name of each class: ``classes[predictions]`` are the predicted names."""
     return np.array(classes, dtype=np.str_)

@@ -9,24 +9,22 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
+from halohop.collectives import in_rounds, max_over_ranks, sum_over_ranks
 from halohop.files.reading import read_regular
+from halohop.inference.edges import Reader
+from halohop.inference.job import InferenceJob
+from halohop.inference.model import LayeredModel, Neighbours
+from halohop.inference.results import UNFINISHED
+from halohop.inference.stages import HIDDEN, Chunk, Stage, begin, end
+from halohop.net.open import open_graph
 from halohop.net.rendezvous import owners
-from halohop.recipes.config import InferConfig
-from halohop.recipes.inference_edges import Reader
-from halohop.recipes.inference_models import LayeredModel, Neighbours
-from halohop.recipes.inference_results import UNFINISHED
-from halohop.recipes.inference_stages import HIDDEN, Chunk, Stage, begin, end
-from halohop.recipes.opening import opened
-from halohop.recipes.ranks import Progress, in_rounds, max_over_ranks, sum_over_ranks
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST
-from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import ColumnSpec
 from halohop.typing import NodeType
 from halohop.world import World
@@ -40,32 +38,22 @@ class LayerRun:
     Args:
         model: what to compute; its module is moved to `device`.
         graph: whose nodes.
-        config: where, and the sizes of batches.
-        world, device: this rank's place.
-        on_progress: called about once a second with (stage, nodes done by all ranks, nodes in all).
+        job: where, the sizes of batches, and who takes part.
     """
 
-    def __init__(
-        self,
-        model: LayeredModel,
-        graph: Graph,
-        config: InferConfig,
-        *,
-        world: World,
-        device: torch.device,
-        on_progress: Progress,
-    ) -> None:
-        self._model, self._graph, self._config = model, graph, config
-        self._world, self._device, self._on_progress = world, device, on_progress
-        manifest = read_manifest(config.parts)
+    def __init__(self, model: LayeredModel, graph: Graph, job: InferenceJob) -> None:
+        self._model, self._graph, self._job = model, graph, job
+        self._world, self._device = job.world, job.device
+        manifest = read_manifest(job.parts)
         self._num_parts, self._bounds = manifest.num_parts, manifest.node_bounds
-        found = held_parts(config.parts, manifest)
-        self._parts = dealt(found, self._num_parts, world, device)
-        self._edges = {part: map_part(config.parts, manifest, part).edges for part in self._parts}
-        self._work = Path(config.out) / UNFINISHED
-        model.module.to(device).eval()
+        found = held_parts(job.parts, manifest)
+        self._parts = dealt(found, self._num_parts, self._world, self._device)
+        self._edges = {part: map_part(job.parts, manifest, part).edges for part in self._parts}
+        self._work = job.out / UNFINISHED
+        model.module.to(self._device).eval()
         self._stages = [
-            Stage(self._work, number, self._bounds, columns) for number, columns in enumerate(stage_columns(model, graph, device))
+            Stage(self._work, number, self._bounds, columns)
+            for number, columns in enumerate(stage_columns(model, graph, self._device))
         ]
 
     @property
@@ -95,12 +83,12 @@ class LayerRun:
     def _run(self) -> dict[str, str | int]:
         """What the rows are a function of."""
         return {
-            "graph": hashlib.sha256(read_regular(Path(self._config.parts) / MANIFEST)).hexdigest(),
+            "graph": hashlib.sha256(read_regular(self._job.parts / MANIFEST)).hexdigest(),
             "model": _fingerprint(self._model.module),
             "target": self._model.target,
             "results": ", ".join(self.columns),
-            "batch_size": self._config.batch_size,
-            "batch_edges": self._config.batch_edges,
+            "batch_size": self._job.batch_size,
+            "batch_edges": self._job.batch_edges,
             "device": self._device.type,
             "torch": str(torch.__version__),
         }
@@ -116,7 +104,7 @@ class LayerRun:
             stage.reserve(self._parts)
         self._meet()
         done = stage.done()
-        chunks = stage.chunks(self._parts, _BATCHES_PER_CHUNK * self._config.batch_size)
+        chunks = stage.chunks(self._parts, _BATCHES_PER_CHUNK * self._job.batch_size)
         todo = [chunk for chunk in chunks if chunk not in done][world.local_rank :: world.local_size]
         self._meet()  # every rank has read the journals; now they may grow
         with self._opened(self._stages[number - 1]) if number else nullcontext(self._graph) as source:
@@ -140,8 +128,8 @@ class LayerRun:
             source,
             self._edges,
             self._bounds,
-            batch_size=self._config.batch_size,
-            batch_edges=self._config.batch_edges,
+            batch_size=self._job.batch_size,
+            batch_edges=self._job.batch_edges,
             device=self._device,
         )
         with self._stages[number].journal(self._world.rank) as journal, ThreadPoolExecutor(1, "halohop-rows") as thread:
@@ -154,10 +142,10 @@ class LayerRun:
                 journal.keep(chunk, {name: torch.cat(values) for name, values in kept.items()})
 
     def _rounds(self, name: str, work: Generator[int, None, None], total: int) -> None:
-        in_rounds(name, work, total, world=self._world, device=self._device, on_progress=self._on_progress)
+        in_rounds(name, work, total, **self._job.ranks)
 
     def _opened(self, stage: Stage) -> AbstractContextManager[Graph]:
-        return opened(stage.folder, self._config, self._world)
+        return open_graph(stage.folder, world=self._world, **self._job.opening)
 
     def _meet(self) -> None:
         max_over_ranks(0, self._device, self._world)
@@ -177,8 +165,7 @@ def stage_columns(model: LayeredModel, graph: Graph, device: torch.device) -> li
     """Per stage and node type what comes out, found by giving the model one node without edges."""
     rows = {}
     for name in graph.schema.nodes:
-        query = RowQuery(table=name, columns=model.columns(name), gid=torch.arange(0))
-        (columns,) = graph.fetch(FetchRequest(queries=(query,)))
+        columns = graph.fetch_rows(name, model.columns(name), torch.arange(0))
         rows[name] = model.inputs(name, tuple(column.to(device) for column in columns))
     found = []
     for stage in range(model.stages):

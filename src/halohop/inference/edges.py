@@ -11,10 +11,9 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.graph import Graph
-from halohop.recipes.inference_models import LayeredModel, Neighbours
-from halohop.recipes.inference_stages import HIDDEN, Chunk
+from halohop.inference.model import LayeredModel, Neighbours
+from halohop.inference.stages import HIDDEN, Chunk
 from halohop.store.part import EdgePart
-from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import NodeType, Relation
 
 _AHEAD = 2
@@ -154,8 +153,7 @@ class Reader:
 
     def _fetch(self, node_type: NodeType, gid: Tensor) -> tuple[Tensor, ...]:
         columns = (HIDDEN,) if self._stage else self._model.columns(node_type)
-        (rows,) = self._source.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=columns, gid=gid),)))
-        return rows
+        return self._source.fetch_rows(node_type, columns, gid)
 
     def _rows(self, node_type: NodeType, stored: tuple[Tensor, ...]) -> Tensor:
         columns = tuple(column.to(self._device) for column in stored)
