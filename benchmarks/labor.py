@@ -17,7 +17,8 @@ from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
 from halohop.sampling.batch import Seeds
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Rules
 from halohop.store.tables import EdgeTable
 from halohop.typing import EDGE, NODE
 

@@ -20,7 +20,8 @@ from halohop.loading.seeds import Share
 from halohop.pyg.link_inputs import link_dataset, read_neg_sampling
 from halohop.sampling.batch import Batch
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Rules
 
 MODELLED = 4  # batches whose cache lines are counted
 

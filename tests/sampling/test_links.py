@@ -7,7 +7,8 @@ from halohop.cluster.graph import Graph
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds, trees
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Rules
 from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned

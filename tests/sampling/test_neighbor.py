@@ -13,7 +13,8 @@ from halohop.partitioning.build import build_parts
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Rules
 from halohop.store.tables import EdgeTable, GraphTables
 from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch

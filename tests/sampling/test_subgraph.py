@@ -12,8 +12,9 @@ from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.subgraph import partners_of
+from halohop.store.draw import Rules
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import EdgeTable, GraphTables
 from halohop.testing import graphs

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from halohop.ops import SparseRows
+from halohop.store.draw import Draw, Rules
 from halohop.store.requests import (
-    Draw,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -78,7 +78,8 @@ def random_messages(seed: int) -> Iterator[Any]:
     def row_query() -> RowQuery:
         return RowQuery(table=relation() if number(2) else word(), columns=some(word), gid=ids())
 
-    draw = Draw(seed=number(), epoch=number(), batch=-number(), hop=number(9), replace=bool(number(2)), labor=bool(number(2)))
+    rules = Rules(replace=bool(number(2))) if number(2) else Rules(labor=True, weight=word())
+    draw = Draw(seed=number(), epoch=number(), batch=-number(), hop=number(9), rules=rules)
     queries = some(lambda: HopQuery(relation=relation(), fanout=number(20) - 1, dst_gid=ids()))
     yield SampleRequest(draw=draw, queries=queries)
     yield SampleReply(answers=some(lambda: HopAnswer(counts=ids(), src_gid=ids(), edge_gid=ids())))

@@ -10,8 +10,8 @@ from halohop import ops
 from halohop.cluster.router import Router
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.partitioning.book import Book
+from halohop.store.draw import TAKE_ALL
 from halohop.store.requests import (
-    Draw,
     EdgesReply,
     EdgesRequest,
     FetchReply,
@@ -67,7 +67,7 @@ class Lookups:
         The owners of the destinations look them up, so nothing but what is found crosses the network.
         """
         queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
-        return self.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=queries)).answers
+        return self.sample(SampleRequest(draw=TAKE_ALL, queries=queries)).answers
 
     def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
         """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid.

@@ -17,7 +17,8 @@ from halohop.cluster.graph import Graph
 from halohop.collectives import gather_rows, max_over_ranks
 from halohop.inference.layers import dealt
 from halohop.inference.model import LayeredModel, Neighbours
-from halohop.store.requests import Draw, HopQuery, SampleRequest
+from halohop.store.draw import TAKE_ALL
+from halohop.store.requests import HopQuery, SampleRequest
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
 from halohop.world import World
@@ -128,7 +129,7 @@ class LayerPass:
         device = self._device
         for relation in relations:
             query = HopQuery(relation=relation, fanout=-1, dst_gid=gid)
-            (answer,) = self._graph.sample(SampleRequest(draw=Draw(seed=0, epoch=0, batch=0, hop=0), queries=(query,))).answers
+            (answer,) = self._graph.sample(SampleRequest(draw=TAKE_ALL, queries=(query,))).answers
             ends = torch.cat([answer.counts[:0].new_zeros(1), answer.counts.cumsum(0)])
             own = gid if relation[0] == name else gid[:0]
             size = _BATCH_ROWS if model.folds else max(len(answer.src_gid), 1)

@@ -13,9 +13,9 @@ from halohop.loading.examples import ClusterDataset
 from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of, read_cluster_data
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import Rules
 from halohop.sampling.remote import neighbor_sampler
 from halohop.sampling.sampler import Sampler
+from halohop.store.draw import Rules
 from halohop.typing import NodeType
 
 

@@ -17,9 +17,10 @@ from halohop.loading.pipeline import Flight, Made
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.batch import Batch
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.saint import By, RandomNodes
 from halohop.sampling.sampler import Sampler
+from halohop.store.draw import Rules
 
 _NODE_NORM, _EDGE_NORM = "node_norm", "edge_norm"
 

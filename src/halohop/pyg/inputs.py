@@ -14,7 +14,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import SeedDataset
 from halohop.sampling.caps import CapsFrom, Padding
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.neighbor import Expand, Rules
+from halohop.store.draw import Expand, Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation

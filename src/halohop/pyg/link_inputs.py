@@ -16,8 +16,8 @@ from halohop.pyg.inputs import as_tensor, comparable_times
 from halohop.sampling.exclusion import SeedEdges, check_reverse
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
-from halohop.sampling.neighbor import Rules
 from halohop.sampling.subgraph import partners_of
+from halohop.store.draw import Rules
 from halohop.store.schema import Schema
 from halohop.typing import Relation
 

@@ -15,7 +15,7 @@ from halohop.pyg.inputs import rules_of
 from halohop.pyg.link_inputs import InputEdges, check_edge_times, link_dataset, read_neg_sampling
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
 from halohop.pyg.sampler import HalohopSampler
-from halohop.sampling.neighbor import Expand
+from halohop.store.draw import Expand
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID, Relation
 

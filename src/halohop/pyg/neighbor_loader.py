@@ -13,7 +13,7 @@ from halohop.loading.examples import SeedDataset
 from halohop.pyg.inputs import InputNodes, rules_of, seed_dataset
 from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
 from halohop.pyg.sampler import HalohopSampler
-from halohop.sampling.neighbor import Expand
+from halohop.store.draw import Expand
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID, NodeType, Relation
 

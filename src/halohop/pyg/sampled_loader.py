@@ -22,11 +22,12 @@ from halohop.pyg.sampler_output import from_sampler_output, to_sampler_output
 from halohop.pyg.source import source_of
 from halohop.sampling.batch import Batch, NodeSet
 from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
-from halohop.sampling.neighbor import NeighborSampler, Rules
+from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.padding import fill_empty
 from halohop.sampling.padding import pad as pad_batch
 from halohop.sampling.remote import RemoteSampler, neighbor_sampler
 from halohop.sampling.sampler import Sampler
+from halohop.store.draw import Rules
 from halohop.typing import Relation
 
 

@@ -25,7 +25,8 @@ from halohop.pyg.source import source_of
 from halohop.sampling.batch import Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Negatives
-from halohop.sampling.neighbor import Expand, NeighborSampler
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Expand
 from halohop.typing import Relation
 
 

@@ -9,7 +9,8 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.store.draw import TAKE_ALL
+from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import RAW_ID
 
 _CHUNK = 1 << 16
@@ -87,8 +88,7 @@ class HalohopGraphStore(GraphStore):  # type: ignore[misc]
         sources, destinations = [], []
         for dst_gid, dst_raw in zip(gid.split(_CHUNK), raw.split(_CHUNK), strict=True):
             query = HopQuery(relation=relation, fanout=-1, dst_gid=dst_gid)
-            draw = Draw(seed=0, epoch=0, batch=0, hop=0)
-            (answer,) = self._graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
+            (answer,) = self._graph.sample(SampleRequest(draw=TAKE_ALL, queries=(query,))).answers
             rows = RowQuery(table=relation[0], columns=(RAW_ID,), gid=answer.src_gid)
             sources.append(self._graph.fetch(FetchRequest(queries=(rows,)))[0][0])
             destinations.append(dst_raw.repeat_interleave(answer.counts))

@@ -14,7 +14,8 @@ from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Discovery, Tables
 from halohop.sampling.subgraph import induced
-from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.store.draw import Draw
+from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.store.schema import Schema
 from halohop.typing import RAW_ID, NodeType
 

@@ -1,8 +1,7 @@
 """The hop loop: written once, for one node type and many, near and far."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from torch import Tensor
 
@@ -12,63 +11,10 @@ from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.subgraph import Subgraph, bidirectional, induced, partners_of
-from halohop.store.requests import Draw, HopQuery, SampleRequest
+from halohop.sampling.subgraph import bidirectional, induced, partners_of
+from halohop.store.draw import Draw, Rules
+from halohop.store.requests import HopQuery, SampleRequest
 from halohop.typing import Relation
-
-Expand = Literal["new", "all"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How neighbours are drawn and expanded.
-
-    Args:
-        replace: draw with replacement.
-        expand: "new" expands the nodes that the previous hop found (PyG); "all" draws again for all nodes so far (DGL blocks).
-        disjoint: every seed gets a subgraph of its own; a node that is found around two seeds is two nodes of the batch.
-        weight: the edges' column of weights to draw by.
-        time: the column of times of edges or nodes: what is later than a seed is not drawn around it. Needs `disjoint`.
-        last: of the neighbours in time, the most recent ones instead of random ones.
-        labor: random numbers belong to the neighbours, so that the nodes of a hop draw alike and a batch has fewer of them
-            (LABOR-0, Balin & Catalyurek 2023). In a forest every tree has numbers of its own.
-        layer_dependency: all hops have the same random numbers; needs `labor`.
-        subgraph: which edges a batch has. "directional": those that were drawn; "induced": all edges of the graph among its
-            nodes; "bidirectional": those that were drawn and their flips. The nodes are the same.
-
-    Raises:
-        InputError: rules that exclude each other.
-    """
-
-    replace: bool = False
-    expand: Expand = "new"
-    disjoint: bool = False
-    weight: str | None = None
-    time: str | None = None
-    last: bool = False
-    labor: bool = False
-    layer_dependency: bool = False
-    subgraph: Subgraph = "directional"
-
-    def __post_init__(self) -> None:
-        if self.expand not in ("new", "all"):
-            raise InputError(f"expand={self.expand!r} is neither 'new' nor 'all'")
-        if self.last and self.time is None:
-            raise InputError("the most recent neighbours are asked for, but no times are named; name their column")
-        if self.last and self.weight is not None:
-            raise InputError(f"the most recent neighbours are no matter of chance; leave out the weights {self.weight!r}")
-        if self.labor and self.last:
-            raise InputError("the most recent neighbours are no matter of chance; leave out labor")
-        if self.labor and self.replace:
-            raise InputError("labor draws without replacement; leave out replace=True")
-        if self.layer_dependency and not self.labor:
-            raise InputError("layer_dependency is a matter of labor alone; leave it out, or draw with method='labor'")
-        if self.time is not None and not self.disjoint:
-            raise InputError("with times every seed needs a subgraph of its own; set disjoint=True")
-        if self.subgraph not in get_args(Subgraph):
-            raise InputError(f"subgraph type {self.subgraph!r} is none of {list(get_args(Subgraph))}")
-        if self.subgraph == "induced" and self.time is not None:
-            raise InputError("induced subgraphs have edges of any time; leave out the times, or use subgraph type 'directional'")
 
 
 class NeighborSampler:
@@ -131,18 +77,8 @@ class NeighborSampler:
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
 
     def _draw(self, seeds: AnySeeds, hop: int) -> Draw:
-        rules = self.rules
-        return Draw(
-            seed=self._seed,
-            epoch=seeds.epoch,
-            batch=seeds.index,
-            hop=0 if rules.layer_dependency else hop,
-            replace=rules.replace,
-            weight=rules.weight,
-            time=rules.time,
-            last=rules.last,
-            labor=rules.labor,
-        )
+        hop = 0 if self.rules.layer_dependency else hop
+        return Draw(seed=self._seed, epoch=seeds.epoch, batch=seeds.index, hop=hop, rules=self.rules)
 
     def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: AnySeeds) -> HopQuery:
         latest: Tensor | None = None

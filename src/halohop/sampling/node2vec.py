@@ -12,7 +12,8 @@ from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.walks import NOWHERE, Place, Walker
-from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.store.draw import Draw, Rules
+from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import Relation
 
 _ROUNDS = 32
@@ -157,7 +158,7 @@ class Node2VecWalker(Walker):
         relation = self.path[place.step]
         nodes, which = place.gid.unique(return_inverse=True)
         query = HopQuery(relation=relation, fanout=-1, dst_gid=nodes)
-        draw = Draw(seed=0, epoch=0, batch=0, hop=0, weight=self._weight)
+        draw = Draw(seed=0, epoch=0, batch=0, hop=0, rules=Rules(weight=self._weight))
         (lists,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
         counts, begins = lists.counts[which], (lists.counts.cumsum(0) - lists.counts)[which]
         ends = counts.cumsum(0)

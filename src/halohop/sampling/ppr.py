@@ -13,7 +13,8 @@ from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch, Seeds
 from halohop.sampling.discovery import Discovery, Tables
 from halohop.sampling.subgraph import induced
-from halohop.store.requests import Draw, FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.store.draw import TAKE_ALL
+from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import RAW_ID, NodeType, Relation
 
 Int64s = NDArray[np.int64]  # sums are NumPy's: torch would wake its threads, which are the trainer's, for each
@@ -134,8 +135,7 @@ class ForwardPush:
         assert nodes.tree is not None
         gid, which = np.unique(nodes.gid.numpy()[hot], return_inverse=True)
         query = HopQuery(relation=self.relation, fanout=-1, dst_gid=torch.from_numpy(gid))
-        draw = Draw(seed=0, epoch=0, batch=0, hop=0)  # nothing is left to chance
-        (lists,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
+        (lists,) = self.graph.sample(SampleRequest(draw=TAKE_ALL, queries=(query,))).answers
         lengths = lists.counts.numpy()
         counts, begins = lengths[which], (np.cumsum(lengths) - lengths)[which]
         entry = np.arange(counts.sum()) + np.repeat(begins - np.cumsum(counts) + counts, counts)

@@ -12,8 +12,9 @@ from halohop.sampling.collect import collect
 from halohop.sampling.columns import ALL, Columns
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.links import LinkSeeds
-from halohop.sampling.neighbor import NeighborSampler, Rules, check_columns
+from halohop.sampling.neighbor import NeighborSampler, check_columns
 from halohop.sampling.subgraph import Partners, partners_of
+from halohop.store.draw import Rules
 from halohop.store.requests import Request
 from halohop.typing import NodeType, Relation
 

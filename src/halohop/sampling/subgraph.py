@@ -1,7 +1,6 @@
 """Which edges a batch has: those that were drawn, all among its nodes, or those that were drawn and their flips."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 
@@ -10,11 +9,10 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.sampling.batch import EdgeBlock, Flips, NodeBlock
 from halohop.sampling.discovery import Discovery, Frontier, Trail
-from halohop.store.requests import Draw, HopAnswer, HopQuery, SampleRequest
+from halohop.store.draw import TAKE_ALL
+from halohop.store.requests import HopAnswer, HopQuery, SampleRequest
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
-
-Subgraph = Literal["directional", "induced", "bidirectional"]
 
 Partners = dict[Relation, Relation]
 """Per relation, the one that holds its flips; itself where flips stay in the relation."""
@@ -45,8 +43,7 @@ def induced(graph: Graph, discovery: Discovery, query: Callable[[Relation, Front
     while begin < longest:
         slices = {name: frontier.slice(begin, begin + length) for name, frontier in frontiers.items()}
         queries = tuple(query(relation, slices[relation[2]]) for relation in trails if len(slices[relation[2]].gid))
-        draw = Draw(seed=0, epoch=0, batch=0, hop=0)  # nothing is left to chance
-        answers = graph.sample(SampleRequest(draw=draw, queries=queries)).answers if queries else ()
+        answers = graph.sample(SampleRequest(draw=TAKE_ALL, queries=queries)).answers if queries else ()
         with graph.counters.span("dedup"):
             for asked, answer in zip(queries, answers, strict=True):
                 _keep_known(answer, asked.relation[0], slices[asked.relation[2]], discovery, trails[asked.relation], graph.pool)

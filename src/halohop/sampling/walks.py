@@ -11,7 +11,8 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.store.requests import Draw, HopQuery, SampleRequest
+from halohop.store.draw import Draw, Rules
+from halohop.store.requests import HopQuery, SampleRequest
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
 
@@ -97,6 +98,7 @@ class Walker:
         _check_weight(graph.schema, self.path, weight)
         self._seed = seed
         self._weight = weight
+        self._rules = Rules(replace=True, weight=weight)
 
     def walk(self, start_gid: Tensor, *, epoch: int = 0, batch: int = 0) -> Walks:
         """Walks from nodes of the type that the path begins with, int64 ``[n]``; walker i begins at the i-th of them."""
@@ -126,14 +128,8 @@ class Walker:
         query = HopQuery(
             relation=self.path[place.step], fanout=1, dst_gid=place.gid, tree=torch.from_numpy(place.number.numpy() % _AT_ONCE)
         )
-        draw = Draw(
-            seed=self._seed,
-            epoch=place.epoch,
-            batch=place.batch,
-            hop=self.hop(place, attempt),
-            replace=True,
-            weight=self._weight,
-        )
+        hop = self.hop(place, attempt)
+        draw = Draw(seed=self._seed, epoch=place.epoch, batch=place.batch, hop=hop, rules=self._rules)
         (answer,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
         found = np.flatnonzero(answer.counts.numpy())  # NumPy, because torch would wake its threads for it
         gid, edge_gid = (np.full(len(place.gid), NOWHERE) for _ in range(2))

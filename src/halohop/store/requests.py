@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from halohop import ops
+from halohop.store.draw import Draw
 from halohop.typing import NodeType, Relation, TableKey
 
 Reply = TypeVar("Reply", covariant=True)
@@ -32,36 +33,12 @@ class Shard(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """How neighbours are drawn in one hop.
-
-    Args:
-        seed, epoch, batch, hop: what random numbers are a function of, besides the relation, each node's raw id and its tree.
-        replace: with replacement.
-        weight: the column of the edges that holds their weights. Relations without it draw uniformly.
-        time: the column of the edges, or else of their sources, that holds times; relations without it ignore time.
-        last: the most recent neighbours, instead of random ones.
-        labor: random numbers are a function of the *sources'* types and raw ids, not of relations and destinations.
-    """
-
-    seed: int
-    epoch: int
-    batch: int
-    hop: int
-    replace: bool = False
-    weight: str | None = None
-    time: str | None = None
-    last: bool = False
-    labor: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HopQuery:
     """Some in-neighbours of `dst_gid` (int64 ``[n]``) along `relation`: at most `fanout` each, all of them with -1.
 
     Args:
         tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
-        latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the hop's draw names a time.
+        latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the rules name a time.
         excluded: edges that are never drawn, gids, int64, ascending.
         src_gid: only the edges from this source are told, int64 ``[n]``, all of them: the fanout must be -1.
     """

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import SchemaError
-from halohop.store.requests import Draw, HopAnswer, HopQuery
+from halohop.store.draw import Draw, Rules
+from halohop.store.requests import HopAnswer, HopQuery
 from halohop.telemetry import Counters
 from halohop.typing import SOURCE_ID, Relation
 
@@ -117,6 +118,7 @@ class Topology:
         )
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
+        rules = draw.rules
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
         return ops.sample_neighbors(
             self.indptr,
@@ -124,16 +126,17 @@ class Topology:
             _stream_ids(raw, query.tree),
             query.fanout,
             self._key(draw),
-            replace=draw.replace,
+            replace=rules.replace,
             edge_bounds=self.edge_bounds,
-            weights=self.columns.get(draw.weight) if draw.weight is not None else None,
-            eligible=self._eligible(query, draw),
-            sources=self._sources(query) if draw.labor else None,
+            weights=self.columns.get(rules.weight) if rules.weight is not None else None,
+            eligible=self._eligible(query, rules),
+            sources=self._sources(query) if rules.labor else None,
             pool=pool,
         )
 
     def _key(self, draw: Draw) -> int:
-        relation = (self.relation[0], "", "") if draw.labor else self.relation  # all relations from a type share its numbers
+        shared = (self.relation[0], "", "")  # all relations from a type have the same numbers
+        relation = shared if draw.rules.labor else self.relation
         return ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=relation)
 
     def _sources(self, query: HopQuery) -> ops.Sources:
@@ -142,17 +145,17 @@ class Topology:
             ids=ids, via=via, shift=None if query.tree is None else torch.from_numpy(query.tree.numpy() * _TREE_STEP)
         )
 
-    def _eligible(self, query: HopQuery, draw: Draw) -> ops.Eligible | None:
+    def _eligible(self, query: HopQuery, rules: Rules) -> ops.Eligible | None:
         """Which neighbours may be drawn; None means all."""
-        times, via = self._times(draw.time)
+        times, via = self._times(rules.time)
         if times is None:
             return None if query.excluded is None else ops.Eligible(excluded=query.excluded)
         return ops.Eligible(
             times=times,
             via=via,
             latest=None if query.latest is None else comparable(query.latest, times.dtype),
-            last=draw.last,
-            times_sorted=via is None and draw.time in self.ascending,
+            last=rules.last,
+            times_sorted=via is None and rules.time in self.ascending,
             excluded=query.excluded,
         )
 

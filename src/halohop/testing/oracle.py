@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from halohop.ops import reference
-from halohop.sampling.neighbor import Rules
+from halohop.store.draw import Rules
 from halohop.store.tables import GraphTables
 from halohop.testing.oracle_subgraph import edges_both_ways, induced_edges, raw_ids
 from halohop.typing import NodeType, Relation
