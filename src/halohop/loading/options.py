@@ -2,14 +2,40 @@
 
 import operator
 import os
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+import torch
 
 from halohop.errors import InputError
 from halohop.loading.pipeline import Flight
 from halohop.memory import spare_bytes
-from halohop.world import trainers_here
+from halohop.world import World, trainers_here
 
 Run = Literal["auto", "threads", "inline", "processes"]
+
+
+class LoaderArguments(TypedDict, total=False):
+    """The keywords of `BatchLoader` that its subclasses pass on; see there for their defaults and meanings."""
+
+    world: World | None
+    own_seeds: bool
+    run: Run
+    batch_size: int | None
+    shuffle: bool | None
+    drop_last: bool
+    batch_sampler: Any
+    num_workers: int | None
+    prefetch_factor: int | None
+    backlog_bytes: int | None
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    pin_memory: bool
+    pin_memory_device: str
+    persistent_workers: bool
+    layout: torch.layout
+    in_order: bool
+
 
 _WITHOUT_MEANING = {
     "dataset": "the loader makes it from its seeds",

@@ -1,7 +1,6 @@
 """`halohop.ClusterLoader`: batches of whole clusters, with all edges among their nodes."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -10,6 +9,7 @@ from torch_geometric.loader import ClusterData
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import ClusterDataset
+from halohop.pyg.arguments import SampledArguments, as_pyg
 from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of, read_cluster_data
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.fanouts import Fanouts
@@ -33,8 +33,6 @@ class ClusterLoader(SampledLoader):
             of a node attribute of integers, or an integer per node in ascending order of ids; in heterogeneous graphs all node
             types have the attribute, or a dict has a tensor for each. Numbers are at least 0 and may have gaps.
         batch_size: clusters per batch.
-        transform: applied to every batch, by the workers that make them.
-        transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
         kwargs: shuffle (of the clusters), drop_last, seed, world (ranks share the clusters), own_seeds, run, num_workers and the
             other arguments of `halohop.NeighborLoader` and `torch.utils.data.DataLoader`.
 
@@ -52,15 +50,12 @@ class ClusterLoader(SampledLoader):
         ([0, 3], [3])
     """
 
+    @as_pyg()
     def __init__(
         self,
         data: Data | HeteroData | Graph | ClusterData,
         clusters: Clusters | None = None,
-        *,
-        batch_size: int = 1,
-        transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[Any], Any] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SampledArguments],
     ) -> None:
         if isinstance(data, ClusterData):
             if clusters is not None:
@@ -76,15 +71,7 @@ class ClusterLoader(SampledLoader):
             fanouts, rules = Fanouts.uniform([], graph.schema), Rules(subgraph="induced")
             return neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along), dataset
 
-        super().__init__(
-            data,
-            make,
-            reads=(clusters,) if isinstance(clusters, str) else (),
-            batch_size=batch_size,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            **kwargs,
-        )
+        super().__init__(data, make, reads=(clusters,) if isinstance(clusters, str) else (), **kwargs)
 
     @property
     def clusters(self) -> Tensor | dict[NodeType, Tensor]:

@@ -1,13 +1,14 @@
 """`halohop.HGTLoader`: PyG's arguments and PyG's batches for sampling by budgets per node type."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.loading.options import whole
+from halohop.pyg.arguments import SampledArguments, as_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset, whole_numbers
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.sampling.hgt import HGTSampler, NumSamples
@@ -30,13 +31,9 @@ class HGTLoader(SampledLoader):
         data: a PyG `HeteroData` or `Data`, or a graph from `halohop.open`. (PyG refuses `Data`.)
         num_samples: nodes to add per hop, the same for all node types; or a dict with such a list for every type.
         input_nodes: as of `halohop.NeighborLoader`.
-        is_sorted, filter_per_worker: accepted for PyG's sake; the batches do not depend on them.
-        transform: applied to every batch, by the workers that make them.
-        transform_sampler_output: applied to PyG's `SamplerOutput` before the rows are collected.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         max_neighbors: in a longer list only so many neighbours get points, drawn uniformly; -1 takes all. (PyG: 50.)
-        kwargs: seed, world, own_seeds, run, backlog_bytes, batch_size, shuffle, num_workers and the other arguments of
-            `halohop.NeighborLoader` that do not concern how neighbours are drawn.
+        is_sorted, ..., kwargs: as of `halohop.NeighborLoader`; there is none that concerns how neighbours are drawn.
 
     Raises:
         InputError: arguments that cannot work; the message names the value and the remedy.
@@ -51,19 +48,16 @@ class HGTLoader(SampledLoader):
         ([0], [0, 1])
     """
 
+    @as_pyg("is_sorted", "transform", "transform_sampler_output", "filter_per_worker")
     def __init__(
         self,
         data: Data | HeteroData | Graph,
         num_samples: Sequence[int] | Mapping[NodeType, Sequence[int]],
         input_nodes: InputNodes = None,
-        is_sorted: bool = False,
-        transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[Any], Any] | None = None,
-        filter_per_worker: bool | None = None,
-        *,
+        *args: Any,
         input_id: Tensor | None = None,
         max_neighbors: int = -1,
-        **kwargs: Any,
+        **kwargs: Unpack[SampledArguments],
     ) -> None:
         def make(graph: Graph, seed: int) -> tuple[Sampler, Any]:
             self.num_samples = num_samples
@@ -72,14 +66,7 @@ class HGTLoader(SampledLoader):
             )
             return sampler, seed_dataset(graph, input_nodes, input_id)
 
-        super().__init__(
-            data,
-            make,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **kwargs,
-        )
+        super().__init__(data, make, **kwargs)
 
 
 def _samples(num_samples: Sequence[int] | Mapping[NodeType, Sequence[int]], schema: Schema) -> NumSamples:

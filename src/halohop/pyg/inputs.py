@@ -14,7 +14,6 @@ from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import SeedDataset
 from halohop.sampling.caps import CapsFrom, Padding
 from halohop.sampling.fanouts import Fanouts
-from halohop.store.draw import Expand, Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
@@ -35,42 +34,6 @@ def fanouts_of(num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]], 
         named = {relation: whole_numbers(fanouts, "num_neighbors") for relation, fanouts in num_neighbors.items()}
         return Fanouts.by_relation(named, schema)
     return Fanouts.uniform(whole_numbers(num_neighbors, "num_neighbors"), schema)
-
-
-def rules_of(
-    *,
-    replace: bool,
-    expand: Expand,
-    disjoint: bool,
-    weight_attr: str | None,
-    time_attr: str | None,
-    temporal_strategy: str,
-    method: str,
-    layer_dependency: bool,
-    subgraph_type: Any,
-    directed: bool,
-) -> Rules:
-    """PyG's sampling options as rules. A subgraph type may be PyG's enum, a word, or the older `directed=False`; times imply
-    disjoint subgraphs.
-
-    Raises:
-        InputError: an unknown strategy, method or type, or options that exclude each other.
-    """
-    if temporal_strategy not in ("uniform", "last"):
-        raise InputError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
-    if method not in ("neighbor", "labor"):
-        raise InputError(f"method={method!r} is neither 'neighbor' nor 'labor'")
-    return Rules(
-        replace=replace,
-        expand=expand,
-        disjoint=disjoint or time_attr is not None,
-        weight=weight_attr,
-        time=time_attr,
-        last=temporal_strategy == "last",
-        labor=method == "labor",
-        layer_dependency=layer_dependency,
-        subgraph=getattr(subgraph_type, "value", subgraph_type) if directed else "induced",
-    )
 
 
 def padding_of(pad: CapsFrom | Padding | None, schema: Schema) -> Padding | None:

@@ -1,7 +1,7 @@
 """`halohop.LinkNeighborLoader`: PyG's arguments and PyG's batches for what is predicted of edges."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -11,11 +11,11 @@ from torch_geometric.sampler import EdgeSamplerInput
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import LinkDataset
-from halohop.pyg.inputs import rules_of
+from halohop.pyg.arguments import NeighborArguments, as_pyg
 from halohop.pyg.link_inputs import InputEdges, check_edge_times, link_dataset, read_neg_sampling
-from halohop.pyg.sampled_loader import NeighborhoodLoader, refuse_neighbor_sampler
+from halohop.pyg.sampled_loader import NeighborhoodLoader
 from halohop.pyg.sampler import HalohopSampler
-from halohop.store.draw import Expand
+from halohop.store.draw import Rules
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID, Relation
 
@@ -36,9 +36,8 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
             ascending order of ids. Binary negatives are pairs, triplets have further destinations; neither is later than its
             edge, where nodes have the attribute `time_attr`.
         neg_sampling_ratio: binary negatives per edge, PyG's older spelling.
-        replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform, transform_sampler_output,
-            is_sorted, filter_per_worker, directed, seed, expand, method, layer_dependency, pad, kwargs: as of
-            `halohop.NeighborLoader`. A subgraph of its own (`disjoint`) has both ends of an edge, and its negatives.
+        replace, ..., layer_dependency, and the others of `halohop.NeighborLoader`: as there; they are explained at `__init__`. A
+            subgraph of its own (`disjoint`) has both ends of an edge, and its negatives.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
@@ -61,6 +60,11 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
         ([2, 3, 0, 1], [[0, 0], [1, 2]])
     """
 
+    @as_pyg(
+        *("replace", "subgraph_type", "disjoint", "temporal_strategy", "neg_sampling", "neg_sampling_ratio"),
+        *("time_attr", "weight_attr", "transform", "transform_sampler_output", "is_sorted", "filter_per_worker"),
+        *("neighbor_sampler", "directed"),
+    )
     def __init__(
         self,
         data: Data | HeteroData | Graph,
@@ -68,46 +72,16 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
         edge_label_index: InputEdges = None,
         edge_label: Tensor | None = None,
         edge_label_time: Tensor | None = None,
-        replace: bool = False,
-        subgraph_type: Any = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
+        *args: Any,
         neg_sampling: Any = None,
         neg_sampling_ratio: float | None = None,
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[Any], Any] | None = None,
-        is_sorted: bool = False,
-        filter_per_worker: bool | None = None,
-        neighbor_sampler: Any = None,
-        directed: bool = True,
-        *,
         input_id: Tensor | None = None,
-        seed: int | None = None,
-        expand: Expand = "new",
-        method: str = "neighbor",
-        layer_dependency: bool = False,
         strict_negatives: bool = False,
         exclude_seed_edges: bool = False,
         reverse_relation: Relation | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NeighborArguments],
     ) -> None:
-        refuse_neighbor_sampler(neighbor_sampler)
-        check_edge_times(edge_label_time, time_attr)
-        rules = rules_of(
-            replace=replace,
-            expand=expand,
-            disjoint=disjoint,
-            weight_attr=weight_attr,
-            time_attr=time_attr,
-            temporal_strategy=temporal_strategy,
-            method=method,
-            layer_dependency=layer_dependency,
-            subgraph_type=subgraph_type,
-            directed=directed,
-        )
-
+        check_edge_times(edge_label_time, kwargs.get("time_attr"))
         neg_sampling = read_neg_sampling(neg_sampling, neg_sampling_ratio)
         if neg_sampling is None and strict_negatives:
             raise InputError("strict_negatives=True, but no negatives are asked for; set neg_sampling")
@@ -116,7 +90,7 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
 
         self.edge_label_index, self.neg_sampling = edge_label_index, neg_sampling
 
-        def links(graph: Graph, seed: int) -> LinkDataset:
+        def links(graph: Graph, seed: int, rules: Rules) -> LinkDataset:
             self._dataset = link_dataset(
                 graph,
                 edge_label_index,
@@ -132,17 +106,7 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
             )
             return self._dataset
 
-        super().__init__(
-            data,
-            num_neighbors,
-            links,
-            rules=rules,
-            transform=transform,
-            filter_per_worker=filter_per_worker,
-            transform_sampler_output=transform_sampler_output,
-            seed=seed,
-            **kwargs,
-        )
+        super().__init__(data, num_neighbors, links, **kwargs)
 
     @property
     def link_sampler(self) -> HalohopSampler:

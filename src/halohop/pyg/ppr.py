@@ -1,7 +1,6 @@
 """`halohop.ppr` and `halohop.PPRLoader`: personalised PageRank, and batches of what it ranks highest."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -9,6 +8,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.cluster.graph import Graph
 from halohop.errors import SchemaError
 from halohop.loading.options import whole
+from halohop.pyg.arguments import SampledArguments, as_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.pyg.source import source_of
@@ -98,6 +98,7 @@ class PPRLoader(SampledLoader):
         ([2, 0], [2], [0.5, 0.375])
     """
 
+    @as_pyg()
     def __init__(
         self,
         data: Data | HeteroData | Graph,
@@ -107,16 +108,15 @@ class PPRLoader(SampledLoader):
         alpha: float = 0.15,
         eps: float = 1e-4,
         relation: Relation | None = None,
-        transform: Callable[[Any], Any] | None = None,
         input_id: Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SampledArguments],
     ) -> None:
         def make(graph: Graph, _: int) -> tuple[Sampler, Any]:
             push = ForwardPush(graph, _relation(graph, relation), alpha=alpha, eps=eps)
             examples = seed_dataset(graph, input_nodes, input_id, node_type=push.node_type)
             return PPRSampler(push, top=whole(top, "top")), examples
 
-        super().__init__(data, make, transform=transform, **kwargs)
+        super().__init__(data, make, **kwargs)
 
     def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
         return with_mapping(data)

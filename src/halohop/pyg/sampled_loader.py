@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -14,6 +14,7 @@ from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
 from halohop.loading.pipeline import Made
 from halohop.loading.seeds import OwnPlan, ShuffledPlan
+from halohop.pyg.arguments import BatchArguments, DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of, without
 from halohop.pyg.columns import columns_of
 from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
@@ -21,7 +22,7 @@ from halohop.pyg.sampler import HalohopSampler, LoaderSampler
 from halohop.pyg.sampler_output import from_sampler_output, to_sampler_output
 from halohop.pyg.source import source_of
 from halohop.sampling.batch import Batch, NodeSet
-from halohop.sampling.caps import CapsFrom, Padding, Sizes, bound, measured
+from halohop.sampling.caps import Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.padding import fill_empty
 from halohop.sampling.padding import pad as pad_batch
@@ -35,11 +36,10 @@ class SampledLoader(BatchLoader):
     """Batches of sampled subgraphs as PyG's `Data` or `HeteroData`, whatever draws them.
 
     Args:
-        data, transform, transform_sampler_output, filter_per_worker, custom_cls, kwargs: as of `halohop.NeighborLoader`.
-        pad: how batches are padded to fixed shapes; None: not at all.
+        data: as of `halohop.NeighborLoader`.
         make: makes the sampler and what it goes through, given the graph and the seed.
         reads: names of the columns that sampling reads, such as times and weights.
-        seed: of all draws; None takes it from `generator`, or 0.
+        kwargs: `SampledArguments`.
     """
 
     def __init__(
@@ -48,29 +48,28 @@ class SampledLoader(BatchLoader):
         make: Callable[[Graph, int], tuple[Sampler, Examples]],
         *,
         reads: Sequence[str | None] = (),
-        transform: Callable[[Any], Any] | None = None,
-        transform_sampler_output: Callable[[Any], Any] | None = None,
-        filter_per_worker: bool | None = None,
-        custom_cls: type | None = None,
-        pad: CapsFrom | Padding | None = None,
-        seed: int | None = None,
-        generator: Any = None,
-        sampler: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SampledArguments],
     ) -> None:
+        options = chosen(BatchArguments, kwargs)
         self._data = data
-        self.transform = transform
-        self.filter_per_worker, self.custom_cls = filter_per_worker, custom_cls
-        self._transform_sampler_output = transform_sampler_output
-        self._source = source_of(data, reads, custom_cls)
-        graph = self._source.graph
+        self.transform = options["transform"]
+        self.filter_per_worker, self.custom_cls = options["filter_per_worker"], options["custom_cls"]
+        self._transform_sampler_output = options["transform_sampler_output"]
+        self._source = source_of(data, reads, options["custom_cls"])
+        graph, seed, generator = self._source.graph, options["seed"], kwargs.get("generator")
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._columns = columns_of(self._source.columns, None, None)
-        revises = transform_sampler_output is not None or pad is not None
+        revises = options["transform_sampler_output"] is not None or options["pad"] is not None
         self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
-        super().__init__(*make(graph, seed), seed=seed, sampler_of_seeds=sampler, generator=generator, **kwargs)
-        self._padding = padding_of(pad, graph.schema)
+        super().__init__(
+            *make(graph, seed),
+            seed=seed,
+            sampler_of_seeds=kwargs.get("sampler"),
+            generator=generator,
+            **without(BatchArguments, kwargs),
+        )
+        self._padding = padding_of(options["pad"], graph.schema)
         idle = isinstance(self._plan, OwnPlan) and not len(self._seeds)  # a rank without seeds has no batch to pad
         self._caps = None if self._padding is None or idle else self._measured(self._padding)
 
@@ -179,64 +178,39 @@ class NeighborhoodLoader(SampledLoader):
     """Batches that `NeighborSampler` draws around nodes or edges, here or on servers.
 
     Args:
-        data, num_neighbors, transform_sampler_output, kwargs: as of `halohop.NeighborLoader`.
-        examples: makes the inputs, given the graph and the seed.
-        rules: how neighbours are drawn.
+        data, num_neighbors: as of `halohop.NeighborLoader`.
+        examples: makes the inputs, given the graph, the seed and the rules of drawing.
+        kwargs: `NeighborArguments`.
     """
 
     def __init__(
         self,
         data: Data | HeteroData | Graph,
         num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
-        examples: Callable[[Graph, int], Examples],
-        *,
-        rules: Rules,
-        transform_sampler_output: Callable[[Any], Any] | None,
-        **kwargs: Any,
+        examples: Callable[[Graph, int, Rules], Examples],
+        **kwargs: Unpack[NeighborArguments],
     ) -> None:
-        self._rules = rules
+        if kwargs.pop("neighbor_sampler", None) is not None:
+            raise InputError("neighbor_sampler is for PyG's own loaders; give it there, or leave it out here")
+        rules = rules_of(kwargs)
+        implied: DrawArguments = {"disjoint": rules.disjoint, "subgraph_type": rules.subgraph, "directed": True}
+        self._drawn: DrawArguments = {**chosen(DrawArguments, kwargs), **implied}
         self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
 
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
             fanouts = fanouts_of(num_neighbors, graph.schema)
             neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along)
-            if transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
+            if self.transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(
                     "transform_sampler_output cannot be told which edges are flips of another relation's; "
                     "use `transform`, or another subgraph type"
                 )
-            return neighbors, examples(graph, seed)
+            return neighbors, examples(graph, seed, rules)
 
-        super().__init__(
-            data, make, reads=(rules.time, rules.weight), transform_sampler_output=transform_sampler_output, **kwargs
-        )
+        super().__init__(data, make, reads=(rules.time, rules.weight), **without(DrawArguments, kwargs))
 
     def _as_pyg_sampler(self) -> HalohopSampler:
-        rules = self._rules
-        return LoaderSampler(
-            self._source.graph,
-            self.num_neighbors,
-            replace=rules.replace,
-            subgraph_type=rules.subgraph,
-            disjoint=rules.disjoint,
-            temporal_strategy="last" if rules.last else "uniform",
-            time_attr=rules.time,
-            weight_attr=rules.weight,
-            seed=self._seed,
-            expand=rules.expand,
-            method="labor" if rules.labor else "neighbor",
-            layer_dependency=rules.layer_dependency,
-        )
-
-
-def refuse_neighbor_sampler(neighbor_sampler: Any) -> None:
-    """PyG's argument for sharing a sampler, which has no meaning here.
-
-    Raises:
-        InputError: it is given.
-    """
-    if neighbor_sampler is not None:
-        raise InputError("neighbor_sampler is for PyG's own loaders; give it there, or leave it out here")
+        return LoaderSampler(self._source.graph, self.num_neighbors, seed=self._seed, **self._drawn)
 
 
 def _nothing(name: str, dtype: torch.dtype) -> float:

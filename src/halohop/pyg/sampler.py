@@ -1,7 +1,7 @@
 """halohop as a sampler of PyG's: feeds PyG's own `NodeLoader` and `LinkLoader`, without pyg-lib."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -17,8 +17,9 @@ from torch_geometric.sampler import (
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.seeds import digest
+from halohop.pyg.arguments import DrawArguments, as_pyg, chosen, rules_of
 from halohop.pyg.convert import skeleton_of
-from halohop.pyg.inputs import comparable_times, fanouts_of, rules_of, times_of
+from halohop.pyg.inputs import comparable_times, fanouts_of, times_of
 from halohop.pyg.link_inputs import check_edge_times, negatives_of, seed_relation
 from halohop.pyg.sampler_output import to_sampler_output
 from halohop.pyg.source import source_of
@@ -26,7 +27,6 @@ from halohop.sampling.batch import Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Negatives
 from halohop.sampling.neighbor import NeighborSampler
-from halohop.store.draw import Expand
 from halohop.typing import Relation
 
 
@@ -39,10 +39,9 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     The arguments stay as attributes of the same names. They may be set between batches, as PyG's Lightning modules do on a copy.
 
     Args:
-        data, num_neighbors, replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, directed, seed,
-            expand, method, layer_dependency: as in `halohop.NeighborLoader`. PyG's loaders do not heed their own arguments of
-            these names beside a sampler. Flips of another relation come without ids and features, since PyG's loaders cannot
-            ask for them.
+        data, num_neighbors, seed, and how neighbours are drawn: as of `halohop.NeighborLoader`. PyG's loaders do not heed their
+            own arguments of these names beside a sampler. Flips of another relation come without ids and features, since PyG's
+            loaders cannot ask for them.
 
     Raises:
         InputError: options that cannot work, as of `halohop.NeighborLoader`.
@@ -55,38 +54,21 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         [2, 1]
     """
 
+    @as_pyg()
     def __init__(
         self,
         data: Data | HeteroData | Graph,
         num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
         *,
-        replace: bool = False,
-        subgraph_type: Any = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        directed: bool = True,
         seed: int = 0,
-        expand: Expand = "new",
-        method: str = "neighbor",
-        layer_dependency: bool = False,
+        **kwargs: Unpack[DrawArguments],
     ) -> None:
         self._data = data
-        self._read = (time_attr, weight_attr)
+        self.num_neighbors, self.seed = num_neighbors, seed
+        for name, value in chosen(DrawArguments, kwargs).items():
+            setattr(self, name, value)
+        self._read = (self.time_attr, self.weight_attr)
         self.graph = source_of(data, self._read).graph
-        self.num_neighbors = num_neighbors
-        self.replace = replace
-        self.subgraph_type = subgraph_type
-        self.disjoint = disjoint
-        self.temporal_strategy = temporal_strategy
-        self.time_attr = time_attr
-        self.weight_attr = weight_attr
-        self.directed = directed
-        self.seed = seed
-        self.expand = expand
-        self.method = method
-        self.layer_dependency = layer_dependency
         self._epoch = 0
         self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
         self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
@@ -157,18 +139,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         read = (self.time_attr, self.weight_attr)
         if read != self._read:
             self.graph, self._read = source_of(self._data, read).graph, read
-        rules = rules_of(
-            replace=self.replace,
-            expand=self.expand,
-            disjoint=self.disjoint,
-            weight_attr=self.weight_attr,
-            time_attr=self.time_attr,
-            temporal_strategy=self.temporal_strategy,
-            method=self.method,
-            layer_dependency=self.layer_dependency,
-            subgraph_type=self.subgraph_type,
-            directed=self.directed,
-        )
+        rules = rules_of(vars(self))
         options = (fanouts_of(self.num_neighbors, self.graph.schema), rules, self.seed)
         if self._made is None or self._made[0] != options:
             self._made = options, NeighborSampler(self.graph, options[0], seed=self.seed, rules=rules)
@@ -197,10 +168,7 @@ class LoaderSampler(HalohopSampler):
         super().__setattr__(name, value)
 
 
-_OPTIONS = (
-    *("num_neighbors", "replace", "subgraph_type", "disjoint", "temporal_strategy", "time_attr", "weight_attr", "directed"),
-    *("seed", "expand", "method", "layer_dependency"),
-)
+_OPTIONS = ("num_neighbors", "seed", *DrawArguments.__annotations__)
 
 
 def _remade(kind: type[HalohopSampler], data: Any, state: dict[str, Any]) -> HalohopSampler:
