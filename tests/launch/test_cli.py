@@ -90,6 +90,9 @@ def test_defaults_are_the_librarys() -> None:
         (("train", "x", "--eval-fanout", "5"), "another number of hops"),
         (("infer", "nowhere", "--checkpoint", "nothing", "--batch-size", "0"), "--batch-size 0 must be"),
         (("infer", "h:1,h:2", "--checkpoint", "nothing"), "servers (h:1,h:2) do not compute layer by layer"),
+        (("serve", "nowhere", "--column", "y"), "column 'y' is not like y=labels.npy"),
+        (("serve", "nowhere", "--column", "a__b:y=y.npy"), "column 'a__b:y=y.npy' is not like"),
+        (("serve", "nowhere", "--column", "y=1.npy", "--column", "node:y=2.npy"), "column 'y' of 'node' is given twice"),
         (("partition", "nowhere.npz", "out"), "'nowhere.npz' is neither a file nor a known source"),
     ],
 )

@@ -46,7 +46,9 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @contextmanager
-def served(parts: str, shares: Sequence[Sequence[int]] = HALVES, *, peers: bool = True) -> Iterator[list[Server]]:
+def served(
+    parts: str, shares: Sequence[Sequence[int]] = HALVES, *, peers: bool = True, columns: Any = None
+) -> Iterator[list[Server]]:
     with ExitStack() as stack:
         addresses = free_addresses(len(shares))
         yield [
@@ -54,6 +56,7 @@ def served(parts: str, shares: Sequence[Sequence[int]] = HALVES, *, peers: bool 
                 halohop.serve(
                     parts,
                     partitions=share,
+                    columns=columns,
                     listen=address,
                     peers=[other for other in addresses if other != address and peers],
                     token=TOKEN,
@@ -108,6 +111,20 @@ def test_losses_and_scores_are_those_of_the_opened_graph(
         assert run(remote) == alike(expected)
         assert (sum(server.statistics().get("batches", 0) for server in servers) > 0) == (sampling == "servers")
     assert any(name.startswith("end test") for name in expected)
+
+
+def test_labels_and_splits_that_servers_were_given(graphs: dict[str, str], secret: str, tmp_path: Path) -> None:
+    """The partitions hold features alone; a run is the one over partitions that hold the labels and splits, too."""
+    tables = synthetic("tiny")
+    nodes = tables.nodes["node"]
+    given = {name: column for name, column in nodes.columns.items() if name != "x"}
+    assert {"y", "train_mask", "val_mask", "test_mask"} <= given.keys()
+    bare = replace(tables, nodes={"node": replace(nodes, columns={"x": nodes.columns["x"]})})
+    halohop.partition(bare, tmp_path / "bare", num_parts=4, method="random")
+    config = config_for(graphs["node"], tmp_path / "local")
+    expected = run(config)
+    with served(str(tmp_path / "bare"), columns={"node": given}) as servers:
+        assert run(replace(config, parts=named(servers), out=str(tmp_path / "remote"), token_file=secret)) == alike(expected)
 
 
 @pytest.mark.soak  # tests/system has two, too

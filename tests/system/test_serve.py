@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 import halohop
 from halohop.testing.graphs import ring
@@ -121,3 +123,15 @@ def test_a_lost_server_without_a_stand_in_is_named(parts, start):
         first.send_signal(signal.SIGKILL)
         with pytest.raises(halohop.errors.PeerLostError, match=f"server 0.*{address}.*did not come back within"):
             list(iterator)
+
+
+@pytest.mark.timeout(120)
+def test_columns_that_the_command_line_gives(parts, start, tmp_path):
+    np.save(tmp_path / "group.npy", np.arange(600) % 7)
+    np.save(tmp_path / "early_mask.npy", np.arange(600) < 10)
+    options = [f"--column={name}={tmp_path}/{name}.npy" for name in ("group", "early_mask")]
+    _, address = start("0,1", "127.0.0.1:0", "", *options)
+    with halohop.connect([address], token=TOKEN, limits=LIMITS) as graph:
+        for batch in halohop.NeighborLoader(graph, [3], "early", batch_size=4):
+            assert torch.equal(batch.group, batch.n_id % 7)
+            assert torch.equal(batch.early_mask, batch.n_id < 10)

@@ -249,6 +249,7 @@ def infer(
 def serve(
     parts: options.PartsFolder,
     partitions: options.ServedParts = None,
+    column: options.GivenColumns = None,
     listen: options.Listen = "127.0.0.1:5510",
     peers: options.Peers = "",
     token_file: options.TokenFile = None,
@@ -266,6 +267,7 @@ def serve(
     serving.serve(
         parts,
         partitions=serving.part_numbers(partitions),
+        columns=serving.given_columns(column or ()),
         listen=listen,
         peers=[address for address in peers.split(",") if address],
         token_file=token_file,

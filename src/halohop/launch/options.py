@@ -280,6 +280,15 @@ Embeddings = Annotated[bool, typer.Option("--embeddings", help="Write the last h
 ServedParts = Annotated[
     str | None, typer.Option(metavar="N,N,...", show_default="all found here", help="Serve only these of them.")
 ]
+GivenColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[TABLE:]NAME=FILE",
+        show_default=False,
+        help="A further column from a .npy file with a row for each id; TABLE is a node type, or a relation as src__name__dst. "
+        "May be given several times, and is the same for all servers.",
+    ),
+]
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer. Other hosts are let in only with a token.")]
 Peers = Annotated[
     str,

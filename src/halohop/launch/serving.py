@@ -1,7 +1,7 @@
 """`halohop serve` in a terminal: says where, answers until it is told to stop."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,12 +11,14 @@ import halohop
 from halohop.errors import InputError
 from halohop.net.serve import Keeping
 from halohop.transport import load_token
+from halohop.typing import NODE, TableKey
 
 
 def serve(
     parts: Path,
     *,
     partitions: Sequence[int] | None,
+    columns: Mapping[TableKey, Mapping[str, str]] | None,
     listen: str,
     peers: Sequence[str],
     token_file: Path | None,
@@ -37,6 +39,7 @@ def serve(
             halohop.serve(
                 parts,
                 partitions=partitions,
+                columns=columns,
                 listen=listen,
                 peers=peers,
                 token=token,
@@ -49,6 +52,30 @@ def serve(
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
             console.print(f"metrics at http://{endpoint.address}/metrics", highlight=False)
         threading.Event().wait()
+
+
+def given_columns(texts: Sequence[str]) -> dict[TableKey, dict[str, str]] | None:
+    """The columns that options spell.
+
+    Raises:
+        InputError: one is spelled otherwise, or twice.
+
+    Example:
+        >>> given_columns(["y=labels.npy", "a__to__b:w=weights.npy"])
+        {'node': {'y': 'labels.npy'}, ('a', 'to', 'b'): {'w': 'weights.npy'}}
+    """
+    found: dict[TableKey, dict[str, str]] = {}
+    for text in texts:
+        target, _, file = text.partition("=")
+        table, _, name = target.rpartition(":")
+        names = table.split("__")
+        if not name or not file or len(names) not in (1, 3):
+            raise InputError(f"column {text!r} is not like y=labels.npy, paper:y=labels.npy or a__to__b:weight=weights.npy")
+        key: TableKey = (names[0], names[1], names[2]) if len(names) == 3 else table or NODE
+        if name in found.setdefault(key, {}):
+            raise InputError(f"column {name!r} of {key!r} is given twice; leave one out")
+        found[key][name] = file
+    return found or None
 
 
 def part_numbers(text: str | None) -> tuple[int, ...] | None:
