@@ -12,7 +12,7 @@ from halohop.store.requests import LocateReply, LocateRequest
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.wire import REQUEST, Kind
 from tests.support.messages import MESSAGE_TYPES
-from tests.support.strangers import Attacker, hung_up, resident_bytes, wait_for
+from tests.support.strangers import Attacker, hung_up, reset, resident_bytes, wait_for
 
 CODEC = Codec(MESSAGE_TYPES)
 TOKEN = Token("a token that tests share")
@@ -117,6 +117,20 @@ def test_all_together_are_bounded_as_well():
         room.assert_others_are_served()
         assert room.unsent() <= (8 + 3 * 4) * MB  # and, of each, one reply of each thread
         assert max(room.made[client] for client in range(1, 4)) * MB <= SYSTEM + 20 * MB
+
+
+def test_a_client_that_is_gone_holds_back_no_other():
+    """Neither its requests that are here already, nor those that are still on the wire."""
+    limits = {"max_unsent_bytes": 1000 * MB, "max_unsent_bytes_in_all": 32 * MB}
+    with Room(**limits).open() as room, room.attack(1, 80) as gone:
+        assert wait_for(lambda: room.held() == 1)
+        with room.attack(2, 24) as silent:
+            assert wait_for(lambda: room.held() == 2)
+            silent.send(REQUEST.pack(Kind.REQUEST, 24, 600_000), *CODEC.encode(ask(3)))
+            reset(gone.sock)
+            assert wait_for(lambda: room.made[2] == 24)
+            assert wait_for(lambda: room.made[3] == 1)
+        assert not room.held()
 
 
 def test_a_client_that_takes_nothing_for_long_is_disconnected_and_one_that_takes_a_little_is_not(caplog):

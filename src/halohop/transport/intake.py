@@ -95,9 +95,16 @@ class Intake:
                 self._port.wake()
 
     def look_at(self, peer: Peer) -> None:
-        """Holds a client, or releases it: some of its replies were sent, or it is gone."""
+        """Holds a client, or releases it: some of its replies were sent."""
         with self._lock:
             self._look_at(peer)
+
+    def look_again(self) -> None:
+        """Releases clients that need not be held any more: one is gone, and with it the replies that waited to be sent to it, which
+        counted for all."""
+        with self._lock:
+            for peer in list(self._held):
+                self._look_at(peer)
 
     def close(self) -> None:
         """Ends all waits."""

@@ -190,8 +190,7 @@ class PortListener:
         self._handshakes.pop(peer, None)
         if self._clients.pop(peer, None) is None:
             self._counters.add("strangers")
-        else:
-            self._intake.look_at(peer)
+        self._intake.look_again()
 
     def _on_message(self, peer: Peer, client: Client, frames: Frames) -> None:
         if len(frames) < 2 or len(frames[0]) != REQUEST.size or frames[0][0] != Kind.REQUEST:
