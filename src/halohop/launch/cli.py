@@ -191,8 +191,8 @@ def train(
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
     source = runs.SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    tell = print_event if as_json else runs.untold
-    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=logs.people(), tell=tell, check=verify)
+    on_event = print_event if as_json else runs.ignore_event
+    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
     if outcome is not None:
         show(outcome, logs.people() if as_json else Console())
 
@@ -239,8 +239,8 @@ def infer(
     from halohop.recipes.events import print_event
 
     settings = options.config_of(InferConfig, given, deadline_s=deadline)
-    tell = print_event if as_json else runs.untold
-    files = runs.infer(settings, nodes=nodes, trainers=trainers, console=logs.people(), tell=tell, check=verify)
+    on_event = print_event if as_json else runs.ignore_event
+    files = runs.infer(settings, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
     for file in files if not as_json else ():
         typer.echo(file)
 

@@ -26,7 +26,7 @@ from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
 from halohop.recipes.inference import check_output
 from halohop.recipes.inference import infer as predict
-from halohop.recipes.inference import infer_with_events as predict_and_tell
+from halohop.recipes.inference import infer_with_events
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
@@ -35,7 +35,7 @@ from halohop.world import World
 OnEvent = Callable[[local.Event], None]
 
 
-def untold(event: local.Event) -> None:
+def ignore_event(event: local.Event) -> None:
     """Does nothing with an event."""
 
 
@@ -93,7 +93,7 @@ def train(
     nodes: int,
     trainers: int,
     console: Console,
-    tell: OnEvent = untold,
+    on_event: OnEvent = ignore_event,
     check: bool = False,
 ) -> Outcome | None:
     """Trains on a partitioned graph, servers of one, or a source, here or as one of torchrun's ranks, and draws a picture.
@@ -103,7 +103,7 @@ def train(
         source: how.
         nodes, trainers: hosts to simulate, processes on each.
         console: where to show people how it goes.
-        tell: gets every event of rank 0, for machines.
+        on_event: gets every event of rank 0, for machines.
         check: read all files of the partitions first, and compare them with their checksums.
 
     Returns:
@@ -150,10 +150,10 @@ def train(
         known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
         spec.keep_options(Path(config.out), to_dict(config) | known)
     start = train_as_one if joining else train_here
-    return start(config, nodes=nodes, trainers=trainers, console=console, tell=tell)
+    return start(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
 
 
-def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold) -> Outcome:
+def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event) -> Outcome:
     """Trains with ``nodes * trainers`` processes on this machine and leaves results and a picture in the run folder.
 
     Raises:
@@ -161,15 +161,17 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
         DatasetError: the data set cannot be used.
     """
 
-    def start(on_event: OnEvent) -> None:
-        _start_here("halohop.recipes.trainer", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+    def start(watch: OnEvent) -> None:
+        _start_here("halohop.recipes.trainer", config, nodes=nodes, trainers=trainers, console=console, on_event=watch)
 
-    outcome = _watched(start, config, console, tell)
+    outcome = _watched(start, config, console, on_event)
     draw(outcome, config, f"{_counted(nodes, 'node')} x {_counted(trainers, 'trainer')}")
     return outcome
 
 
-def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold) -> Outcome | None:
+def train_as_one(
+    config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event
+) -> Outcome | None:
     """Trains as the one rank that torchrun made of this process; rank 0 returns the outcome.
 
     Raises:
@@ -177,15 +179,15 @@ def train_as_one(config: TrainConfig, *, nodes: int, trainers: int, console: Con
     """
     world = _torchruns_world(nodes, trainers)
     if world.rank != 0:
-        recipe(config, world=world, on_event=lambda event: None)
+        recipe(config, world=world, on_event=ignore_event)
         return None
-    outcome = _watched(lambda on_event: recipe(config, world=world, on_event=on_event), config, console, tell)
+    outcome = _watched(lambda watch: recipe(config, world=world, on_event=watch), config, console, on_event)
     draw(outcome, config, f"{_counted(world.num_hosts, 'node')} x {_counted(world.local_size, 'trainer')}")
     return outcome
 
 
 def infer(
-    config: InferConfig, *, nodes: int, trainers: int, console: Console, tell: OnEvent = untold, check: bool = False
+    config: InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event, check: bool = False
 ) -> list[Path]:
     """Writes predictions, in this process if it is the only one or torchrun's, and shows how far they are.
 
@@ -193,7 +195,7 @@ def infer(
         config: what to do.
         nodes, trainers: hosts to simulate, processes on each.
         console: where to show people how it goes.
-        tell: gets every event of rank 0, for machines.
+        on_event: gets every event of rank 0, for machines.
         check: as of `train`.
 
     Returns:
@@ -217,18 +219,18 @@ def infer(
     preflight.check_machine(config)
     with stages(console) as progress:
 
-        def on_event(event: local.Event) -> None:
-            tell(event)
+        def watch(event: local.Event) -> None:
+            on_event(event)
             if event["event"] == "progress":
                 progress(event["stage"], event["done"], event["total"])
             elif event["event"] == "end":
                 files.extend(event["files"])
 
         if joining or nodes * trainers == 1:
-            predict_and_tell(config, world, on_event)
+            infer_with_events(config, world, watch)
         else:
             preflight.check_graph(config)
-            _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+            _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=watch)
     return [Path(file) for file in files]
 
 
@@ -271,21 +273,21 @@ def _torchruns_world(nodes: int, trainers: int) -> World:
     return world
 
 
-def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, tell: OnEvent) -> Outcome:
-    """Shows a run's events while `start` makes them, passes them on to `tell`, and keeps those that count."""
+def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, on_event: OnEvent) -> Outcome:
+    """Shows a run's events while `start` makes them, passes them on to `on_event`, and keeps those that count."""
     epochs: list[local.Event] = []
     edges: dict[str, local.Event] = {"start": {}, "end": {}}
     with TrainingDisplay(console, epochs=config.epochs) as display:
 
-        def on_event(event: local.Event) -> None:
+        def watch(event: local.Event) -> None:
             display(event)
-            tell(event)
+            on_event(event)
             if event["event"] == "epoch":
                 epochs.append(event)
             elif event["event"] in edges:
                 edges[event["event"]] = event
 
-        start(on_event)
+        start(watch)
     return Outcome(out=Path(config.out), start=edges["start"], epochs=tuple(epochs), end=edges["end"])
 
 
