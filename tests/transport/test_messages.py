@@ -22,7 +22,7 @@ CODEC = Codec(MESSAGE_TYPES)
 
 
 def reply(*tensors: Tensor) -> FetchReply:
-    return FetchReply(rows=(tensors,))
+    return FetchReply(rows=(tensors,), sparse=({},))
 
 
 def header(body: object, name: str = "LocateReply") -> bytes:
@@ -191,6 +191,11 @@ def test_announced_sizes_are_not_believed(mark):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_rows_without_their_sparse_columns_are_no_reply():
+    with pytest.raises(ProtocolError):
+        CODEC.decode([header({"rows": []}, "FetchReply")])
 
 
 def test_nesting_without_end():

@@ -110,15 +110,15 @@ class FetchReply:
 
     Args:
         rows: per query, per dense column, in the order of the query's: a tensor ``[n, ...]`` in the column's dtype.
-        sparse: per query, the columns that are stored sparse, by name.
+        sparse: per query, the columns that are stored sparse, by name; an empty dictionary where there are none.
     """
 
     rows: tuple[tuple[Tensor, ...], ...]
-    sparse: tuple[dict[str, ops.SparseRows], ...] = ()
+    sparse: tuple[dict[str, ops.SparseRows], ...]
 
     def columns(self, query: int, names: tuple[str, ...]) -> dict[str, Tensor | ops.SparseRows]:
         """Those of a query that asked for these names, in its order."""
-        dense, sparse = iter(self.rows[query]), self.sparse[query] if self.sparse else {}
+        dense, sparse = iter(self.rows[query]), self.sparse[query]
         return {name: sparse[name] if name in sparse else next(dense) for name in names}
 
     def dense(self, queries: "tuple[RowQuery, ...]", pool: ops.Pool) -> tuple[tuple[Tensor, ...], ...]:

@@ -100,8 +100,7 @@ class Intake:
             self._look_at(peer)
 
     def look_again(self) -> None:
-        """Releases clients that need not be held any more: one is gone, and with it the replies that waited to be sent to it, which
-        counted for all."""
+        """Releases clients that need not be held any more: one is gone, and the replies that it left unread counted for all."""
         with self._lock:
             for peer in list(self._held):
                 self._look_at(peer)
