@@ -412,6 +412,7 @@ def test_keywords_of_torch():
     assert [len(ids) for ids in seeds] == [16, 16]
     assert started == [0]
     assert (loader.prefetch_factor, loader.timeout, loader.in_order, loader.pin_memory) == (3, 30, False, False)
+    assert (loader.num_workers, loader.persistent_workers, loader.drop_last, loader.batch_size) == (1, True, True, 16)
     again = NeighborLoader(data, [3], batch_size=16, shuffle=True, seed=5)
     assert torch.equal(next(iter(again)).input_id, seeds[0])
     ordered = NeighborLoader(data, [3], sampler=[4, 2], batch_size=2)

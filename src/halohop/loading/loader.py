@@ -113,6 +113,7 @@ class BatchLoader(DataLoader[Any]):
         self.prefetch_factor = prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn = timeout, worker_init_fn
+        object.__setattr__(self, "persistent_workers", persistent_workers)  # which torch refuses without workers, and later
         self.generator, self.in_order = generator, in_order
         self._sampler = sampler
         self._seeds = seeds
@@ -121,7 +122,6 @@ class BatchLoader(DataLoader[Any]):
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
         self._numbering = (own_seeds and world) or World()
-        self._keep = persistent_workers
         self._kept: Kept[Task, Any] | None = None
         self._course = Course(self._plan, seed=self._seed)
         self._backlog = Backlog(self._flight)
@@ -245,7 +245,7 @@ class BatchLoader(DataLoader[Any]):
         bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
         land = pinned if self._pin else None
         processes = Processes(bench, self._flight.workers, self.counters, land)
-        if not self._keep:
+        if not self.persistent_workers:
             return processes
         self._kept = Kept(processes=processes, number=number)
         return self._kept
