@@ -24,9 +24,8 @@ from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
-from halohop.recipes.inference import check_output
+from halohop.recipes.inference import check_output, infer_with_events
 from halohop.recipes.inference import infer as predict
-from halohop.recipes.inference import infer_with_events
 from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
