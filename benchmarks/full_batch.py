@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import halohop
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
-from halohop.recipes.sources import load_source
+from halohop.pyg.sources import load_source
 from halohop.store.tables import GraphTables
 from halohop.typing import EDGE, NODE
 

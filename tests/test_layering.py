@@ -25,7 +25,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "recipes/*"),
-    "torch.distributed": ("collectives.py", "net/*", "recipes/*", "launch/*", "testing/*"),
+    "torch.distributed": ("collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
@@ -35,7 +35,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "typer": ("launch/*",),
     "rich": ("launch/*",),
     "yaml": ("launch/*",),
-    "matplotlib": ("launch/*", "recipes/*"),
+    "matplotlib": ("launch/*",),
 }
 
 NEVER = {
@@ -50,6 +50,12 @@ EXCEPT = {"loading/channel.py": "pickle"}
 REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
 
 MAX_LINES = 330
+
+# These are programs on top of the library: they import its public names, as a user's program does.
+APPLICATIONS = {"recipes"}
+
+PUBLIC = frozenset(f"halohop.{name}" for name in (Path(__file__).parent / "public_surface.txt").read_text().split())
+PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})
 
 
 def problems(source: str, path: str) -> list[str]:
@@ -100,10 +106,20 @@ def _import_offences(name: str, path: str, layer: str) -> Iterator[str]:
         target = rest[0] if rest and rest[0] in LAYERS else "__init__"
         if LAYERS.index(target) > LAYERS.index(layer):
             yield f"{name} lies above {layer}"
+        elif layer in APPLICATIONS and target not in APPLICATIONS:
+            yield from _private_offences(name)
         return
     yield from _name_offences(name, path)
     if root not in EVERYWHERE | sys.stdlib_module_names and _longest(name, DOORS) is None:
         yield f"{root} has no door: give it one in DOORS"
+
+
+def _private_offences(name: str) -> Iterator[str]:
+    """An application's use of what is not public: ``halohop.cluster.graph.Graph``, and not ``halohop.Graph.locate``."""
+    known = PUBLIC | PUBLIC_MODULES
+    parents = [name.rsplit(".", count)[0] for count in range(name.count(".") + 1)]
+    if not any(parent in PUBLIC for parent in parents) and name not in known:
+        yield f"{name} is not public: tests/public_surface.txt lists what is"
 
 
 def _name_offences(name: str, path: str) -> Iterator[str]:
@@ -124,7 +140,10 @@ def _use_offences(node: ast.AST, aliases: dict[str, str], path: str, layer: str)
     if isinstance(node, ast.Global):
         yield "global: state belongs to an object"
     if isinstance(node, ast.Attribute | ast.Name):
-        yield from _name_offences(_full_name(node, aliases), path)
+        name = _full_name(node, aliases)
+        yield from _name_offences(name, path)
+        if layer in APPLICATIONS and name.startswith("halohop.") and name.split(".")[1] not in APPLICATIONS:
+            yield from _private_offences(name)
     if isinstance(node, ast.Call):
         called = _full_name(node.func, aliases)
         if called in REQUIRED_ARGUMENTS and not _passes(node, *REQUIRED_ARGUMENTS[called]):
@@ -172,6 +191,12 @@ BAD = [
     ("errors.py", "import halohop.world", "above errors"),
     ("__init__.py", "from halohop import testing", "above __init__"),
     ("__init__.py", "from halohop.launch import cli", "above __init__"),
+    ("recipes/x.py", "from halohop.cluster.graph import Graph", "halohop.cluster.graph.Graph is not public"),
+    ("recipes/x.py", "from halohop.datasets.splits import time_masks", "halohop.datasets.splits.time_masks is not public"),
+    ("recipes/x.py", "from halohop.errors import _private", "halohop.errors._private is not public"),
+    ("recipes/x.py", "from halohop import ops", "halohop.ops is not public"),
+    ("recipes/x.py", "import halohop.net.open", "halohop.net.open is not public"),
+    ("recipes/x.py", "import halohop\nhalohop.cluster.graph.Graph()", "halohop.cluster.graph.Graph is not public"),
     ("misc/x.py", "x = 1", "no place in LAYERS"),
     ("ops/__init__.py", "import numba", "numba outside"),
     ("ops/cpu_x.py", "import triton.language as tl", "triton outside"),
@@ -212,7 +237,9 @@ GOOD = [
         "from halohop.store import part\nfrom . import batch\nfrom .batch import Batch\nfrom halohop.sampling import y",
     ),
     ("__init__.py", "from .loading import Loader"),
-    ("recipes/x.py", "import halohop"),
+    ("recipes/x.py", "import halohop\nhalohop.World.from_env()"),
+    ("recipes/x.py", "from halohop import Graph, inference\nfrom halohop.datasets import time_masks\ninference.infer()"),
+    ("recipes/x.py", "import halohop.errors\nfrom halohop.recipes.task import Task\nhalohop.errors.InputError('x')"),
     ("testing/x.py", "import halohop\nimport torch.distributed"),
     ("ops/cpu_x.py", "import numba\nfrom numba import njit"),
     ("ops/gpu_x.py", "import triton"),

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from halohop.pyg.partition import partition
     from halohop.pyg.ppr import PPRLoader, ppr
     from halohop.pyg.sampler import HalohopSampler
+    from halohop.pyg.sources import load_link_graph, load_source
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.pyg.walks import random_walk
     from halohop.sampling.caps import Padding
-    from halohop.transport.security import Certificate, Token
+    from halohop.store.schema import Schema
+    from halohop.transport.base import Limits
+    from halohop.transport.security import Certificate, Token, load_token
     from halohop.world import World
 
 __version__ = "0.1.0"
@@ -45,15 +48,20 @@ __all__ = [
     "HalohopFeatureStore",
     "HalohopGraphStore",
     "HalohopSampler",
+    "Limits",
     "LinkNeighborLoader",
     "NeighborLoader",
     "PPRLoader",
     "Padding",
+    "Schema",
     "SubGraphLoader",
     "Token",
     "World",
     "connect",
     "graph",
+    "load_link_graph",
+    "load_source",
+    "load_token",
     "metrics",
     "open",
     "partition",
@@ -79,6 +87,11 @@ _HOMES = {
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
+    "Schema": ("halohop.store.schema", "Schema"),
+    "Limits": ("halohop.transport.base", "Limits"),
+    "load_link_graph": ("halohop.pyg.sources", "load_link_graph"),
+    "load_source": ("halohop.pyg.sources", "load_source"),
+    "load_token": ("halohop.transport.security", "load_token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
     "graph": ("halohop.pyg.graph", "graph"),

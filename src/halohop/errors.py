@@ -22,6 +22,27 @@ HalohopError
 
 import errno
 
+__all__ = [
+    "AuthenticationError",
+    "BatchError",
+    "ClusterError",
+    "CorruptDatasetError",
+    "DatasetError",
+    "DeadlineExceededError",
+    "HalohopError",
+    "IdError",
+    "IncompleteDatasetError",
+    "InputError",
+    "MessageTooLargeError",
+    "PeerLostError",
+    "ProtocolError",
+    "RemoteError",
+    "SchemaError",
+    "TransportError",
+    "VersionMismatchError",
+    "WriteError",
+]
+
 
 class HalohopError(Exception):
     """Base of all errors of halohop."""

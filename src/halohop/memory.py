@@ -8,6 +8,14 @@ from pathlib import Path
 from halohop.errors import InputError
 from halohop.world import trainers_here
 
+__all__ = [
+    "format_size",
+    "machine_bytes",
+    "parse_size",
+    "spare_bytes",
+    "trainer_bytes",
+]
+
 MOST_IDLE = 4 << 30
 _SHARE = 16
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}

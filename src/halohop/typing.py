@@ -14,6 +14,8 @@ from typing import NewType
 
 from torch import Tensor
 
+__all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "NodeType", "Relation", "TableKey"]
+
 NodeType = str
 Relation = tuple[str, str, str]
 """(source node type, name, destination node type); messages flow from source to destination."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from halohop.datasets import add_reverses, directions
-from halohop.recipes.sources import load_source
+from halohop.pyg.sources import load_source
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
 

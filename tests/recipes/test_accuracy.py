@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import halohop
+from halohop.pyg.sources import load_source
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.sources import load_source
 from halohop.recipes.train import train
 from halohop.world import World
 

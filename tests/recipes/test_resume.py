@@ -15,11 +15,11 @@ import halohop
 from halohop.datasets import synthetic
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files.whole import sealed_file
+from halohop.pyg.sources import load_link_graph
 from halohop.recipes import resume
 from halohop.recipes.checkpoint import load_tensors
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.resume import STATE
-from halohop.recipes.sources import load_link_graph
 from halohop.recipes.train import train
 from halohop.world import World
 

@@ -13,10 +13,10 @@ import halohop
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError
 from halohop.net.serve import Server
+from halohop.pyg.sources import load_link_graph
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of
 from halohop.recipes.inference import infer
 from halohop.recipes.opening import opened
-from halohop.recipes.sources import load_link_graph
 from halohop.recipes.train import train
 from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.world import World

@@ -22,11 +22,11 @@ from halohop.loading.metrics import address_of
 from halohop.partitioning.assign import chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
+from halohop.pyg.sources import load_link_graph, load_source
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
 from halohop.recipes.inference import check_output, infer_with_events
 from halohop.recipes.inference import infer as predict
-from halohop.recipes.sources import load_link_graph, load_source
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
 from halohop.world import World

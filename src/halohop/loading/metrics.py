@@ -162,7 +162,7 @@ class _Collector:
         return []
 
 
-def metrics(source: Source, *, listen: str = "127.0.0.1:9464") -> Metrics:
+def metrics(source: Source, *, listen: str = "127.0.0.1:9464", ahead: int = 0) -> Metrics:
     """Lets Prometheus and `halohop top` read what a loader, a graph or a server counts; public as `halohop.metrics`.
 
     A sum ``draw_seconds`` of ``source.statistics()`` is the counter ``halohop_draw_seconds_total``; what may become less again,
@@ -172,6 +172,7 @@ def metrics(source: Source, *, listen: str = "127.0.0.1:9464") -> Metrics:
     Args:
         source: what has `statistics` and `statistics_by_peer`.
         listen: ``HOST:PORT``, or ``:PORT`` on this host's loopback; port 0 takes a free one. Whoever reaches it can read it.
+        ahead: listen at a port as much further, for one of several processes of a host, such as `World.local_rank`.
 
     Raises:
         InputError: no such address, or prometheus-client is not installed.
@@ -187,7 +188,7 @@ def metrics(source: Source, *, listen: str = "127.0.0.1:9464") -> Metrics:
         ...     int(scrape(endpoint.address).sums["batches"])
         6
     """
-    host, port = address_of(listen)
+    host, port = address_of(listen, ahead=ahead)
     return Metrics(source, host, port)
 
 

@@ -9,16 +9,14 @@ import msgspec
 import torch
 from torch import Tensor
 
+from halohop import Schema
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, VersionMismatchError
-from halohop.files.aside import writing
-from halohop.files.reading import decode_json
-from halohop.files.whole import read_sealed, sealed_file
+from halohop.files import decode_json, read_sealed, sealed_file, writing
 from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
-from halohop.store.schema import Schema
 
 FORMAT = 3
 MODEL = "model.pt"

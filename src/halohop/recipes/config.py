@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from halohop.errors import DatasetError, InputError
-from halohop.files.reading import decode_json, read_regular
+from halohop.files import decode_json, read_regular
 
 TaskName = Literal["node", "link"]
 ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]

@@ -10,10 +10,9 @@ from typing import IO, Any, Self
 
 import msgspec
 
+from halohop import World
 from halohop.errors import InputError
-from halohop.files.aside import writing
-from halohop.files.reading import decode_json, read_regular
-from halohop.world import World
+from halohop.files import decode_json, read_regular, writing
 
 Event = dict[str, Any]
 

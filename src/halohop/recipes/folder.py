@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from halohop.errors import InputError
-from halohop.files.aside import remove, writing
+from halohop.files import remove, writing
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS
 from halohop.recipes.resume import STATE

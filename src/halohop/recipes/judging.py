@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halohop import World
 from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.recipes.ranking import auc
-from halohop.world import World
 
 MAX_SCORES = 2**26
 """Of AUC, which needs all scores of a split at once: above so many (256 MiB in float32) it is left out."""

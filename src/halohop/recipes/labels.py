@@ -5,14 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.cluster.graph import Graph
+from halohop import Graph, Schema, World
 from halohop.collectives import max_over_ranks
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.models import part_of
-from halohop.store.requests import FetchRequest, RowQuery
-from halohop.store.schema import Schema
 from halohop.typing import NodeType
-from halohop.world import World
 
 _CHUNK = 1_000_000
 _CLASSES = ("int64", "int32", "int16", "int8", "uint8", "bool")
@@ -70,7 +67,7 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
         gid, _ = graph.select(split, target)
         for chunk in torch.split(gid.tensor_split(world.size)[world.rank], _CHUNK):
             if len(chunk):
-                ((y,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=target, columns=("y",), gid=chunk),)))
+                (y,) = graph.fetch_rows(target, ["y"], chunk)
                 largest = max(largest, _check_row(y, target) if several else int(y.max()))
     classes = int(max_over_ranks(largest, device, world)) + 1
     if classes == 0:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halohop.cluster.graph import Graph
-from halohop.datasets.splits import time_masks
+from halohop import Graph, Schema
+from halohop.datasets import time_masks
 from halohop.errors import InputError, SchemaError
-from halohop.store.requests import FetchRequest, RowQuery
-from halohop.store.schema import Schema
 from halohop.typing import EDGE_ID, NodeType, Relation
 
 TRAIN_MASK = "train_mask"
@@ -115,8 +113,7 @@ def _columns(graph: Graph, relation: Relation, names: list[str]) -> dict[str, Te
     count = graph.schema.edges[relation].count
     chunks = []
     for gid in torch.arange(count).split(_CHUNK):
-        (rows,) = graph.fetch(FetchRequest(queries=(RowQuery(table=relation, columns=(EDGE_ID, *names), gid=gid),)))
-        chunks.append(rows)
+        chunks.append(graph.fetch_rows(relation, [EDGE_ID, *names], gid))
     if not chunks:
         return {}
     edge_id, *columns = (torch.cat(parts) for parts in zip(*chunks, strict=True))

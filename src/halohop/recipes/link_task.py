@@ -10,12 +10,11 @@ from torch import Tensor, nn
 import halohop
 from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.errors import InputError
-from halohop.loading.loader import BatchLoader
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.sharing import shared
 from halohop.recipes.spec import ModelSpec, numbered
-from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
+from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 1_000_000
 """Graphs of up to so many edges are evaluated with all neighbours, unless the user says otherwise, or there are times: then each
@@ -83,7 +82,7 @@ class LinkTask(Task):
         return F.softplus(-positive).sum() + F.softplus(negative).sum(), positive.numel() + negative.numel()
 
     @torch.no_grad()
-    def score(self, model: nn.Module, loader: BatchLoader) -> Score:
+    def score(self, model: nn.Module, loader: Loader) -> Score:
         start, device, world = time.perf_counter(), self.setting.device, self.setting.world
         model.eval()
         pairs, inverse_ranks = [torch.empty(0, 2, device=device)], 0.0

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 import halohop
 from halohop.collectives import max_over_ranks
 from halohop.inference import LayerPass, costs_less
-from halohop.loading.loader import BatchLoader
 from halohop.memory import spare_bytes
 from halohop.recipes.judging import Judge
 from halohop.recipes.labels import count_classes, find_target, labels_of, seed_labels, several_classes
@@ -19,7 +18,7 @@ from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.sharing import share_of
 from halohop.recipes.spec import ModelSpec, class_names, numbered
-from halohop.recipes.task import Score, Setting, Task, evaluation_fanout, moved
+from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 10_000_000
 """Graphs of up to so many edges are evaluated with all neighbours, unless the user says otherwise."""
@@ -72,7 +71,7 @@ class NodeTask(Task):
         return self.judge.loss(model(batch), seed_labels(batch, self.target))
 
     @torch.no_grad()
-    def score(self, model: nn.Module, loader: BatchLoader) -> Score:
+    def score(self, model: nn.Module, loader: Loader) -> Score:
         start = time.perf_counter()
         model.eval()
         batches = (moved(batch, self.setting.device) for batch in loader)

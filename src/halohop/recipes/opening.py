@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import halohop
-from halohop.cluster.graph import Graph
+from halohop import Graph, Limits, Token, World, load_token
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of
-from halohop.transport import Limits, Token, load_token
-from halohop.world import World
 
 
 def token_of(config: TrainConfig | InferConfig) -> Token | None:
     """The secret that a run shares with servers and other hosts.
 
     Raises:
-        InputError: as of `halohop.transport.load_token`.
+        InputError: as of `halohop.load_token`.
     """
     return load_token(config.token_file, encrypt=config.encrypt)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halohop import World
 from halohop.collectives import sum_over_ranks
 from halohop.errors import InputError
-from halohop.world import World
 
 Scorer = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``score(nodes, relation, candidates) -> [n, num_candidates]``: how likely is an edge of `relation` ``[n]`` between each of

@@ -14,12 +14,10 @@ from torch import Tensor, nn
 
 from halohop.collectives import from_rank_0, gather_rows
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
-from halohop.files.aside import writing
-from halohop.files.whole import read_sealed, sealed_file
-from halohop.loading.loader import BatchLoader
+from halohop.files import read_sealed, sealed_file, writing
 from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
-from halohop.recipes.task import Score, Setting
+from halohop.recipes.task import Loader, Score, Setting
 
 FORMAT = 2
 STATE = "resume.pt"
@@ -96,7 +94,7 @@ class Keeper:
         model, optimizer, loader: of this rank.
     """
 
-    def __init__(self, setting: Setting, model: nn.Module, optimizer: torch.optim.Optimizer, loader: BatchLoader) -> None:
+    def __init__(self, setting: Setting, model: nn.Module, optimizer: torch.optim.Optimizer, loader: Loader) -> None:
         self._config, self._world, self._device = setting.config, setting.world, setting.device
         self._graph = {name: spec.count for name, spec in setting.graph.schema.nodes.items()}
         self._graph |= {" ".join(name): spec.count for name, spec in setting.graph.schema.edges.items()}

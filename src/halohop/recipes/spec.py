@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from halohop.cluster.graph import Graph
+from halohop import Graph, Schema
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.config import DecoderName, TrainConfig
-from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
 
 TYPED = ("rgcn", "hgt")

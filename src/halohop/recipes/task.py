@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halohop.cluster.graph import Graph
-from halohop.loading.loader import BatchLoader
+import halohop
+from halohop import Graph, World
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.spec import ModelSpec
-from halohop.world import World
+
+Loader = halohop.NeighborLoader | halohop.LinkNeighborLoader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +71,14 @@ class Task(ABC):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self._loaders: dict[str, BatchLoader] = {}
+        self._loaders: dict[str, Loader] = {}
 
     @abstractmethod
     def about(self) -> dict[str, Any]:
         """What the event "start" tells of it."""
 
     @abstractmethod
-    def loader(self, split: str) -> BatchLoader:
+    def loader(self, split: str) -> Loader:
         """This rank's batches: those to learn from for "train", those to score for other splits."""
 
     @abstractmethod
@@ -85,7 +86,7 @@ class Task(ABC):
         """The sum of the losses of a batch, and of how many. Also of nothing: then every gradient is zero."""
 
     @abstractmethod
-    def score(self, model: nn.Module, loader: BatchLoader) -> Score:
+    def score(self, model: nn.Module, loader: Loader) -> Score:
         """How good the model is, over all ranks; each takes its share, all get the same answer. Leaves it in evaluation mode."""
 
     def evaluate(self, model: nn.Module, split: str) -> Score:

@@ -1,11 +1,9 @@
 """Training, the same for one trainer and for many: every trainer runs `train`."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import halohop
-from halohop.loading.loader import BatchLoader
-from halohop.loading.metrics import Metrics, address_of
+from halohop import World
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import check_run
@@ -14,7 +12,6 @@ from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.sharing import choose_device, shared_graph
 from halohop.recipes.task import Setting
-from halohop.world import World
 
 
 def train(config: TrainConfig, *, world: World | None = None, on_event: Callable[[Event], None] = lambda _: None) -> Event:
@@ -51,10 +48,7 @@ def _trained(setting: Setting, emit: EventLog) -> Event:
     config = setting.config
     task = NodeTask(setting) if config.task == "node" else LinkTask(setting)
     run = Run(task, setting, emit)
-    with nullcontext() if config.metrics is None else _endpoint(config.metrics, run.loader, setting.world):
+    if config.metrics is None:
         return run.go()
-
-
-def _endpoint(listen: str, loader: BatchLoader, world: World) -> Metrics:
-    host, port = address_of(listen, ahead=world.local_rank)
-    return halohop.metrics(loader, listen=f"{host}:{port}")
+    with halohop.metrics(run.loader, listen=config.metrics, ahead=setting.world.local_rank):
+        return run.go()

@@ -5,10 +5,10 @@ Rank 0 prints every event as a line of JSON. A failure ends the process with its
 
 import sys
 
+from halohop import World
 from halohop.recipes.config import TrainConfig, read_config
 from halohop.recipes.events import print_event
 from halohop.recipes.train import train
-from halohop.world import World
 
 
 def main(arguments: list[str]) -> int:

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import torch
 
+from halohop import World
 from halohop.collectives import gather_rows
-from halohop.loading.loader import BatchLoader
-from halohop.world import World
+from halohop.recipes.task import Loader
 
 _HINTS = {
     "draw": "give it more --workers, or smaller fanouts",
@@ -63,7 +63,7 @@ class Reason:
 class Watch:
     """Looks at what a loader counts, from now on."""
 
-    def __init__(self, loader: BatchLoader) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._sums, self._peers = loader.statistics(), loader.statistics_by_peer()
 

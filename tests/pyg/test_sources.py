@@ -7,7 +7,7 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.errors import InputError
-from halohop.recipes.sources import load_link_graph, load_links, load_source
+from halohop.pyg.sources import load_link_graph, load_links, load_source
 
 MASKS = ["test_mask", "train_mask", "val_mask"]
 
