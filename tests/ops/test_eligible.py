@@ -64,6 +64,8 @@ def questions(draw):
         options["times"] = numbers(draw, num_nodes if "via" in options else count, dtype)
         if draw(st.booleans()):
             options["latest"] = numbers(draw, len(rows), draw(st.sampled_from(kinds)))
+        if draw(st.booleans()):
+            options["earliest"] = numbers(draw, len(rows), draw(st.sampled_from(kinds)))
         options["last"] = draw(st.booleans())
     if draw(st.booleans()):
         some = draw(st.sampled_from([st.booleans(), st.just(True), st.sampled_from([False] * 9 + [True])]))
@@ -107,7 +109,9 @@ def test_a_promise_of_sorted_times_changes_nothing(question, short, data):
     if via is not None:
         times = torch.empty_like(times).scatter_(0, via, times)
     latest = torch.tensor(data.draw(st.lists(st.integers(-4, 4), min_size=len(rows), max_size=len(rows))), dtype=torch.int64)
-    with_times = {"times": times, "via": via, "latest": latest, "last": given.last, "excluded": given.excluded}
+    earliest = latest - data.draw(st.integers(-1, 4)) if data.draw(st.booleans()) else None
+    bounds = {"latest": latest, "earliest": earliest}
+    with_times = {"times": times, "via": via, "last": given.last, "excluded": given.excluded, **bounds}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eligible_module, "_SHORT", short)
         both = [
@@ -145,7 +149,9 @@ def test_equal_for_any_division_into_pieces(question, data):
             via, times = cut(via, edge_bounds_of_values), cut(times, [0, 2, 2, 5])
         elif times is not None:
             times = cut(times, edge_bounds_of_values)
-        options["eligible"] = ops.Eligible(times=times, via=via, latest=given.latest, last=given.last, excluded=given.excluded)
+        options["eligible"] = ops.Eligible(
+            times=times, via=via, latest=given.latest, earliest=given.earliest, last=given.last, excluded=given.excluded
+        )
     pieces = ops.Pieces(lists, row_bounds, extra=1)
     result = ops.sample_neighbors(pieces, rows, *rest, edge_bounds=edge_bounds, pool=ops.Pool(), **options)
     assert all(torch.equal(one, other) for one, other in zip(result, expected, strict=True))
@@ -307,6 +313,7 @@ LONG = torch.zeros(9, dtype=torch.int64)
     [
         ({"via": LONG}, "via is given, but no times"),
         ({"latest": LONG}, "latest is given, but no times"),
+        ({"earliest": LONG}, "earliest is given, but no times"),
         ({"last": True}, "last is given, but no times"),
         ({"times": LONG.bool()}, "times must be one-dimensional, one of int32, int64, float32, float64; got torch.bool"),
         ({"times": LONG[None]}, "times must be one-dimensional"),
@@ -316,6 +323,8 @@ LONG = torch.zeros(9, dtype=torch.int64)
         ({"times": LONG, "latest": LONG.float()}, "latest must be one-dimensional, one of int32, int64; got torch.float32"),
         ({"times": LONG.float(), "latest": LONG}, "latest must be one-dimensional, one of float32, float64; got torch.int64"),
         ({"times": LONG, "latest": LONG}, "latest has 9 entries, expected 1, one per row"),
+        ({"times": LONG, "earliest": LONG.float()}, "earliest must be one-dimensional, one of int32, int64; got torch.float32"),
+        ({"times": LONG, "earliest": LONG}, "earliest has 9 entries, expected 1, one per row"),
         ({"excluded": LONG.int()}, "excluded must be one-dimensional int64"),
         ({"excluded": torch.tensor([1, 4, 2])}, r"excluded falls after entry 1 \(4\)"),
     ],

@@ -132,6 +132,7 @@ def test_every_drawing_argument_reaches_the_rules():
         "disjoint": True,
         "temporal_strategy": "last",
         "time_attr": "when",
+        "time_window": 3,
         "weight_attr": "weight",
         "directed": False,
         "expand": "all",
@@ -139,7 +140,11 @@ def test_every_drawing_argument_reaches_the_rules():
         "layer_dependency": True,
     }
     assert set(others) == set(DrawArguments.__annotations__)
-    needs = {"temporal_strategy": {"time_attr": "when"}, "layer_dependency": {"method": "labor"}}
+    needs = {
+        "temporal_strategy": {"time_attr": "when"},
+        "time_window": {"time_attr": "when"},
+        "layer_dependency": {"method": "labor"},
+    }
     for name, value in others.items():
         base = needs.get(name, {})
         assert rules_of(base | {name: value}) != rules_of(base), name

@@ -81,6 +81,8 @@ LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "times of edges": ("typed", around_papers(time_attr="time", input_time=TIMES)),
     "times of nodes, last": ("typed", around_papers(time_attr="when", temporal_strategy="last")),
     "times and weights": ("typed", around_papers(time_attr="time", input_time=TIMES, weight_attr="weight")),
+    "times in a window": ("typed", around_papers(time_attr="time", input_time=TIMES, time_window=20)),
+    "times of nodes in a window": ("typed", around_papers(time_attr="when", time_window=30.5)),
     "labor": ("typed", around_papers(method="labor")),
     "labor, disjoint": ("typed", around_papers(method="labor", disjoint=True, weight_attr="weight")),
     "induced": ("typed", around_papers(subgraph_type="induced")),

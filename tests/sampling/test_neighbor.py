@@ -140,6 +140,8 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
         ([2, 3], Rules(time="when", disjoint=True, weight="weight")),
         ([2, 3], Rules(time="seen", disjoint=True)),
         ([2, 3], Rules(time="seen", disjoint=True, last=True)),
+        ([2, 3], Rules(time="when", time_window=4, disjoint=True)),
+        ([2, 3], Rules(time="seen", time_window=6.5, disjoint=True, last=True)),
         ([2, 2], Rules(weight="weight", labor=True)),
         ([2, 3], Rules(weight="weight", labor=True, disjoint=True)),
         ([2, 3], Rules(time="when", disjoint=True, labor=True)),
@@ -191,7 +193,7 @@ def test_lists_in_the_order_of_time_are_the_oracles_too(name, num_parts, by, spo
     graph = partitioned(tables, num_parts, seed=num_parts, halo=("seen",))
     fanouts = Fanouts.uniform([2, 3], graph.schema)
     for last in (False, True):
-        rules = Rules(time=by, disjoint=True, last=last)
+        rules = Rules(time=by, time_window=None if last else 5, disjoint=True, last=last)
         oracle = Oracle(tables, fanouts.per_relation, rules=rules)
         ids = graph.select(None, node_type)[1].tolist()
         times = [7 * place % 23 - 1 for place in range(len(ids))]
@@ -237,6 +239,9 @@ def test_raw_ids_of_nodes_on_other_hosts_are_refused():
         ({"expand": "some"}, "neither 'new' nor 'all'"),
         ({"last": True}, "no times are named"),
         ({"time": "when"}, "disjoint=True"),
+        ({"time_window": 3}, "time_window=3 is given, but no times"),
+        ({"time": "when", "time_window": -1, "disjoint": True}, "time_window=-1 is no span of time"),
+        ({"time": "when", "time_window": float("nan"), "disjoint": True}, "time_window=nan is no span of time"),
         ({"labor": True, "replace": True}, "labor draws without replacement"),
         ({"labor": True, "time": "when", "last": True, "disjoint": True}, "no matter of chance; leave out labor"),
         ({"layer_dependency": True}, "layer_dependency is a matter of labor alone"),

@@ -34,16 +34,18 @@ def drop_excluded(excluded: NDArray[Any], firsts: NDArray[Any], lengths: NDArray
 
 
 @kernel
-def drop_future(times: NDArray[Any], latest: NDArray[Any], lengths: NDArray[Any], listing: NDArray[Any]) -> Any:
-    """Keeps entries with times[entry] <= latest[row], and their times. Returns how many. NaN is never kept."""
+def keep_between(
+    times: NDArray[Any], earliest: NDArray[Any], latest: NDArray[Any], lengths: NDArray[Any], listing: NDArray[Any]
+) -> Any:
+    """Keeps entries with earliest[row] <= times[entry] <= latest[row], and their times. Returns how many. NaN is never kept."""
     at, out = _ZERO, _ZERO
     for i in range(u64(lengths.size)):
-        begin, bound = out, latest[i]
+        begin, low, high = out, earliest[i], latest[i]
         for _ in range(u64(lengths[i])):  # no branch on a comparison that is a coin toss
             time = times[at]
             listing[out], times[out] = listing[at], time
             at += _ONE
-            out += u64(time <= bound)
+            out += u64(low <= time) & u64(time <= high)
         lengths[i] = i64(out - begin)
     return out
 

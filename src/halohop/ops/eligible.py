@@ -32,6 +32,7 @@ class Eligible:
         times: of every entry, or of every node if there is `via`: int32, int64, float32 or float64. NaN is never drawn.
         via: entry e has the time ``times[via[e]]``; int32 or int64. So times of nodes are used through CSC's indices.
         latest: one time per row, ``[n]``, integers if `times` are, else floats: later entries are never drawn, equal ones are.
+        earliest: one time per row likewise: earlier entries are never drawn, equal ones are.
         last: take the most recent entries instead of random ones. The later stored of two equally old ones counts as more recent.
             They come in the order of time if there are more than the fanout, else in stored order. `replace` is ignored.
         times_sorted: a promise that times never fall within a list. It makes drawing faster and changes no result.
@@ -51,23 +52,28 @@ class Eligible:
     times: Tensor | Pieces | None = None
     via: Tensor | Pieces | None = None
     latest: Tensor | None = None
+    earliest: Tensor | None = None
     last: bool = False
     times_sorted: bool = False
     excluded: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.times is None:
-            for name, given in (("via", self.via is not None), ("latest", self.latest is not None), ("last", self.last)):
+            for name, given in (
+                *(("via", self.via is not None), ("latest", self.latest is not None)),
+                *(("earliest", self.earliest is not None), ("last", self.last)),
+            ):
                 if given:
                     raise InputError(f"{name} is given, but no times")
         else:
             check_values(self.times, "times", TIME_DTYPES)
         if self.via is not None:
             check_values(self.via, "via", (torch.int32, torch.int64))
-        if self.latest is not None:
-            assert self.times is not None
-            whole = not self.times.dtype.is_floating_point
-            check_values(self.latest, "latest", (torch.int32, torch.int64) if whole else (torch.float32, torch.float64))
+        for name, bound in (("latest", self.latest), ("earliest", self.earliest)):
+            if bound is not None:
+                assert self.times is not None
+                whole = not self.times.dtype.is_floating_point
+                check_values(bound, name, (torch.int32, torch.int64) if whole else (torch.float32, torch.float64))
         if self.excluded is not None:
             fallen = np.flatnonzero(np.diff(integers(self.excluded, "excluded", only_int64=True)) < 0)
             if len(fallen):
@@ -118,7 +124,7 @@ class Values:
 
 
 class _Times:
-    """When the entries happened, and until when they may have for each row."""
+    """When the entries happened, and between which times they may have for each row."""
 
     def __init__(self, eligible: Eligible, starts: Int64s, degrees: Int64s, pool: Pool | None) -> None:
         assert eligible.times is not None
@@ -127,26 +133,36 @@ class _Times:
         (self._via or self._times).check_spans(starts, degrees)
         whole = not eligible.times.dtype.is_floating_point
         self._dtype: type[np.int64] | type[np.float64] = np.int64 if whole else np.float64
-        if eligible.latest is None:
-            self.latest = np.full(len(starts), np.iinfo(np.int64).max if whole else np.inf, self._dtype)
-        else:
-            self.latest = eligible.latest.detach().contiguous().numpy().astype(self._dtype, copy=False)
-        if len(self.latest) != len(starts):
-            raise InputError(f"latest has {len(self.latest)} entries, expected {len(starts)}, one per row")
+        ends = np.iinfo(np.int64) if whole else None
+        self.latest = self._bound("latest", eligible.latest, len(starts), ends.max if ends else np.inf)
+        self.earliest = self._bound("earliest", eligible.earliest, len(starts), ends.min if ends else -np.inf)
+
+    def _bound(self, name: str, given: Tensor | None, count: int, none: float) -> NDArray[Any]:
+        if given is None:
+            return np.full(count, none, self._dtype)
+        if len(given) != count:
+            raise InputError(f"{name} has {len(given)} entries, expected {count}, one per row")
+        return given.detach().contiguous().numpy().astype(self._dtype, copy=False)
 
     def at(self, positions: Int64s) -> NDArray[Any]:
         entries = positions if self._via is None else self._via.at(positions)
         return self._times.at(entries).astype(self._dtype, copy=False)
 
-    def past(self, rows: Int64s, starts: Int64s, degrees: Int64s) -> Int64s:
-        """How many entries of some rows' lists are of the past, if times never fall: a binary search in all lists at once."""
-        low, high, latest = starts.copy(), starts + degrees, self.latest[rows]
+    def between(self, rows: Int64s, starts: Int64s, degrees: Int64s) -> tuple[Int64s, Int64s]:
+        """Where the entries between the bounds begin in some rows' lists, and how many they are, if times never fall."""
+        ends = self._first(starts, degrees, self.latest[rows], np.less_equal)
+        begins = self._first(starts, ends - starts, self.earliest[rows], np.less)
+        return begins, ends - begins
+
+    def _first(self, starts: Int64s, degrees: Int64s, bounds: NDArray[Any], before: np.ufunc) -> Int64s:
+        """The first entry of each list that is not before its bound: a binary search in all lists at once."""
+        low, high = starts.copy(), starts + degrees
         while len(still := np.flatnonzero(low < high)):
             middle = (low[still] + high[still]) >> 1
-            past = self.at(middle) <= latest[still]
-            low[still] = np.where(past, middle + 1, low[still])
-            high[still] = np.where(past, high[still], middle)
-        return low - starts
+            is_before = before(self.at(middle), bounds[still])
+            low[still] = np.where(is_before, middle + 1, low[still])
+            high[still] = np.where(is_before, high[still], middle)
+        return low
 
 
 def find_eligible(
@@ -157,12 +173,12 @@ def find_eligible(
     Rows are listed only where entries are missing in the middle, or where there are more of them than `list_over`.
     """
     times, listed = None, degrees > list_over
-    if eligible.latest is not None or eligible.last:
+    if eligible.latest is not None or eligible.earliest is not None or eligible.last:
         times = _Times(eligible, starts, degrees, pool)
         listed = np.ones(len(starts), np.bool_)
         if eligible.times_sorted and len(long := np.flatnonzero(degrees > _SHORT)):
-            degrees = degrees.copy()
-            degrees[long] = times.past(long, starts[long], degrees[long])
+            starts, degrees = starts.copy(), degrees.copy()
+            starts[long], degrees[long] = times.between(long, starts[long], degrees[long])
             listed[long] = degrees[long] > list_over
     excluded, firsts = np.empty(0, np.int64), np.zeros(len(starts), np.int64)
     if eligible.excluded is not None and len(eligible.excluded):
@@ -178,7 +194,8 @@ def find_eligible(
             listing = listing[: cpu_eligible.drop_excluded(excluded, firsts[rows][which], kept, listing)]
         if times is not None:
             when = times.at(listing)
-            listing = listing[: cpu_eligible.drop_future(when, times.latest[rows][which], kept, listing)]
+            bounds = times.earliest[rows][which], times.latest[rows][which]
+            listing = listing[: cpu_eligible.keep_between(when, *bounds, kept, listing)]
             if eligible.last:
                 listing = listing[: cpu_eligible.keep_greatest(when, np.uint64(fanout), True, kept, listing)]
         lengths[which] = kept

@@ -116,6 +116,8 @@ def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: E
         return True
     if eligible.excluded is not None and position in eligible.excluded.tolist():
         return False
+    if eligible.earliest is not None and not time_of(position, eligible) >= eligible.earliest[number].item():
+        return False
     if eligible.latest is not None:
         return time_of(position, eligible) <= eligible.latest[number].item()
     return not eligible.last or time_of(position, eligible) <= float("inf")  # not so if it is no number

@@ -55,6 +55,10 @@ class DrawArguments(TypedDict, total=False):
             it. Implies `disjoint`."""
         ),
     ]
+    time_window: Annotated[
+        int | float | None,
+        Argument(about="no edge or neighbour earlier than a seed by more than this is sampled around it; in `time_attr`'s unit."),
+    ]
     weight_attr: Annotated[
         str | None,
         Argument(about="the attribute of edges that holds weights to draw by, at least 0; 0 is never drawn."),
@@ -130,6 +134,7 @@ def rules_of(given: Mapping[str, Any]) -> Rules:
         disjoint=options["disjoint"] or options["time_attr"] is not None,
         weight=options["weight_attr"],
         time=options["time_attr"],
+        time_window=options["time_window"],
         last=strategy == "last",
         labor=method == "labor",
         layer_dependency=options["layer_dependency"],

@@ -20,6 +20,7 @@ class Rules:
         weight: the edges' column of weights to draw by. Relations without it draw uniformly.
         time: the column of times of edges, or else of their sources: what is later than a seed is not drawn around it. Needs
             `disjoint`. Relations without it ignore time.
+        time_window: what is earlier than a seed by more than this is not drawn around it either, in the unit of the times.
         last: of the neighbours in time, the most recent ones instead of random ones.
         labor: random numbers belong to the neighbours, so that the nodes of a hop draw alike and a batch has fewer of them
             (LABOR-0, Balin & Catalyurek 2023). In a forest every tree has numbers of its own.
@@ -36,6 +37,7 @@ class Rules:
     disjoint: bool = False
     weight: str | None = None
     time: str | None = None
+    time_window: int | float | None = None
     last: bool = False
     labor: bool = False
     layer_dependency: bool = False
@@ -46,6 +48,10 @@ class Rules:
             raise InputError(f"expand={self.expand!r} is neither 'new' nor 'all'")
         if self.last and self.time is None:
             raise InputError("the most recent neighbours are asked for, but no times are named; name their column")
+        if self.time_window is not None and self.time is None:
+            raise InputError(f"time_window={self.time_window} is given, but no times are named; name their column")
+        if self.time_window is not None and not self.time_window >= 0:
+            raise InputError(f"time_window={self.time_window} is no span of time; give a number of at least 0")
         if self.last and self.weight is not None:
             raise InputError(f"the most recent neighbours are no matter of chance; leave out the weights {self.weight!r}")
         if self.labor and self.last:

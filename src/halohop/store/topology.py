@@ -39,6 +39,24 @@ def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
     return torch.from_numpy(np.clip(whole, least, 2.0**63 - 1024).astype(np.int64))  # the greatest double below 2**63
 
 
+def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
+    """The earliest times that are within a window before the latest ones, as numbers that the times can be compared with.
+
+    Example:
+        >>> window_start(torch.tensor([5, -(2**63)]), 2.5, torch.int64).tolist()
+        [3, -9223372036854775808]
+        >>> window_start(torch.tensor([5.5]), 1, torch.int64).tolist()
+        [5]
+        >>> window_start(torch.tensor([5]), 2.5, torch.float32).tolist()
+        [2.5]
+    """
+    if times.is_floating_point or latest.is_floating_point():
+        early = torch.from_numpy(latest.numpy().astype(np.float64) - window)
+        return early if times.is_floating_point else torch.from_numpy(-comparable(-early, times).numpy())  # rounded up
+    width = int(min(window, 2**63 - 1))
+    return torch.from_numpy(np.maximum(latest.numpy(), width - 2**63) - width)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Answers hop queries about the destinations that this process owns.
@@ -150,10 +168,12 @@ class Topology:
         times, via = self._times(rules.time)
         if times is None:
             return None if query.excluded is None else ops.Eligible(excluded=query.excluded)
+        latest, window = query.latest, rules.time_window
         return ops.Eligible(
             times=times,
             via=via,
-            latest=None if query.latest is None else comparable(query.latest, times.dtype),
+            latest=None if latest is None else comparable(latest, times.dtype),
+            earliest=None if latest is None or window is None else window_start(latest, window, times.dtype),
             last=rules.last,
             times_sorted=via is None and rules.time in self.ascending,
             excluded=query.excluded,

@@ -45,8 +45,12 @@ class _Edge:
     weight: float | None
     time: float | None
 
-    def may_be_drawn(self, latest: float | None) -> bool:
-        return (self.weight is None or self.weight > 0) and (self.time is None or latest is None or self.time <= latest)
+    def may_be_drawn(self, latest: float | None, window: float | None) -> bool:
+        if self.weight is not None and not self.weight > 0:
+            return False
+        if self.time is None or latest is None:
+            return True
+        return self.time <= latest and (window is None or self.time >= latest - window)
 
 
 class Oracle:
@@ -164,7 +168,7 @@ class Oracle:
     ) -> list[_Edge]:
         """The edges that are drawn from those to one node."""
         stored = [edge for edge in self._in_edges[relation].get(raw, []) if (relation, edge.number) not in excluded]
-        edges = [edge for edge in stored if edge.may_be_drawn(latest)]
+        edges = [edge for edge in stored if edge.may_be_drawn(latest, self._rules.time_window)]
         stream, replace = raw + tree * _TREE_STEP, self._rules.replace
         weights = [edge.weight for edge in edges if edge.weight is not None]
         times = [edge.time for edge in edges if edge.time is not None]
