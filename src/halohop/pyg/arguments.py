@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_
 
 from halohop.errors import InputError
 from halohop.loading.options import LoaderArguments
+from halohop.pyg.columns import Names
 from halohop.sampling.caps import CapsFrom, Padding
 from halohop.store.draw import Expand, Rules
 
@@ -92,6 +93,15 @@ class BatchArguments(TypedDict, total=False):
     is_sorted: Annotated[bool, Argument(default=False, about="accepted for PyG's sake; the batches do not depend on it.")]
     filter_per_worker: Annotated[bool | None, Argument(about="accepted for PyG's sake; the batches do not depend on it.")]
     custom_cls: Annotated[type | None, Argument(about="the class of the batches, of data that has none of its own, as in PyG.")]
+    node_columns: Annotated[
+        Names,
+        Argument(
+            about="""the columns of nodes that batches get: a list of names, or a dict with a list per node type, where types that
+            are not named get none; [] is none at all, None all. Others are neither read nor sent. Ids, and what is about the
+            seeds or made by the sampler, are no columns."""
+        ),
+    ]
+    edge_columns: Annotated[Names, Argument(about="the same of edges; a dict has a list per relation.")]
     seed: Annotated[int | None, Argument(about="of draws and shuffle; None takes it from `generator`, or 0.")]
     pad: Annotated[
         CapsFrom | Padding | None,
