@@ -17,6 +17,7 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.worlds import free_address
 from halohop.transport import Channel, Codec, Handler, Limits, Listener, Token, connect, serve
 from tests.support.messages import MESSAGE_TYPES, same
 from tests.support.strangers import wait_for
@@ -45,9 +46,9 @@ class PeerContract:
         limits: Limits = LIMITS,
         server_limits: Limits = LIMITS,
     ) -> Iterator[tuple[Channel, Listener]]:
-        """A listener, and a channel to it."""
+        """A listener at an address that stays free when it is closed, and a channel to it."""
         with (
-            serve(handler, codec=self.codec, token=self.token, limits=server_limits) as listener,
+            serve(handler, codec=self.codec, token=self.token, bind=free_address(), limits=server_limits) as listener,
             connect(listener.address, codec=self.codec, token=self.token, peer="host 7", limits=limits) as channel,
         ):
             yield channel, listener
@@ -95,7 +96,7 @@ class PeerContract:
             self.assert_named(caught.value, address)
 
     def test_what_nobody_was_there_for_is_not_kept(self) -> None:
-        with self.to(self.nowhere(), connect_seconds=0.1) as channel:
+        with self.to(free_address(), connect_seconds=0.1) as channel:
             sent = []
             for _ in range(3):
                 request = self.ask(5)
@@ -139,11 +140,6 @@ class PeerContract:
 
         with serve(answer, codec=self.codec, token=self.token, bind=bind, limits=LIMITS) as listener:
             yield listener
-
-    def nowhere(self) -> str:
-        """An address that nobody listens at."""
-        with self.elsewhere(0) as listener:
-            return listener.address
 
     def to(self, address: str, *, connect_seconds: float = 30) -> Channel:
         limits = Limits(call_seconds=40, attempt_seconds=0.5, connect_seconds=connect_seconds)
@@ -189,14 +185,14 @@ class PeerContract:
             released.set()
 
     def test_the_old_address_is_tried_again_too(self) -> None:
-        nowhere = self.nowhere()
+        nowhere = free_address()
         with self.elsewhere(1) as first, self.to(first.address) as channel:
             channel.add_address(nowhere)
             assert channel.call(self.ask(1)).gid.tolist() == [2]
 
     def test_a_new_address_gives_calls_their_whole_time(self) -> None:
         """Also those to a peer that was never seen: somebody has."""
-        here, there = self.nowhere(), self.nowhere()
+        here, there = free_address(), free_address()
         with self.to(here, connect_seconds=1) as channel:
             future = channel.submit(self.ask(1))
             channel.add_address(there)
@@ -206,7 +202,7 @@ class PeerContract:
                 assert same(future.result(timeout=20), self.ask(1))
 
     def test_what_waits_for_a_new_address_when_it_is_closed_fails(self) -> None:
-        here, there = self.nowhere(), self.nowhere()
+        here, there = free_address(), free_address()
         with self.to(here) as channel:
             futures = [channel.submit(self.ask(1))]
             channel.add_address(there)
@@ -217,7 +213,7 @@ class PeerContract:
                     future.result(timeout=20)
                 self.assert_named(caught.value, there)
                 self.assert_named(caught.value, here)
-            channel.add_address(self.nowhere())  # too late, and no harm
+            channel.add_address(free_address())  # too late, and no harm
             with pytest.raises(TransportError, match="was closed"):
                 channel.call(self.ask(1))
 

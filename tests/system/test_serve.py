@@ -30,8 +30,8 @@ def told(found) -> list[tuple]:
 def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))
-    (later,) = free_addresses(1)
-    first, address = start("0", peers=later)
+    place, later = free_addresses(2)
+    first, address = start("0", place, later)
     _, other = start("1", later, address.removeprefix("tcp://"))
     with halohop.connect([address, other], sampling=sampling, token=TOKEN, limits=LIMITS) as graph:
         got = []
@@ -40,7 +40,7 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
             if number == 7:
                 first.send_signal(signal.SIGKILL)
                 assert first.wait(20) == -signal.SIGKILL
-                first, _ = start("0", address.removeprefix("tcp://"), later)
+                first, _ = start("0", place, later)
         assert told(got) == undisturbed
 
 
@@ -50,7 +50,8 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
     halohop.partition(ring(600), tmp_path / "other", num_parts=2, method="random", seed=1)
     with halohop.open(parts) as graph:
         undisturbed = told(batches(graph))
-    first, address = start("0,1")
+    (place,) = free_addresses(1)
+    first, address = start("0,1", place)
     with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as graph:
         got = []
         for number, batch in enumerate(batches(graph)):
@@ -58,12 +59,12 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
             if number == 3:
                 first.send_signal(signal.SIGKILL)
                 assert first.wait(20) == -signal.SIGKILL
-                wrong, _ = start("0,1", address.removeprefix("tcp://"), path=tmp_path / "other")
+                wrong, _ = start("0,1", place, path=tmp_path / "other")
                 with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as other:
                     assert len(next(iter(batches(other))).n_id) > 20  # it answers, and numbers nodes otherwise
                 wrong.send_signal(signal.SIGKILL)
                 assert wrong.wait(20) == -signal.SIGKILL
-                start("0,1", address.removeprefix("tcp://"))
+                start("0,1", place)
         assert told(got) == undisturbed
 
 

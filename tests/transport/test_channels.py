@@ -17,6 +17,7 @@ import torch
 
 from halohop.errors import InputError
 from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.client_port import ClientPort
 from halohop.transport.server import PortListener
@@ -171,6 +172,7 @@ import logging, os, sys, time, torch
 from halohop.store.requests import LocateReply, LocateRequest
 from tests.support.messages import MESSAGE_TYPES
 from tests.support.strangers import wait_for
+from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Limits, Token, connect, serve
 
 codec, token = Codec(MESSAGE_TYPES), Token("a token that tests share", encrypt=sys.argv[1] == "sealed")
@@ -200,7 +202,7 @@ with serve(answer, codec=codec, token=token) as listener, connect(listener.addre
     assert channel.statistics()["connections"] == 1
 
 # What a parent closes is closed, though a child has it, too.
-listener = serve(answer, codec=codec, token=token)
+listener = serve(answer, codec=codec, token=token, bind=free_address())
 channel, other = (connect(listener.address, codec=codec, token=token, limits=limits) for _ in range(2))
 channel.call(request)
 other.call(request)
@@ -225,7 +227,7 @@ def test_forked_processes(kind):
 
 
 def test_a_process_without_descriptors_connects_when_it_has_one_again():
-    with serve(answer, codec=CODEC, token=TOKEN) as first:
+    with serve(answer, codec=CODEC, token=TOKEN, bind=free_address()) as first:
         address = first.address
         channel = connect(address, codec=CODEC, token=TOKEN, limits=Limits(call_seconds=30))
         channel.call(ask(1))

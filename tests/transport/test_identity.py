@@ -12,6 +12,7 @@ from msgspec.msgpack import encode as msgpack
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError
 from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Identity, Limits, Token, connect, handshake, serve
 from halohop.transport.framing import Assembler, Pool
 from halohop.transport.handshake import MAX_WELCOME_BYTES, ServerHandshake, Step, Terms
@@ -48,19 +49,16 @@ class Room:
         self.asked: list[tuple[str, int]] = []
 
     def serve(self, identity, *, bind=None, codec=CODEC):
+        """At an address that stays free when it is closed."""
+
         def handler(request):
             self.asked.append((identity.dataset[:1], int(request.raw)))
             return LocateReply(gid=request.raw + 1)
 
-        return serve(handler, codec=codec, token=self.token, bind=bind, limits=LIMITS, identity=identity)
+        return serve(handler, codec=codec, token=self.token, bind=bind or free_address(), limits=LIMITS, identity=identity)
 
     def connect(self, address, *, expected=EXPECTED, limits=LIMITS, codec=CODEC):
         return connect(address, codec=codec, token=self.token, peer="server 1", limits=limits, expected=expected)
-
-
-def nowhere(room) -> str:
-    with room.serve(OURS) as server:
-        return server.address
 
 
 @BOTH
@@ -112,7 +110,7 @@ def test_the_expected_one_is_found_again_behind_another(token):
 @BOTH
 def test_the_next_address_is_tried_and_the_error_names_each(token):
     room = Room(token)
-    gone = nowhere(room)
+    gone = f"tcp://{free_address()}"
     options = {"codec": CODEC, "token": token, "peer": "server 1", "expected": EXPECTED}
     with room.serve(OTHER) as wrong:
         with room.serve(OURS) as right, connect(wrong.address, right.address, limits=LIMITS, **options) as channel:

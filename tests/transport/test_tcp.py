@@ -17,6 +17,7 @@ import torch
 
 from halohop.errors import AuthenticationError, InputError, PeerLostError, ProtocolError, TransportError
 from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Step, Terms, _step, step_of
 from halohop.transport.wire import REQUEST, Kind
@@ -342,12 +343,13 @@ def test_a_killed_process_is_named_at_the_deadline():
 
 
 def test_a_killed_process_that_is_replaced():
-    with server_process() as (first, address), connect(address, codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
+    bind = free_address()
+    with server_process(bind) as (first, address), connect(address, codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
         futures = [channel.submit(ask(-1)), *(channel.submit(ask(value)) for value in range(20))]
         assert first.stdout.readline() == "busy\n"
         first.kill()
         assert first.wait(timeout=10) == -signal.SIGKILL
-        with server_process(bind=address) as (second, _):
+        with server_process(bind) as (second, _):
             assert second.stdout.readline() == "busy\n"
             second.stdin.write("go on\n")
             second.stdin.flush()

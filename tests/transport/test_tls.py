@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from halohop.errors import AuthenticationError, InputError
 from halohop.store.requests import LocateReply, LocateRequest
+from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Limits, Token, connect, serve
 from halohop.transport.handshake import ClientHandshake, Terms
 from halohop.transport.messages import size_of
@@ -153,7 +154,7 @@ def test_another_token():
 
 def test_a_server_that_comes_back_with_another_token():
     limits = Limits(call_seconds=1, attempt_seconds=0.5)
-    with serve(answer, codec=CODEC, token=SEALED) as listener:
+    with serve(answer, codec=CODEC, token=SEALED, bind=free_address()) as listener:
         address = listener.address
         channel = connect(address, codec=CODEC, token=SEALED, limits=limits)
         channel.call(ask(1))

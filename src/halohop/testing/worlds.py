@@ -59,17 +59,20 @@ def partitioned(
 def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any) -> Iterator[list[Graph]]:
     """One graph per host, each mapping its own partitions and asking the others over loopback sockets.
 
+    They listen at `free_addresses`: what takes a host's place at its address finds it free.
+
     Args:
         path: a partitioned folder.
         partitions: per host, the partitions that it sees.
         options: further arguments of `halohop.open`; the token is one for tests unless given.
     """
-    board = dist.HashStore()
+    board, addresses = dist.HashStore(), free_addresses(len(partitions))
     options = {"token": TOKEN, **options}
 
     def join(host: int) -> Graph:
         world = World(rank=host, size=len(partitions), host=host, num_hosts=len(partitions))
-        graph = open_graph(path, partitions=partitions[host], world=world, board=board, **options)
+        listen = f"tcp://{addresses[host]}"
+        graph = open_graph(path, partitions=partitions[host], world=world, board=board, listen=listen, **options)
         stack.callback(graph.shut, wait=False)  # also if another host fails to open
         return graph
 
@@ -97,3 +100,8 @@ def free_addresses(count: int) -> list[str]:
         if len(found) == count:
             break
     return found
+
+
+def free_address() -> str:
+    """One of `free_addresses`."""
+    return free_addresses(1)[0]
