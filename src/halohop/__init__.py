@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halohop.net.connect import connect
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
+    from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
     from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.graph import graph
     from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "ClusterLoader",
+    "EdgeSlice",
     "Graph",
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
@@ -50,7 +52,9 @@ __all__ = [
     "HalohopSampler",
     "Limits",
     "LinkNeighborLoader",
+    "MemoryPartition",
     "NeighborLoader",
+    "NodeSlice",
     "PPRLoader",
     "Padding",
     "Schema",
@@ -76,7 +80,10 @@ _HOMES = {
     "GraphSAINTRandomWalkSampler": ("halohop.pyg.graph_saint", "GraphSAINTRandomWalkSampler"),
     "HGTLoader": ("halohop.pyg.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.pyg.cluster_loader", "ClusterLoader"),
+    "EdgeSlice": ("halohop.partitioning.slices", "EdgeSlice"),
     "Graph": ("halohop.cluster.graph", "Graph"),
+    "MemoryPartition": ("halohop.partitioning.slices", "MemoryPartition"),
+    "NodeSlice": ("halohop.partitioning.slices", "NodeSlice"),
     "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning import build as build_module
+from halohop.partitioning import numbering
 from halohop.partitioning.assign import Assignment, assign
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import Build, build_parts, partition
@@ -289,10 +290,10 @@ def test_one_partition_in_order_shares_the_columns() -> None:
 def test_ids_that_need_int64(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last id decides, not the count."""
     for limit, dtype in ((4, torch.int32), (3, torch.int64)):
-        monkeypatch.setattr(build_module, "_INT32_MAX", limit)
+        monkeypatch.setattr(numbering, "INT32_MAX", limit)
         (part,) = build_parts(chain(5), {"node": torch.zeros(5, dtype=torch.int32)}, 1).parts
         assert part.edges[EDGE].indices.dtype == dtype
-    monkeypatch.setattr(build_module, "_INT32_MAX", 2)
+    monkeypatch.setattr(numbering, "INT32_MAX", 2)
     (part, _) = build_parts(chain(5), {"node": torch.tensor([1, 1, 0, 1, 0], dtype=torch.int32)}, 2).parts
     assert part.edges[EDGE].edge_id is not None
     assert part.edges[EDGE].edge_id.dtype == torch.int64

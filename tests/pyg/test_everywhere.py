@@ -26,7 +26,7 @@ from halohop import (
     SubGraphLoader,
 )
 from halohop.pyg.convert import tables_from_pyg
-from halohop.testing.worlds import TOKEN, free_addresses, hosts, partitioned
+from halohop.testing.worlds import TOKEN, divided, free_addresses, hosts, memory_hosts, partitioned, random_assignment
 
 CITES, WRITES, BACK = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "rev_writes", "author")
 HALO = ("when", "raw_id")
@@ -136,10 +136,39 @@ def on_servers(folder: Path, sampling: Any) -> Iterator[Graph]:
         yield stack.enter_context(halohop.connect(addresses, sampling=sampling, token=TOKEN))
 
 
+def own_partitions(name: str) -> list[halohop.MemoryPartition]:
+    """Three partitions in memory, the rows and edges of each in a random order."""
+    tables = tables_from_pyg(SOURCES[name]())
+    return divided(tables, random_assignment(tables, 3), 3)
+
+
+@contextmanager
+def own_on_hosts(name: str) -> Iterator[Graph]:
+    first, *others = own_partitions(name)
+    with memory_hosts([[first], others], halo=HALO if name == "typed" else ("raw_id",)) as graphs:
+        yield graphs[1]
+
+
+@contextmanager
+def own_on_servers(name: str) -> Iterator[Graph]:
+    own = own_partitions(name)
+    with halohop.open(own) as whole:
+        own = [one.with_halo(whole, HALO if name == "typed" else ("raw_id",)) for one in own]
+    with ExitStack() as stack:
+        addresses = free_addresses(2)
+        for address, share in zip(addresses, (own[:1], own[1:]), strict=True):
+            peers = [other for other in addresses if other != address]
+            stack.enter_context(halohop.serve(share, listen=address, peers=peers, token=TOKEN))
+        yield stack.enter_context(halohop.connect(addresses, token=TOKEN))
+
+
 PLACES: dict[str, Callable[[str, Path], Any]] = {
     "one graph in memory": lambda name, _: halohop.graph(SOURCES[name]()),
     **{f"{num} in memory": lambda name, _, num=num: in_parts(name, num, shard_each=False) for num in (2, 3, 8)},
     **{f"{num} shards": lambda name, _, num=num: in_parts(name, num, shard_each=True) for num in (2, 3, 8)},
+    "own partitions": lambda name, _: halohop.open(own_partitions(name)),
+    "own partitions on hosts": lambda name, _: own_on_hosts(name),
+    "own partitions on servers": lambda name, _: own_on_servers(name),
     "disk": lambda _, folder: halohop.open(folder),
     "hosts": lambda _, folder: on_hosts(folder),
     "servers": lambda _, folder: on_servers(folder, "servers"),

@@ -9,9 +9,11 @@ from pathlib import Path
 from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
+from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
 from halohop.net.connections import Connections
+from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
 from halohop.net.remote import Peer, graph_codec
 from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
@@ -23,7 +25,7 @@ from halohop.world import World
 
 
 def open_graph(
-    path: str | Path,
+    path: str | Path | InMemory,
     *,
     partitions: Sequence[int] | None = None,
     columns: Given | None = None,
@@ -35,14 +37,15 @@ def open_graph(
     deadline: float = 60.0,
     board: Board | None = None,
 ) -> Graph:
-    """Opens a partitioned data set; public as `halohop.open`.
+    """Opens a partitioned graph; public as `halohop.open`.
 
     Every partition found in the folder is memory-mapped: opening takes milliseconds, all processes of a host share the pages,
     and data larger than RAM works. In a world of several hosts (torchrun, `halohop train --nodes N`) the first trainer of each
     host serves its partitions to the others, and what is not found here is asked of a host that found it.
 
     Args:
-        path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions.
+        path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions. Or
+            partitions in memory (`halohop.MemoryPartition`), one or a list; on a host of several, its own.
         partitions: use only these of the partitions found here.
         columns: further columns, in batches as if stored: by node type or relation, then by name, a tensor, an array or the path
             of a `.npy` file with a row for each id (of nodes the user's ids, of edges their places in the user's input) from 0
@@ -62,7 +65,8 @@ def open_graph(
         ClusterError: a partition is held by nobody, a host did not come in time, or was given other columns.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
-        InputError: partitions that are not here, rows that do not fit the nodes or edges, or no token where several hosts meet.
+        InputError: partitions that are not here, rows that do not fit the nodes or edges, partitions in memory that do not fit
+            together, or no token where several hosts meet.
 
     Example:
         >>> import tempfile, halohop
@@ -74,20 +78,27 @@ def open_graph(
         2
     """
     world = world or World.from_env()
-    holding = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
-    book, parts = holding.book, tuple(holding.parts)
+    held: Holding | OwnParts
+    if isinstance(path, str | Path):
+        held = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
+    else:
+        held = OwnParts.of(path, partitions=partitions, verify=verify)
     if world.num_hosts == 1:
-        owners([parts], book.num_parts)
-        graph = local_graph(holding.manifest.schema, book, holding.parts, one_owner=world.size == 1)
-        graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
+        holding = held if isinstance(held, Holding) else held.holding().with_columns(columns)
+        owners([tuple(holding.parts)], holding.book.num_parts)
+        graph = local_graph(holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1)
+        if isinstance(path, str | Path):
+            graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
         return graph
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
     limits = limits or Limits()
     pool, counters = ops.Pool(), Counters()
-    local = holding.holders(pool, counters)
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
+    holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
+    book, parts = holding.book, tuple(holding.parts)
+    local = holding.holders(pool, counters)
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         listener = None
         card = HostCard(address="", dataset=holding.fingerprint, parts=parts, columns=given_names(holding.manifest))
@@ -124,6 +135,12 @@ def open_graph(
         graph.keep_until_exit()
         undo.pop_all()
         return graph
+
+
+def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -> Holding:
+    """The partitions of this process, after those of all have agreed."""
+    announces = world.local_rank == 0
+    return own.holding(all_records(rendezvous.board, rendezvous.prefix, own.records, deadline=deadline, announces=announces))
 
 
 def _serve(router: Router, identity: Identity, token: Token, listen: str | None, limits: Limits) -> Listener:

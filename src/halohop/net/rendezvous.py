@@ -49,23 +49,27 @@ class Rendezvous:
         board: shared by all ranks.
         world: this rank's place.
         deadline: seconds to wait for the others.
+
+    Attributes:
+        board: as given.
+        prefix: of the names that this meeting uses on the board.
     """
 
     def __init__(self, board: Board, world: World, *, deadline: float) -> None:
-        self._board = board
+        self.board = board
         self._world = world
         self._deadline = timedelta(seconds=deadline)
         # The how-manyth graph this process opens: all ranks open their graphs in the same order, so the numbers agree. A process
         # that takes the place of one that was killed counts anew, so it comes to the meetings of that one.
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        with _kept(board):
+        with board_errors(board):
             meeting = board.add(f"halohop/{restart}/opened/{world.rank}/{_this_process()}", 1)
-        self._prefix = f"halohop/{restart}/{meeting}"
+        self.prefix = f"halohop/{restart}/{meeting}"
 
     def announce(self, card: HostCard) -> None:
         """Tells the others about this host; called once per host, and again by whoever takes its place."""
-        with _kept(self._board):
-            self._board.set(f"{self._prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
+        with board_errors(self.board):
+            self.board.set(f"{self.prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
 
     def cards(self, mine: HostCard) -> list[HostCard]:
         """Every host's card, by host number.
@@ -90,7 +94,7 @@ class Rendezvous:
     def newest(self, host: int) -> HostCard | None:
         """The card of a host that has come, or of what took its place; None where the board does not answer."""
         try:
-            return msgspec.json.decode(self._board.get(f"{self._prefix}/host/{host}"), type=HostCard)
+            return msgspec.json.decode(self.board.get(f"{self.prefix}/host/{host}"), type=HostCard)
         except RuntimeError:  # torch's errors about stores are such
             return None
 
@@ -105,22 +109,22 @@ class Rendezvous:
 
     def _all(self, word: str, *, wait: bool = True) -> None:
         """Says something, and waits until every rank has said it."""
-        with _kept(self._board):
-            self._board.set(f"{self._prefix}/{word}/{self._world.rank}", "")
+        with board_errors(self.board):
+            self.board.set(f"{self.prefix}/{word}/{self._world.rank}", "")
         if wait:
-            self._wait([f"{self._prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
+            self._wait([f"{self.prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
 
     def _card(self, host: int) -> HostCard:
-        key = f"{self._prefix}/host/{host}"
+        key = f"{self.prefix}/host/{host}"
         self._wait([key], f"host {host} of {self._world.num_hosts} did not come")
-        with _kept(self._board):
-            return msgspec.json.decode(self._board.get(key), type=HostCard)
+        with board_errors(self.board):
+            return msgspec.json.decode(self.board.get(key), type=HostCard)
 
     def _wait(self, keys: Iterable[str], complaint: str) -> None:
         for number, key in enumerate(keys):
             try:
-                with _kept(self._board):
-                    self._board.wait([key], self._deadline)
+                with board_errors(self.board):
+                    self.board.wait([key], self._deadline)
             except (dist.DistStoreError, RuntimeError) as error:
                 raise ClusterError(
                     f"{complaint.format(number)} within {self._deadline.total_seconds():g} s; was it started, and did it live?"
@@ -128,7 +132,7 @@ class Rendezvous:
 
 
 @contextmanager
-def _kept(board: Board) -> Iterator[None]:
+def board_errors(board: Board) -> Iterator[None]:
     """Around a question to the board.
 
     Raises:

@@ -15,13 +15,16 @@ import msgspec
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
+from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.leased import Leased
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import InputError
 from halohop.net.connections import Connections
 from halohop.net.directory import SEARCHES, PeerDirectory, search
+from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
 from halohop.net.remote import DescribeReply, DescribeRequest, MeetReply, MeetRequest, Peer
+from halohop.net.rendezvous import Board
 from halohop.net.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
@@ -236,7 +239,7 @@ class BatchService:
 
 
 def serve(
-    path: str | Path,
+    path: str | Path | InMemory,
     *,
     partitions: Sequence[int] | None = None,
     columns: Given | None = None,
@@ -246,11 +249,13 @@ def serve(
     limits: Limits | None = None,
     keeping: Keeping | None = None,
     verify: bool = False,
+    board: Board | None = None,
 ) -> Server:
     """Serves the partitions of a data set to whoever shares the token; public as `halohop.serve`.
 
     Args:
-        path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions.
+        path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions. Or partitions in memory
+            (`halohop.MemoryPartition`), one or a list.
         partitions: serve only these of the partitions found here.
         columns: further columns, as of `halohop.open`; all servers of a data set give the same.
         listen: ``HOST:PORT``; None takes this host's loopback and a free port. Other hosts are let in only with a token.
@@ -261,8 +266,11 @@ def serve(
         limits: of the transport: deadlines, sizes, how much may be in flight.
         keeping: what is kept for clients, and how long after they are gone: a minute unless told otherwise.
         verify: also compare every mapped file with its checksum.
+        board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
+            each has. They wait for each other there. Without it every partition must know the owners of all edges.
 
     Raises:
+        ClusterError: a partition in memory that did not come to the board.
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         InputError: partitions that are not here, none at all, rows that do not fit the nodes or edges, or an address that others
@@ -278,9 +286,14 @@ def serve(
         ...         graph.schema.nodes["node"].count
         1000
     """
-    holding = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
+    others = Servers(addresses=tuple(peers), token=token or load_token(), limits=limits or Limits())
+    if isinstance(path, str | Path):
+        holding = Holding.of(Path(path), partitions=partitions, verify=verify)
+    else:
+        own = OwnParts.of(path, partitions=partitions, verify=verify)
+        holding = own.holding(None if board is None else all_records(board, "halohop", own.records, deadline=others.deadline))
+    holding = holding.with_columns(columns)
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
-    others = Servers(addresses=tuple(peers), token=token or load_token(), limits=limits or Limits())
     return Server(holding, listen=listen, peers=others, keeping=keeping or Keeping())

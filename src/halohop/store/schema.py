@@ -1,6 +1,6 @@
 """What a graph is made of: types, counts and columns, without a single row."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +33,11 @@ class ColumnSpec:
     def of(cls, column: Tensor, names: tuple[str, ...] = ()) -> "ColumnSpec":
         dtype, sparse = str(column.dtype).removeprefix("torch."), column.layout != torch.strided
         return cls(dtype=dtype, shape=tuple(column.shape[1:]), names=names, sparse=sparse)
+
+
+def specs_of(columns: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]]) -> dict[str, ColumnSpec]:
+    """Of columns by name; `names` are the texts behind the values of some."""
+    return {name: ColumnSpec.of(column, names.get(name, ())) for name, column in columns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

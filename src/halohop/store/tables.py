@@ -4,6 +4,7 @@ Every source (PyG objects, npz, RDF, CSV, Parquet, OGB, synthetic) becomes a `Gr
 graph both start from one. Nothing is renumbered yet: edges refer to rows of the node tables.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -38,9 +39,9 @@ class NodeTable:
     def __post_init__(self) -> None:
         if self.num_nodes < 0:
             raise InputError(f"num_nodes={self.num_nodes} is negative")
-        _check_columns(self.columns, self.num_nodes, "nodes")
+        check_columns(self.columns, self.num_nodes, "nodes")
         if self.raw_id is not None:
-            _check_ids(self.raw_id, self.num_nodes, "raw_id")
+            check_ids(self.raw_id, self.num_nodes, "raw_id")
             if len(torch.unique(self.raw_id)) != self.num_nodes:
                 raise InputError("raw_id holds an id twice; every node needs an id of its own")
 
@@ -61,9 +62,9 @@ class EdgeTable:
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_ids(self.src, len(self.dst), "src")
-        _check_ids(self.dst, len(self.src), "dst")
-        _check_columns(self.columns, self.num_edges, "edges")
+        check_ids(self.src, len(self.dst), "src")
+        check_ids(self.dst, len(self.src), "dst")
+        check_columns(self.columns, self.num_edges, "edges")
 
     @property
     def num_edges(self) -> int:
@@ -92,15 +93,10 @@ class GraphTables:
 
     def __post_init__(self) -> None:
         for relation, table in self.edges.items():
-            if len(relation) != 3:
-                raise SchemaError(f"relation {relation!r} must be (source type, name, destination type)")
+            check_relation(relation, self.nodes)
             for node_type, rows, end in ((relation[0], table.src, "src"), (relation[2], table.dst, "dst")):
-                if node_type not in self.nodes:
-                    raise SchemaError(f"relation {relation!r} uses node type {node_type!r}; known: {sorted(self.nodes)}")
                 _check_rows(rows, self.nodes[node_type].num_nodes, f"{end} of {relation_text(relation)}")
-        for name in (*self.nodes, *(part for relation in self.edges for part in relation)):
-            if not name or "/" in name or "\0" in name or "__" in name or name in (".", ".."):
-                raise SchemaError(f"{name!r} cannot name a node type or relation: no '/', no '__', not empty")
+        check_names(self.nodes, self.edges)
 
 
 def is_dense(column: Tensor) -> bool:
@@ -108,7 +104,33 @@ def is_dense(column: Tensor) -> bool:
     return column.layout == torch.strided
 
 
-def _check_ids(ids: Tensor, length: int, name: str) -> None:
+def check_relation(relation: Relation, node_types: Collection[NodeType]) -> None:
+    """
+    Raises:
+        SchemaError: it has not three parts, or joins types that are none of `node_types`.
+    """
+    if len(relation) != 3:
+        raise SchemaError(f"relation {relation!r} must be (source type, name, destination type)")
+    for node_type in relation[::2]:
+        if node_type not in node_types:
+            raise SchemaError(f"relation {relation!r} uses node type {node_type!r}; known: {sorted(node_types)}")
+
+
+def check_names(node_types: Iterable[NodeType], relations: Iterable[Relation]) -> None:
+    """
+    Raises:
+        SchemaError: a name that cannot be part of a file's.
+    """
+    for name in (*node_types, *(part for relation in relations for part in relation)):
+        if not name or "/" in name or "\0" in name or "__" in name or name in (".", ".."):
+            raise SchemaError(f"{name!r} cannot name a node type or relation: no '/', no '__', not empty")
+
+
+def check_ids(ids: Tensor, length: int, name: str) -> None:
+    """
+    Raises:
+        InputError: they are no integers, or not so many.
+    """
     if ids.dim() != 1 or ids.dtype not in _INTEGERS:
         raise InputError(f"{name} must be one-dimensional int64 or int32, got {ids.dtype} of shape {tuple(ids.shape)}")
     if len(ids) != length:
@@ -123,7 +145,12 @@ def _check_rows(rows: Tensor, num_rows: int, name: str) -> None:
         raise IdError(f"{name} holds {low if low < 0 else high}, but ids go from 0 to {num_rows - 1}")
 
 
-def _check_columns(columns: dict[str, Tensor], num_rows: int, what: str) -> None:
+def check_columns(columns: Mapping[str, Tensor], num_rows: int, what: str) -> None:
+    """
+    Raises:
+        InputError: a column that has not so many rows, or that cannot be stored; `what` is "nodes" or "edges".
+        SchemaError: a name that no column may have.
+    """
     for name, column in columns.items():
         if not name or (name.startswith(RESERVED) and name != RAW_TEXT):
             raise SchemaError(f"{name!r} cannot name a column: a name is not empty, and does not begin with {RESERVED!r}")

@@ -11,16 +11,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.net.open import open_graph
+from halohop.partitioning.assign import Assignment
 from halohop.partitioning.build import build_parts
-from halohop.store.tables import GraphTables
+from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
+from halohop.store.tables import GraphTables, is_dense
 from halohop.telemetry import Counters
 from halohop.transport import Token
+from halohop.typing import NodeType, Relation
 from halohop.world import World
 
 TOKEN = Token("for tests only, no secret")
@@ -39,11 +43,7 @@ def partitioned(
         >>> partitioned(ring(10), 3).book.num_parts
         3
     """
-    generator = torch.Generator().manual_seed(seed)
-    assignment = {
-        name: torch.randint(num_parts, (table.num_nodes,), generator=generator, dtype=torch.int32)
-        for name, table in tables.nodes.items()
-    }
+    assignment = random_assignment(tables, num_parts, seed=seed)
     build = build_parts(tables, assignment, num_parts, halo=halo)
     parts = dict(enumerate(build.parts))
     if not shard_each:
@@ -53,6 +53,54 @@ def partitioned(
     holders = [PartitionOwner(shard=shard, parts=(index,)) for index, shard in shards.items()]
     router = Router(build.book, holders, pool, counters)
     return Graph(schema=build.schema, book=build.book, router=router, pool=pool, counters=counters)
+
+
+def random_assignment(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Assignment:
+    """A random part for every node; some may be empty."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randint(num_parts, (table.num_nodes,), generator=generator, dtype=torch.int32)
+        for name, table in tables.nodes.items()
+    }
+
+
+def divided(tables: GraphTables, assignment: Assignment, num_parts: int, *, seed: int = 0) -> list[MemoryPartition]:
+    """The graph as partitions in memory, by the part of every node (per type); rows and edges of each in a random order.
+
+    Example:
+        >>> from halohop.testing.graphs import ring
+        >>> [len(part.nodes["node"].id) for part in divided(ring(10), {"node": torch.arange(10) % 2}, 2)]
+        [5, 5]
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(wanted: Tensor) -> Tensor:
+        rows = wanted.nonzero().view(-1)
+        return rows[torch.randperm(len(rows), generator=generator)]
+
+    def nodes(name: NodeType, part: int) -> NodeSlice:
+        table, rows = tables.nodes[name], some(assignment[name] == part)
+        columns = {
+            key: column[rows] if is_dense(column) else column.to_dense()[rows].to_sparse()
+            for key, column in table.columns.items()
+        }
+        return NodeSlice(id=rows, owner=assignment[name], columns=columns, names=table.names)
+
+    def edges(relation: Relation, part: int) -> EdgeSlice:
+        table, owner = tables.edges[relation], assignment[relation[2]][tables.edges[relation].dst.long()]
+        rows = some(owner == part)
+        columns = {key: column[rows] for key, column in table.columns.items()}
+        return EdgeSlice(edge_index=torch.stack([table.src, table.dst])[:, rows], edge_id=rows, columns=columns, owner=owner)
+
+    return [
+        MemoryPartition(
+            part=part,
+            num_parts=num_parts,
+            nodes={name: nodes(name, part) for name in tables.nodes},
+            edges={relation: edges(relation, part) for relation in tables.edges},
+        )
+        for part in range(num_parts)
+    ]
 
 
 @contextmanager
@@ -66,19 +114,38 @@ def hosts(path: str | Path, partitions: Sequence[Sequence[int]], **options: Any)
         partitions: per host, the partitions that it sees.
         options: further arguments of `halohop.open`; the token is one for tests unless given.
     """
-    board, addresses = dist.HashStore(), free_addresses(len(partitions))
-    options = {"token": TOKEN, **options}
+    with _hosts([{"path": path, "partitions": own, **options} for own in partitions]) as graphs:
+        yield graphs
+
+
+@contextmanager
+def memory_hosts(
+    shares: Sequence[Sequence[MemoryPartition]], *, halo: Sequence[str] = (), **options: Any
+) -> Iterator[list[Graph]]:
+    """One graph per host, each with its own partitions in memory; `options` as of `hosts`, `halo` as of `halohop.partition`."""
+    with ExitStack() as stack:
+        if halo:
+            with _hosts([{"path": own, **options} for own in shares]) as graphs:
+                shares = [[one.with_halo(graph, halo) for one in own] for own, graph in zip(shares, graphs, strict=True)]
+        yield stack.enter_context(_hosts([{"path": own, **options} for own in shares]))
+
+
+@contextmanager
+def _hosts(options: Sequence[dict[str, Any]]) -> Iterator[list[Graph]]:
+    """A graph per host, opened with the options of each."""
+    board, size = dist.HashStore(), len(options)
+    addresses = free_addresses(size)
 
     def join(host: int) -> Graph:
-        world = World(rank=host, size=len(partitions), host=host, num_hosts=len(partitions))
+        world = World(rank=host, size=size, host=host, num_hosts=size)
         listen = f"tcp://{addresses[host]}"
-        graph = open_graph(path, partitions=partitions[host], world=world, board=board, listen=listen, **options)
+        graph = open_graph(**{"token": TOKEN, "world": world, "board": board, "listen": listen, **options[host]})
         stack.callback(graph.shut, wait=False)  # also if another host fails to open
         return graph
 
     with ExitStack() as stack:
-        with ThreadPoolExecutor(len(partitions)) as pool:
-            graphs = list(pool.map(join, range(len(partitions)), timeout=60))
+        with ThreadPoolExecutor(size) as pool:
+            graphs = list(pool.map(join, range(size), timeout=60))
         yield graphs
 
 
