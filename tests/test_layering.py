@@ -12,7 +12,20 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
-    *("errors", "typing", "world", "memory", "telemetry", "files", "collectives", "ops", "store", "partitioning", "datasets"),
+    *(
+        "errors",
+        "typing",
+        "world",
+        "memory",
+        "telemetry",
+        "files",
+        "process_group",
+        "collectives",
+        "ops",
+        "store",
+        "partitioning",
+        "datasets",
+    ),
     *("transport", "cluster", "sampling", "net", "loading", "pyg", "__init__", "inference", "recipes", "launch", "__main__"),
     "testing",
 )
@@ -25,7 +38,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "recipes/*"),
-    "torch.distributed": ("collectives.py", "net/*", "launch/*", "testing/*"),
+    "torch.distributed": ("process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),

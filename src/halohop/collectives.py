@@ -1,11 +1,8 @@
-"""What trainers do together: form a process group, add numbers up, and notice that one of them is gone."""
+"""What trainers do together: add numbers up, and notice that one of them is gone."""
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from typing import Protocol
 
 import torch
@@ -13,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from halohop.errors import ClusterError
+from halohop.process_group import process_group, world_of
 from halohop.world import World
 
 __all__ = [
@@ -24,16 +22,13 @@ __all__ = [
     "max_over_ranks",
     "process_group",
     "sum_over_ranks",
+    "world_of",
 ]
 
 _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "connection reset", "broken pipe", "socket")
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
 
 _ROUND_S = 1.0
-LEAVE_S = 10.0
-"""Seconds that leaving a process group may take."""
-
-_LOG = logging.getLogger(__name__)
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of a piece of work, how much of it is done, and how much there is."""
@@ -43,52 +38,6 @@ class HasPeers(Protocol):
     """What knows whether the hosts that it asks still answer, such as a `halohop.Graph`."""
 
     def check_peers(self) -> None: ...
-
-
-@contextmanager
-def process_group(world: World, device: torch.device, deadline_s: float) -> Iterator[None]:
-    """torch's process group of all trainers while the context lasts; nothing for a trainer alone.
-
-    Raises:
-        ClusterError: the others did not come within `deadline_s` seconds.
-    """
-    if world.size == 1:
-        yield
-        return
-    try:
-        dist.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
-            rank=world.rank,
-            world_size=world.size,
-            timeout=timedelta(seconds=deadline_s),
-        )
-    except (dist.DistError, RuntimeError, ValueError) as error:
-        raise ClusterError(
-            f"rank {world.rank} found no process group of {world.size} within {deadline_s:g} s: {error}"
-        ) from error
-    try:
-        yield
-    finally:
-        _leave_process_group()
-
-
-def _leave_process_group() -> None:
-    """Waits `LEAVE_S` seconds at most: gloo gives every collective under way its deadline, also where the peers are gone."""
-    failures: list[BaseException] = []
-
-    def leave() -> None:
-        try:
-            dist.destroy_process_group()
-        except BaseException as error:
-            failures.append(error)
-
-    leaving = threading.Thread(target=leave, name="halohop-leave-group", daemon=True)
-    leaving.start()
-    leaving.join(LEAVE_S)
-    if leaving.is_alive():
-        _LOG.warning("left the process group behind: a collective that its other ranks do not answer is still under way")
-    for failure in failures:
-        raise failure
 
 
 def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> list[float]:

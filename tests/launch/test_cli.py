@@ -230,6 +230,23 @@ def test_torchrun_and_the_options_must_agree(tiny_parts: Path, monkeypatch: pyte
     assert "torchrun decides" in result.output
 
 
+def test_tasks_of_srun_are_ranks(tiny_parts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not as many runs of one trainer, which would write over each other."""
+    for name, value in (("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2"), ("SLURM_TASKS_PER_NODE", "2"), ("SLURM_LOCALID", "1")):
+        monkeypatch.setenv(name, value)
+    result = invoke("train", tiny_parts, "--trainers", "3", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "a launcher has started 2 ranks" in result.output
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    for command in (("train",), ("infer", "--fanout=2")):
+        extra = ["--checkpoint", tmp_path / "none"] if command[0] == "infer" else []
+        result = invoke(command[0], tiny_parts, *command[1:], *extra, "--out", tmp_path)
+        assert result.exit_code == 1
+        assert "rank 1 found no process group of 2" in result.output
+        assert "MASTER_ADDR" in result.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_bench_prints_what_it_measured():
     result = CliRunner().invoke(cli.app, ["bench", "partitioned", "--size", "tiny", "--rounds", "1", "--fanout", "3,2"])
     assert result.exit_code == 0, result.output

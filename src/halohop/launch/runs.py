@@ -95,7 +95,7 @@ def train(
     on_event: OnEvent = ignore_event,
     check: bool = False,
 ) -> Outcome | None:
-    """Trains on a partitioned graph, servers of one, or a source, here or as one of torchrun's ranks, and draws a picture.
+    """Trains on a partitioned graph, servers of one, or a source, here or as one of a launcher's ranks, and draws a picture.
 
     Args:
         config: its `parts` may be a source as well, which is then partitioned into the run folder.
@@ -106,23 +106,23 @@ def train(
         check: read all files of the partitions first, and compare them with their checksums.
 
     Returns:
-        What came out; None on torchrun's ranks other than 0.
+        What came out; None on a launcher's ranks other than 0.
 
     Raises:
         ClusterError: a process failed; names it.
         DatasetError: the data set cannot be used.
-        InputError: a source under torchrun, options that speak of another world than torchrun, or a run that would be lost.
+        InputError: a source under a launcher, options that speak of another world than it, or a run that would be lost.
     """
-    joining = "RANK" in os.environ
     preflight.check_machine(config)
-    world = World.from_env() if joining else World()
+    world = World.detect()
+    joining = _is_launched(world)
     served = bool(servers_of(config.parts))
     if world.rank == 0:
         check_run(config)
     if not served and not is_partitioned(config.parts):
         if joining:
             raise InputError(
-                f"{config.parts} is no partitioned graph, and torchrun's ranks cannot make one together; "
+                f"{config.parts} is no partitioned graph, and ranks of a launcher cannot make one together; "
                 f"first: halohop partition {config.parts} PARTS"
             )
         parts = Path(config.out) / "parts"
@@ -171,12 +171,13 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
 def train_as_one(
     config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event
 ) -> Outcome | None:
-    """Trains as the one rank that torchrun made of this process; rank 0 returns the outcome.
+    """Trains as the one rank that a launcher made of this process; rank 0 returns the outcome.
 
     Raises:
-        InputError: the options speak of another world than torchrun.
+        InputError: the options speak of another world than the launcher.
     """
-    world = _torchruns_world(nodes, trainers)
+    world = World.detect()
+    _check_options(world, nodes, trainers)
     if world.rank != 0:
         recipe(config, world=world, on_event=ignore_event)
         return None
@@ -188,7 +189,7 @@ def train_as_one(
 def infer(
     config: InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event, check: bool = False
 ) -> list[Path]:
-    """Writes predictions, in this process if it is the only one or torchrun's, and shows how far they are.
+    """Writes predictions, in this process if it is the only one or a launcher's, and shows how far they are.
 
     Args:
         config: what to do.
@@ -198,15 +199,16 @@ def infer(
         check: as of `train`.
 
     Returns:
-        The files; none on torchrun's ranks other than 0.
+        The files; none on a launcher's ranks other than 0.
 
     Raises:
-        InputError: as `halohop.recipes.inference.infer`, or options that speak of another world than torchrun.
+        InputError: as `halohop.recipes.inference.infer`, or options that speak of another world than the launcher.
         DatasetError: the graph or the checkpoint cannot be used.
         ClusterError: a process failed; names it.
     """
-    joining = "RANK" in os.environ
-    world = _torchruns_world(nodes, trainers) if joining else World()
+    world = World.detect()
+    if joining := _is_launched(world):
+        _check_options(world, nodes, trainers)
     if world.rank == 0:
         check_output(config)
     if check and world.local_rank == 0:
@@ -262,14 +264,17 @@ def _start_here(
         raise
 
 
-def _torchruns_world(nodes: int, trainers: int) -> World:
-    world = World.from_env()
+def _is_launched(world: World) -> bool:
+    """Whether this process is a rank that torchrun or another launcher has started, not one that starts ranks itself."""
+    return world.size > 1 or "RANK" in os.environ
+
+
+def _check_options(world: World, nodes: int, trainers: int) -> None:
     if nodes not in (1, world.num_hosts) or trainers not in (1, world.local_size):
         raise InputError(
-            f"--nodes {nodes} --trainers {trainers} under torchrun, which started {world.num_hosts} nodes with "
-            f"{world.local_size} trainers each; leave both out, torchrun decides"
+            f"--nodes {nodes} --trainers {trainers}, but a launcher has started {world.size} ranks, {world.local_size} of them "
+            "here; leave both out: torchrun decides, or srun, or what else started them"
         )
-    return world
 
 
 def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, on_event: OnEvent) -> Outcome:

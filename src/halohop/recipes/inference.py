@@ -12,7 +12,7 @@ from torch import nn
 
 from halohop import Graph, World
 from halohop import inference as layerwise
-from halohop.collectives import OnProgress
+from halohop.collectives import OnProgress, world_of
 from halohop.errors import InputError
 from halohop.inference import InferenceJob, check_results, finish_results, parquet
 from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
@@ -49,7 +49,7 @@ def infer(
     Args:
         config: what to do.
         model: your own, instead of a checkpoint's: see `halohop.inference.UserLayers` for what it must offer.
-        world: this trainer's place; None reads torchrun's environment.
+        world: this trainer's place; None takes that in the process group that exists, or else what the launcher describes.
         on_progress: called with (what is being done, how much is done, how much there is): about once a second, by all ranks
             alike; in batches with a fanout after each step of this rank.
 
@@ -66,7 +66,7 @@ def infer(
         SchemaError: the graph is not one that the model knows, or has no such split.
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
-    world, on_progress = world or World.from_env(), on_progress or _ignore
+    world, on_progress = world_of(world), on_progress or _ignore
     if (model is None) == (config.checkpoint is None):
         raise InputError(f"checkpoint={config.checkpoint!r} and model={type(model).__name__}: give one of them")
     if model is not None and config.fanout is not None:
@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m halohop.recipes.inference CONFIG.json", file=sys.stderr)
         return 2
-    world = World.from_env()
+    world = World.detect()
     infer_with_events(read_config(InferConfig, arguments[0]), world, print_event if world.rank == 0 else _ignore)
     return 0
 

@@ -23,7 +23,7 @@ def cores_per_trainer(world: World) -> int:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = os.environ.get("OMP_THREAD_LIMIT", "")
-    return max(1, min(cores // world.local_size, int(limit) if limit.isdecimal() else cores))
+    return max(1, min(cores // _place(world)[1], int(limit) if limit.isdecimal() else cores))
 
 
 def choose_device(name: str, world: World) -> torch.device:
@@ -36,7 +36,7 @@ def choose_device(name: str, world: World) -> torch.device:
     if name == "cpu" or (name == "auto" and not gpus):
         return torch.device("cpu")
     if name in ("auto", "cuda") and gpus:
-        return torch.device("cuda", world.local_rank % gpus)
+        return torch.device("cuda", _place(world)[0] % gpus)
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -44,6 +44,12 @@ def choose_device(name: str, world: World) -> torch.device:
     if device.type != "cuda" or (device.index or 0) >= gpus:
         raise InputError(f"device={name!r} is not here: torch sees {gpus} GPUs; use device='cpu'")
     return device
+
+
+def _place(world: World) -> tuple[int, int]:
+    """This rank among those that share its machine, as far as is known: of ranks that may be anywhere, all may be here."""
+    known = world.hosts_known or world.local_size > 1
+    return (world.local_rank, world.local_size) if known else (world.rank, world.size)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import halohop
 from halohop import World
+from halohop.collectives import world_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import check_run
@@ -19,7 +20,8 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
 
     Args:
         config: what to do.
-        world: this trainer's place; None reads torchrun's environment.
+        world: this trainer's place; None takes that in the process group that exists, or else what the launcher describes
+            (`World.detect`).
         on_event: called on rank 0 with every event, as it is written to ``<out>/metrics.jsonl``; of a resumed run,
             first with those of before.
 
@@ -32,7 +34,7 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
         WriteError: a file of the run cannot be written; names it.
         TransportError, ClusterError: another host or trainer is gone; names it.
     """
-    world = world or World.from_env()
+    world = world_of(world)
     if world.rank == 0:
         check_run(config)
     device = choose_device(config.device, world)
