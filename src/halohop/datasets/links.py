@@ -77,7 +77,7 @@ class LinkTables:
         )
 
     def with_held_out(self) -> GraphTables:
-        """The graph with the edges of all splits, told apart by bool columns ``<split>_mask``.
+        """The graph with the edges of all splits, which bool columns ``<split>_mask`` mark.
 
         Those that were in the graph before come first and are "train", as are all of the relations that only carry messages.
         It is what `halohop train --task link` takes.
@@ -97,7 +97,7 @@ class LinkTables:
 def random_edge_masks(tables: GraphTables, *, fractions: Sequence[float] = EDGE_FRACTIONS, seed: int = 0) -> GraphTables:
     """A graph whose edges have a random split: the bool columns ``train_mask``, ``val_mask`` and ``test_mask``.
 
-    All edges between two nodes are in one split, whatever their direction, relation and number, so none tells of another.
+    All edges between two nodes are in one split, whatever their direction, relation and number, so none gives another away.
 
     Args:
         tables: the graph.
@@ -138,7 +138,7 @@ def _pair(table: EdgeTable, relation: Relation, low_type: str, num_high: int) ->
 
 
 def _marked(table: EdgeTable, held_out: dict[str, tuple[Tensor, Tensor, Tensor | None]]) -> EdgeTable:
-    """A table with held-out edges behind its own, and masks that tell them apart."""
+    """A table with held-out edges behind its own, and masks that mark them."""
     src, dst, columns = [table.src], [table.dst], {name: [column] for name, column in table.columns.items()}
     counts = [table.num_edges, *(len(ends[0]) for ends in held_out.values())]
     for more_src, more_dst, time in held_out.values():

@@ -2,7 +2,7 @@
 
 The model is the degree-corrected stochastic block model of Karrer and Newman (Phys. Rev. E 83, 2011) with power-law weights
 as in Chung and Lu (2002): an endpoint is drawn in proportion to its weight, and an edge keeps to one class with probability
-`homophily`. Features are the class centre under noise, so that neighbours tell more about a node than its own features do.
+`homophily`. Features are the class centre under noise, so that neighbours say more about a node than its own features do.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ def synthetic_hetero(
 
     Args:
         num_papers: authors, institutions, fields of study and edges follow in ogbn-mag's proportions.
-        num_classes: of papers; the other types have classes too, which are not told.
+        num_classes: of papers; the other types have classes too, which are not stored.
         num_features: of papers; authors have half as many, institutions and fields of study none.
         homophily, exponent, noise, label_noise, fractions, seed: as for `synthetic`.
 
@@ -231,7 +231,7 @@ def _draw_pairs(rng: np.random.Generator, left: _Blocks, right: _Blocks, count: 
     per_class = np.diff(running[left.bounds])
     left_parts, right_parts = [np.repeat(left.number, left_times)], []
     for number, (begin, end) in zip(per_class, np.column_stack([right.bounds[:-1], right.bounds[1:]]), strict=True):
-        members = slice(begin, end) if begin < end else slice(None)  # nobody of this class over there: anybody
+        members = slice(begin, end) if begin < end else slice(None)  # no node of this class over there: any node
         right_parts.append(_shuffled(rng, right.number[members], right.weight[members], number))
     outside = count - inside
     left_parts.append(_shuffled(rng, left.number, left.weight, outside))

@@ -1,7 +1,7 @@
 """Memory that batches borrow: fresh pages cost more than the work done in them, so they are used again.
 
-A tensor from a pool is an ordinary tensor. Whoever keeps it, or any view of it, keeps its memory; when the last one is gone the
-memory goes back to the pool. There is nothing to release by hand and nothing to wait for.
+A tensor from a pool is an ordinary tensor. A reference to it, or to any view of it, keeps its memory; when the last one is gone
+the memory goes back to the pool. There is nothing to release by hand and nothing to wait for.
 """
 
 import math
@@ -56,7 +56,7 @@ class Pool:
         self.start_over(make)
 
     def start_over(self, make: Callable[[int], Buffer]) -> None:
-        """Forgets what lies idle, and has new buffers made by `make`. Also for a forked process: nobody holds the new lock."""
+        """Forgets what lies idle, and has new buffers made by `make`. Also for a forked process: the new lock is free."""
         self._make = make
         self._allocate: Callable[[int], Tensor] | None = None
         self._lock = threading.Lock()

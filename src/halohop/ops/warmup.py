@@ -20,7 +20,7 @@ _PATIENCE = 120.0  # seconds to wait for another process that compiles; then thi
 
 
 def _say(line: str) -> None:
-    """Tells whoever started this process."""
+    """Prints a line for the user who started this process."""
     print(f"halohop: {line}", file=sys.stderr)
 
 

@@ -94,7 +94,7 @@ def record_of(given: MemoryPartition, book: OwnBook, part: Part) -> PartRecord:
 
 
 def manifest_of(records: Iterable[PartRecord]) -> Manifest:
-    """The graph that the partitions are together; the same whoever puts their records together.
+    """The graph that the partitions are together; the same whichever process puts their records together.
 
     Raises:
         InputError: two of them disagree, or their edge ids are not 0, 1, 2, ..., each once; names them.

@@ -52,7 +52,7 @@ def even_out(part: Tensor, loads: Tensor, graph: Adjacency, num_parts: int, tole
     mean = totals.sum(0).double() / num_parts  # single nodes of a large graph are too small for float32
     limit, aim = (torch.maximum((1 + share) * mean, mean.ceil()) for share in (tolerance, tolerance / 2))
     hopeless = torch.zeros_like(totals, dtype=torch.bool)
-    for _ in range(32 * totals.numel()):  # a few rounds do; the bound is for graphs nobody has thought of
+    for _ in range(32 * totals.numel()):  # a few rounds do; the bound is for unusual graphs
         excess = torch.where(hopeless, 0, totals / aim - 1)
         if (totals <= limit).all() or excess.max() <= 0:
             return

@@ -59,7 +59,7 @@ def partition(
         method, seed: see `halohop.partitioning.assign.assign`.
         halo: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
-        progress: told how far it is.
+        progress: called with (stage, done, total).
 
     Returns:
         Cut and balance; the data set keeps them too.
@@ -76,16 +76,16 @@ def partition(
         >>> report.cut, [part.halo for part in report.parts]
         (0.25, [1, 1])
     """
-    tell = progress or (lambda stage, done, total: None)
+    on_progress = progress or (lambda stage, done, total: None)
     _check_halo(tables, halo)
     with write_dataset(out, overwrite=overwrite) as writer:
-        tell("assign", 0, 1)
+        on_progress("assign", 0, 1)
         assignment = assign(tables, num_parts, method, seed=seed)
-        tell("build", 0, 1)
+        on_progress("build", 0, 1)
         build = build_parts(tables, assignment, num_parts, halo=halo)
         reports = []
         for index in range(num_parts):
-            tell("write", index, num_parts)
+            on_progress("write", index, num_parts)
             part = next(build.parts)
             num_bytes = writer.add(part)
             reports.append(measure(part, build.book, index, num_bytes=num_bytes))
@@ -98,7 +98,7 @@ def partition(
             partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
             report=report.to_dict(),
         )
-        tell("write", num_parts, num_parts)
+        on_progress("write", num_parts, num_parts)
     return report
 
 

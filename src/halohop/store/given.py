@@ -254,7 +254,7 @@ def _tensor(label: str, value: Any) -> Tensor:
 
 def _of_array(label: str, array: np.ndarray[Any, Any]) -> Tensor:
     try:
-        with warnings.catch_warnings():  # torch has no tensors that cannot be written, and warns of arrays; nobody writes here
+        with warnings.catch_warnings():  # torch has no tensors that cannot be written, and warns of arrays; this one is only read
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             return torch.from_numpy(array)
     except (TypeError, ValueError) as error:

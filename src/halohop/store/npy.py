@@ -189,7 +189,7 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
 
 
 def map_foreign(file: Path) -> NDArray[Any]:
-    """The array in a `.npy` file that others wrote; pages that nobody writes to stay the file's.
+    """The array in a `.npy` file that others wrote; pages that are not written to stay the file's.
 
     Raises:
         InputError: there is no such file, or it does not hold one array of rows that can be read without pickle.

@@ -34,7 +34,7 @@ class EdgePart:
         indices: gids of the source nodes, int32 or int64 ``[num_edges]``; each list keeps the user's order.
         edge_id: the edges' positions in the user's input, int32 or int64 ``[num_edges]``; None where it is the edge gid itself.
         columns: ``[num_edges, ...]`` each, in the same order as `indices`.
-        halo: columns of the *source* of every edge, ``[num_edges]`` each, copied here so that nobody need ask the source's owner;
+        halo: columns of the *source* of every edge, ``[num_edges]`` each, copied here to spare a question to its owner;
             "raw_id" is one that may be. No name of `columns` is among them.
         ascending: the names of `columns` and `halo` that never fall within a list.
     """

@@ -1,7 +1,7 @@
 """What can be asked of a graph, wherever it lies: some neighbours of nodes, and rows.
 
 Requests and replies are plain records of numbers, strings and tensors. A partition in memory, a host across the network and
-the router before them all answer the same ones, so where the graph lies is nobody else's business. All requests may be asked
+the router before them all answer the same ones, so no other code depends on where the graph lies. All requests may be asked
 twice: they are answered alike, and what they do is done once. So a retry is safe.
 """
 
@@ -25,7 +25,7 @@ class Request(Generic[Reply]):
 
 
 class Shard(Protocol):
-    """Whoever answers requests about some partitions: local, remote, or a router over several."""
+    """What answers requests about some partitions: local, remote, or a router over several."""
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Starts answering and returns at once if answering means waiting for a peer."""
@@ -40,7 +40,7 @@ class HopQuery:
         tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
         latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the rules name a time.
         excluded: edges that are never drawn, gids, int64, ascending.
-        src_gid: only the edges from this source are told, int64 ``[n]``, all of them: the fanout must be -1.
+        src_gid: only the edges from this source are returned, int64 ``[n]``, all of them: the fanout must be -1.
     """
 
     relation: Relation
@@ -228,8 +228,8 @@ class PushRequest(Request[PushReply]):
         gid: int64 ``[n]``; of rows that occur twice the last one stays, unless they are added.
         rows: ``[n, ...]`` in the column's dtype.
         add: to what is there, instead of in its place.
-        sender, number: whoever numbers its pushes 1, 2, ...
-        repeated_seconds: how long it may be sent again, where nobody has answered.
+        sender, number: a client, which numbers its pushes 1, 2, ...
+        repeated_seconds: how long it may be sent again, where no answer has come.
     """
 
     node_type: NodeType

@@ -30,7 +30,7 @@ def parsed(address: str) -> tuple[str, int]:
 
 
 def parsed_peer(address: str) -> tuple[str, int]:
-    """Host and port of somebody to connect to.
+    """Host and port of a server to connect to.
 
     Raises:
         InputError: not an address, or without a port.

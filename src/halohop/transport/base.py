@@ -137,7 +137,7 @@ class Channel(Closing, Protocol):
 
 
 class Listener(Closing, Protocol):
-    """The server's side: answers whoever shares the token."""
+    """The server's side: answers clients that know the token."""
 
     @property
     def address(self) -> str:

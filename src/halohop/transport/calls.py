@@ -28,7 +28,7 @@ class Call:
         self.size = 0
         self.made = self.counted_from = time.monotonic()
         self.future: Future[Any] = Future()
-        self.future.set_running_or_notify_cancel()  # it can no longer be cancelled, so whoever ends it need not ask
+        self.future.set_running_or_notify_cancel()  # it can no longer be cancelled, so the thread that ends it need not check
         self.attempts = 0
         self.in_flight = False
 
@@ -78,7 +78,7 @@ class Calls:
     def end(self, call: Call) -> None:
         del self._calls[call.number]
         self._land(call)
-        self._skip()  # now: with nobody to send to, nothing is launched for long
+        self._skip()  # now: with nothing to send to, nothing is launched for long
 
     def lose(self) -> None:
         """What was in flight waits again, before all others."""

@@ -49,7 +49,7 @@ class PortChannel:
         self._errors = PeerErrors(peer=peer, address=_NAMES_BETWEEN.join(port.addresses), limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
-        self._settled: deque[tuple[Call, Any, Exception | None]] = deque()  # whose futures are to be told, outside of the lock
+        self._settled: deque[tuple[Call, Any, Exception | None]] = deque()  # whose futures are to be set, outside of the lock
 
         self._lock = threading.Lock()  # over all that follows
         self._closed = False
@@ -149,9 +149,9 @@ class PortChannel:
                 with self._lock:
                     for event in events:
                         self._on_event(event)
-                    self._check_clock(time.monotonic())  # of what this side was too busy to read, nobody is late
+                    self._check_clock(time.monotonic())  # what this side was too busy to read is not late
                 self._settle()
-        finally:  # also when this very code fails: nobody may wait for a thread that is no more
+        finally:  # also when this very code fails: no call may wait for a thread that has ended
             with self._lock:
                 self._closed = True
                 for call in self._calls:
@@ -160,8 +160,8 @@ class PortChannel:
             self._port.close()
 
     def _settle(self) -> None:
-        """Tells futures; their callbacks may call this channel again. Only its own thread does: those calls return without
-        telling further futures, whose callbacks would call in turn, deeper and deeper.
+        """Sets futures; their callbacks may call this channel again. Only its own thread does: those calls return without
+        setting further futures, whose callbacks would call in turn, deeper and deeper.
         """
         while self._settled:
             call, reply, error = self._settled.popleft()
@@ -203,7 +203,7 @@ class PortChannel:
             self._handshake_until = time.monotonic() + self._limits.attempt_seconds
 
     def _refuse(self, error: AuthenticationError | ProtocolError) -> None:
-        """The other side is not the peer that was expected: nobody waits for it any longer."""
+        """The other side is not the peer that was expected: no call waits for it any longer."""
         for call in self._calls:
             self._fail(call, self._errors.handshake(call.operation, error))
         self._drop(Lost(reason=str(error)))

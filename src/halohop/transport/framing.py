@@ -61,7 +61,7 @@ class Assembler:
         return messages
 
     def room(self) -> memoryview | None:
-        """Where the next bytes belong, if there are many; then tell how many came by `filled`. Else give them to `feed`."""
+        """Where the next bytes belong, if there are many; then say how many came with `filled`. Else give them to `feed`."""
         return self._room if len(self._room) >= _DIRECT else None
 
     def filled(self, count: int) -> None:

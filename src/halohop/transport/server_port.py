@@ -27,7 +27,7 @@ _FULL_SECONDS = 0.1
 
 
 class ServerPort:
-    """Moves the frames of many peers. Whoever connects is a stranger until the server says that it is welcome.
+    """Moves the frames of many peers. A client that connects is a stranger until the server says that it is welcome.
 
     One thread owns it; from others only `send`, `wake` and `is_full` may be called.
     """
@@ -145,7 +145,7 @@ class ServerPort:
             staging = self._staging[:_STRANGER_BYTES] if peer in self._strangers else self._staging
             messages, lost = stream.receive(staging)
             for frames in messages:
-                if peer in self._streams:  # nobody has hung up on it meanwhile
+                if peer in self._streams:  # it was not disconnected meanwhile
                     yield peer, frames
             if lost and peer in self._streams:
                 self._forget(peer)
@@ -156,7 +156,7 @@ class ServerPort:
             try:
                 sock, _ = self._listening.accept()
             except OSError as error:
-                if error.errno in _FULL and not number:  # later, there may be nobody else who wants to come in
+                if error.errno in _FULL and not number:  # later, no other client may be waiting
                     yield from self._make_room()
                 return
             peer = next(self._numbers)
@@ -166,7 +166,7 @@ class ServerPort:
             self._set_interest(peer)
 
     def _make_room(self) -> Iterator[tuple[Peer, Lost]]:
-        """Nobody can come in: the oldest stranger has to go, or who knocks has to wait a little."""
+        """No connection can be accepted: the oldest stranger is disconnected, or clients have to wait a little."""
         if self._strangers:
             peer = next(iter(self._strangers))
             self._forget(peer, at_once=True)
@@ -184,7 +184,7 @@ class ServerPort:
         return min(left, LONGEST_WAIT) if seconds is None else min(left, LONGEST_WAIT, seconds)
 
     def _expel(self) -> Iterator[tuple[Peer, Frames | Lost]]:
-        """Hangs up on strangers that are too many, or too slow."""
+        """Disconnects strangers that are too many, or too slow."""
         now = time.monotonic()
         while self._strangers:
             peer, since = next(iter(self._strangers.items()))

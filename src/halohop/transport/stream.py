@@ -104,8 +104,8 @@ class Stream:
             if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 if self._socket.getsockname() != self._socket.getpeername():
                     return True
-                # Nobody listens, and the system happened to give this side the very port that it calls. Whoever shall listen
-                # there needs it, at once.
+                # No server listens, and the system happened to give this side the very port that it calls. The server that is
+                # to listen there needs it, at once.
                 self.close(at_once=True)
         return False
 
@@ -172,7 +172,7 @@ class Stream:
             lost = NO_PEER
         except ssl.SSLError as error:
             refused = not self._known and any(word in str(error) for word in _REFUSALS)
-            lost = _OTHER_KEY if refused else BROKE  # later, an alert tells of bytes that were garbled on their way
+            lost = _OTHER_KEY if refused else BROKE  # later, an alert reports bytes that were garbled on their way
         except OSError:
             lost = BROKE
         messages = self._assembler.take()

@@ -37,7 +37,7 @@ def serve(
         handler: called with a request, from `limits.handler_threads` threads; returns the reply. The reply's tensors must stay
             unchanged from then on.
         codec: the message types.
-        token: whoever connects must know it. With ``encrypt`` in it, connections are encrypted.
+        token: clients must know it. With ``encrypt`` in it, connections are encrypted.
         bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
         waiting: types of requests whose handler asks other servers, or waits for anything else. They get threads of their own,
             as many: servers that ask each other would come to a stop if what they ask had to queue up behind those who wait for
@@ -96,7 +96,7 @@ def connect(
     limits: Limits = DEFAULT_LIMITS,
     expected: Identity | None = None,
 ) -> Channel:
-    """A channel to whoever serves, or will serve, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
+    """A channel to the server that is, or will be, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
 
     Args:
         others: who answers in its place: each time a connection is lost, or cannot be made, the next in turn is tried.

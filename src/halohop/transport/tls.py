@@ -1,9 +1,9 @@
 """Encryption: TLS 1.3, with certificates made from the token, or the user's own.
 
-Who knows the token can make the one certificate, with its private key, that all peers of this token show each other and accept
-from each other, and nothing else. So no keys need to be handed out, and nobody gets as far as a word without the token. The keys
-that encrypt are fresh with each connection: whoever records the traffic and learns the token later cannot read it. The handshake
-of `security` follows inside, as it does without encryption. See docs/security.md for what this does not protect from.
+Each peer makes the same certificate and private key from the token. All peers of a token show this certificate to each other, and
+accept no other. So no keys need to be distributed, and a peer without the token gets no further than this. The keys that encrypt are
+fresh with each connection: an attacker who records the traffic and gets the token later cannot read it. The handshake of `security`
+follows inside, as it does without encryption. See docs/security.md for what this does not protect from.
 """
 
 import datetime
@@ -69,7 +69,7 @@ def _derive(context: ssl.SSLContext, token_key: bytes) -> None:
         .sign(key, None)  # Ed25519 signs alike each time, so all peers arrive at the same certificate
         .public_bytes(serialization.Encoding.PEM)
     )
-    password = secrets.token_bytes(32)  # OpenSSL reads keys from files only; nobody shall find one there
+    password = secrets.token_bytes(32)  # OpenSSL reads keys from files only; this one is encrypted
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(password)
     )

@@ -12,7 +12,7 @@ Frames = Sequence[Buffer]
 Peer: TypeAlias = int
 """A connection to a server, by a number that its port gave it and gives to no other."""
 
-REQUEST = struct.Struct(">BQQ")  # kind, request id, milliseconds until nobody waits for the reply
+REQUEST = struct.Struct(">BQQ")  # kind, request id, milliseconds for which the client waits for the reply
 REPLY = struct.Struct(">BQ")  # kind, request id
 
 SILENCE_BEATS = 10
@@ -32,7 +32,7 @@ class Lost:
     """The connection is gone, or was never made.
 
     Args:
-        reason: for whoever waits.
+        reason: for the calls that wait.
         stranger: whether the other side is surely no peer of ours: waiting does not help.
     """
 
