@@ -37,7 +37,7 @@ def sample_neighbors(
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
 
     What is drawn for a row is a function of (key, raw id, fanout, length of the list, replace) and, where they are given, of the
-    weights and times in the list, and of nothing else. So a graph gives the same draws however it is divided, and to every client.
+    weights and times in the list, and of nothing else. So a graph gives the same draws however it is divided, for every client.
 
     Without replacement a list no longer than the fanout is taken whole, in stored order; from a longer one Floyd's algorithm
     takes a uniformly random subset. With replacement every row that has a neighbour gets `fanout` independent draws. Where some
