@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge, added
 
 
 class Pausing(float):
@@ -100,3 +100,9 @@ def test_snapshot_never_sees_half_an_update() -> None:
         one.gate.set()
         slow.result(10)
     assert seen.result(10) == {"first": 1, "second": 1}
+
+
+def test_gauges_remain_gauges_when_they_are_added():
+    total = added([{"calls": 1.0, "waiting": Gauge(2)}, {"calls": 2.0, "waiting": Gauge(3), "idle": Gauge(1)}])
+    assert total == {"calls": 3, "waiting": 5, "idle": 1}
+    assert {name for name, amount in total.items() if isinstance(amount, Gauge)} == {"waiting", "idle"}

@@ -7,6 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 
+class Gauge(float):
+    """An amount of now, which may become less again. All other statistics are sums, which only grow.
+
+    Example:
+        >>> Gauge(2) + Gauge(1), isinstance(Gauge(2) + Gauge(1), Gauge)
+        (3.0, True)
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: float) -> "Gauge":
+        return Gauge(float(self) + other)
+
+
 class Counters:
     """Named sums that threads add to; `snapshot` reads them all at one moment.
 
@@ -53,7 +67,7 @@ class Counters:
 
 
 def added(sums: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sums by name over several snapshots.
+    """Sums by name over several snapshots; of gauges they are gauges.
 
     Example:
         >>> added([{"calls": 1}, {"calls": 2, "failures": 1}])
@@ -62,5 +76,5 @@ def added(sums: Iterable[Mapping[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for one in sums:
         for name, amount in one.items():
-            total[name] = total.get(name, 0) + amount
+            total[name] = total[name] + amount if name in total else amount
     return total

@@ -10,10 +10,6 @@ A node is known by four numbers, one per place. A name's suffix says which one i
 All four are one-dimensional integer tensors. Edges have gids and lids of their own, per relation.
 """
 
-from typing import NewType
-
-from torch import Tensor
-
 __all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "NodeType", "Relation", "TableKey"]
 
 NodeType = str
@@ -22,11 +18,6 @@ Relation = tuple[str, str, str]
 
 TableKey = NodeType | Relation
 """Names a table of rows: the nodes of a type, or the edges of a relation."""
-
-RawIds = NewType("RawIds", Tensor)
-Gids = NewType("Gids", Tensor)
-Lids = NewType("Lids", Tensor)
-Bids = NewType("Bids", Tensor)
 
 NODE: NodeType = "node"
 """Node type of a homogeneous graph."""

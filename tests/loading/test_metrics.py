@@ -22,6 +22,13 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def gauges(address: str) -> set[str]:
+    """What an endpoint says may become less again."""
+    with urlopen(f"http://{address}/metrics", timeout=10) as reply:
+        lines = reply.read().decode().splitlines()
+    return {line.split()[2].removeprefix("halohop_") for line in lines if line.startswith("# TYPE") and line.endswith("gauge")}
+
+
 @pytest.mark.parametrize("sampling", ["client", "servers"])
 def test_servers_and_trainers_tell_what_they_count(parts, sampling):
     addresses = free_addresses(2)
@@ -37,6 +44,11 @@ def test_servers_and_trainers_tell_what_they_count(parts, sampling):
         list(loader)
         told, served = scrape(mine.address), scrape(its.address)
         assert told.sums == loader.statistics()
+        now = {"backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "heaviest_batch_bytes"}
+        now |= {"pool_idle_bytes", "transport_in_flight", "transport_waiting"}
+        assert gauges(mine.address) == now | {"peer_in_flight", "peer_waiting"}
+        kept = {"kept_samplers", "kept_senders", "pool_idle_bytes", "transport_in_flight"}
+        assert gauges(its.address) - {"peer_in_flight", "peer_waiting"} == kept
         assert told.sums["batches"] == len(loader) == 8
         assert told.peers == loader.statistics_by_peer()
         assert set(told.peers) == {"server 0", "server 1"}

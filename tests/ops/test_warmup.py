@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from filelock import FileLock
 
 from halohop import ops
 from halohop.errors import WriteError
-from halohop.ops import cpu_eligible, cpu_index, cpu_jit, cpu_relabel, cpu_sample, cpu_weighted, warmup
+from halohop.ops import cpu_jit, warmup
 
 SCRIPT = """
 import sys, torch
@@ -30,9 +32,12 @@ TIMES = (torch.int32, torch.int64, torch.float32, torch.float64)
 
 
 def kernels():
+    """Those of all modules that have some, by module and name."""
+    files = cpu_jit.kernel_files(Path(cpu_jit.__file__).parent)
+    modules = [import_module(f"halohop.ops.{path.stem}") for path in files]
     return {
-        name: value
-        for module in (cpu_eligible, cpu_index, cpu_relabel, cpu_sample, cpu_weighted)
+        (module.__name__, name): value
+        for module in modules
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
     }
@@ -46,6 +51,10 @@ def start(cache, kernels):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_kernels_of_all_modules_are_known():
+    assert {"race_by_source", "keep_between", "gather"} <= {name for _, name in kernels()}
 
 
 def finish(process):
@@ -79,10 +88,13 @@ def test_nothing_is_compiled_after_warming_up():
             ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 2**64 - 1, replace=fanout == 5)
             for weights in (torch.ones(200), torch.ones(200, dtype=torch.float64)):
                 ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 0, replace=fanout == 5, weights=weights)
+            for weights in (None, torch.ones(200), torch.ones(200, dtype=torch.float64)):
+                by_source = ops.Sources(ids=torch.zeros(200, dtype=typed.dtype), shift=torch.zeros(3, dtype=torch.int64))
+                ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, fanout, 0, weights=weights, sources=by_source)
         for dtype, via, promise in itertools.product(TIMES, (None, torch.zeros(200, dtype=typed.dtype)), (False, True)):
             times = torch.zeros(200, dtype=dtype)
             for last, excluded in itertools.product((False, True), (None, torch.tensor([3]))):
-                past = {"times": times, "via": via, "latest": times[:3], "times_sorted": promise}
+                past = {"times": times, "via": via, "latest": times[:3], "earliest": times[:3], "times_sorted": promise}
                 eligible = ops.Eligible(**past, last=last, excluded=excluded)
                 ops.sample_neighbors(torch.tensor([0, 200]), typed, typed, 5, 0, eligible=eligible)
         for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.float64, torch.complex128):
@@ -129,14 +141,10 @@ def test_kernels_work_where_nothing_can_be_kept(monkeypatch):
     assert cpu_jit.kernel(abs) is abs
 
 
-@pytest.mark.parametrize("change", ["source", "numba", "processor"])
-def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch, tmp_path):
+@pytest.mark.parametrize("change", ["numba", "processor"])
+def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch):
     before = cpu_jit.fingerprint()
-    if change == "source":
-        for name in cpu_jit._KERNEL_MODULES:
-            (tmp_path / name).write_text("changed")
-        monkeypatch.setattr(cpu_jit, "__file__", str(tmp_path / "cpu_jit.py"))
-    elif change == "numba":
+    if change == "numba":
         monkeypatch.setattr("numba.__version__", "0.0")
     else:
         monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "another")
@@ -155,3 +163,16 @@ def test_a_disk_that_is_full_is_named(tmp_path, monkeypatch):
         WriteError, match=rf"cannot write machine code to {tmp_path} .*NUMBA_CACHE_DIR.*: No space left on device"
     ):
         ops.warm_up(print)
+
+
+def test_a_change_of_any_kernel_module_makes_machine_code_stale(tmp_path, monkeypatch):
+    """Also of one that comes new: the list of modules is that of the folder."""
+    for path in cpu_jit.kernel_files(Path(cpu_jit.__file__).parent):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(cpu_jit, "__file__", str(tmp_path / "cpu_jit.py"))
+    known = [cpu_jit.fingerprint()]
+    for path in [*cpu_jit.kernel_files(tmp_path), tmp_path / "cpu_new.py"]:
+        with path.open("a") as stream:
+            stream.write("# changed\n")
+        known.append(cpu_jit.fingerprint())
+    assert len(set(known)) == len(known)

@@ -33,7 +33,7 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.topology import Topology
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
 Value = TypeVar("Value")
@@ -127,7 +127,7 @@ class LocalShard:
 
     def statistics(self) -> dict[str, float]:
         """What is kept for whoever asks."""
-        return {"kept_senders": self._held.num_senders}
+        return {"kept_senders": Gauge(self._held.num_senders)}
 
     def sweep(self, lease_seconds: float) -> None:
         """Forgets what is kept for those who were not heard of for a lease."""

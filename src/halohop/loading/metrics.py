@@ -15,6 +15,7 @@ from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from halohop.errors import InputError, TransportError
+from halohop.telemetry import Gauge
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 16
@@ -23,14 +24,6 @@ _LOOK_SECONDS = 0.2
 
 PREFIX = "halohop_"
 _PEER = "peer_"
-_NOW = frozenset(
-    (
-        *("backlog_batches", "backlog_ready", "backlog_bytes", "backlog_peak_bytes", "heaviest_batch_bytes", "pool_idle_bytes"),
-        *("transport_in_flight", "transport_waiting", "in_flight", "waiting"),
-        *("kept_samplers", "kept_senders"),
-    )
-)
-"""What may become less again; all else are sums."""
 
 
 class Source(Protocol):
@@ -234,7 +227,8 @@ def address_of(text: str, *, ahead: int = 0) -> tuple[str, int]:
 
 def _family(name: str, full: str, amounts: Mapping[str, float]) -> Any:
     library = prometheus()
-    kind = library.metrics_core.GaugeMetricFamily if name in _NOW else library.metrics_core.CounterMetricFamily
+    now = any(isinstance(amount, Gauge) for amount in amounts.values())
+    kind = library.metrics_core.GaugeMetricFamily if now else library.metrics_core.CounterMetricFamily
     labels = [] if "" in amounts else ["peer"]
     family = kind(full, f"{name} of halohop's statistics", labels=labels)
     for peer, amount in amounts.items():

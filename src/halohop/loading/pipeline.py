@@ -14,7 +14,7 @@ import torch
 
 from halohop.errors import BatchError, DeadlineExceededError, HalohopError, InputError
 from halohop.memory import spare_bytes
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -108,9 +108,14 @@ class Backlog:
         """The batches in flight and those of them that are made; their bytes now, and at most so far; the heaviest one's."""
         with self._lock:
             ready = sum(future.done() for future in self._waiting)
-            counts = {"backlog_batches": len(self._waiting), "backlog_ready": ready}
-            weights = {"backlog_bytes": self._weigh(), "backlog_peak_bytes": self._peak}
-            return {**counts, **weights, "heaviest_batch_bytes": self._heaviest or 0}
+            weight = self._weigh()
+            return {
+                "backlog_batches": Gauge(len(self._waiting)),
+                "backlog_ready": Gauge(ready),
+                "backlog_bytes": Gauge(weight),
+                "backlog_peak_bytes": Gauge(self._peak),
+                "heaviest_batch_bytes": Gauge(self._heaviest or 0),
+            }
 
     def _weigh(self) -> int:
         known = [_weight(future) for future in self._waiting if future.done()]

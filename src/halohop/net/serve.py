@@ -29,7 +29,7 @@ from halohop.net.servers import Servers, server_codec
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.store.given import Given
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 from halohop.transport import Limits, Token, load_token, tcp
 from halohop.transport.addresses import plain
 
@@ -134,7 +134,7 @@ class Server:
         """Sums so far: seconds that answers took, batches, rows asked here and of peers, and what the transport counts. Of now:
         what is kept for clients ("kept_samplers", "kept_senders" of pushes), and memory that lies idle.
         """
-        kept = {"kept_samplers": len(self._bench.samplers), **self._shard.statistics()}
+        kept = {"kept_samplers": Gauge(len(self._bench.samplers)), **self._shard.statistics()}
         pool = {f"pool_{name}": amount for name, amount in self._pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in self._listener.statistics().items()}
         return {**self._counters.snapshot(), **kept, **pool, **transport}

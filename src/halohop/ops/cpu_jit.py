@@ -14,8 +14,6 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_KERNEL_MODULES = tuple(f"cpu_{topic}.py" for topic in ("jit", "sample", "eligible", "weighted", "labor", "index", "relabel"))
-
 
 def kernel(function: Function) -> Function:
     """Compiles `function` at its first call for the argument types of that call, and keeps the machine code on disk.
@@ -61,11 +59,16 @@ def cache_directory(compiled: Any) -> Path | None:
     return None if path is None else Path(path)
 
 
+def kernel_files(folder: Path) -> list[Path]:
+    """The modules that hold kernels, this one among them, by name."""
+    return sorted(folder.glob("cpu_*.py"))
+
+
 def fingerprint() -> str:
     """Changes whenever kept machine code cannot be used again: another source, compiler, Python or processor."""
     digest = hashlib.blake2b(digest_size=8)
-    for name in _KERNEL_MODULES:
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    for path in kernel_files(Path(__file__).parent):
+        digest.update(path.read_bytes())
     try:
         features = llvmlite.binding.get_host_cpu_features().flatten()
     except RuntimeError:  # LLVM cannot tell on this platform; Numba compiles for none then

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import memory
+from halohop.telemetry import Gauge
 
 SMALL = 1 << 16
 """Bytes from which memory is lent; below, the allocator is as quick, and does not touch new pages."""
@@ -85,7 +86,7 @@ class Pool:
         """Buffers made and used again, and the bytes that lie idle."""
         with self._lock:
             self._welcome_back()
-            return {"made": self._made, "reused": self._reused, "idle_bytes": self._idle_bytes}
+            return {"made": self._made, "reused": self._reused, "idle_bytes": Gauge(self._idle_bytes)}
 
     def _loan(self, num_bytes: int) -> Tensor:
         buffer = self._take(_size_class(num_bytes))

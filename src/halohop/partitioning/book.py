@@ -1,7 +1,7 @@
 """Who owns a node or an edge: P + 1 bounds per table, and nothing of the size of the graph."""
 
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from halohop.errors import InputError
 from halohop.typing import NodeType, Relation, TableKey
@@ -33,14 +33,6 @@ class Book:
         for key, bounds in (*self.nodes.items(), *self.edges.items()):
             if bounds[0] != 0 or any(low > high for low, high in pairwise(bounds)):
                 raise InputError(f"bounds of {key!r} must start at 0 and never fall, got {bounds}")
-
-    @classmethod
-    def from_counts(cls, *, nodes: dict[NodeType, list[int]], edges: dict[Relation, list[int]]) -> "Book":
-        """From the number of rows per partition."""
-        return cls(
-            nodes={key: tuple(accumulate(counts, initial=0)) for key, counts in nodes.items()},
-            edges={key: tuple(accumulate(counts, initial=0)) for key, counts in edges.items()},
-        )
 
     @property
     def num_parts(self) -> int:

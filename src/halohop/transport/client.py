@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeError, ProtocolError, TransportError
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 from halohop.transport.base import Limits
 from halohop.transport.calls import Call, Calls
 from halohop.transport.client_port import ClientPort
@@ -91,7 +91,8 @@ class PortChannel:
     def statistics(self) -> dict[str, float]:
         sums = dict.fromkeys(("calls", "failures", "retries", "connections", "bytes_sent", "bytes_received", "call_seconds"), 0.0)
         in_flight = self._calls.in_flight
-        return sums | self._counters.snapshot() | {"in_flight": in_flight, "waiting": len(self._calls) - in_flight}
+        now = {"in_flight": Gauge(in_flight), "waiting": Gauge(len(self._calls) - in_flight)}
+        return sums | self._counters.snapshot() | now
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from halohop.errors import ProtocolError
-from halohop.telemetry import Counters
+from halohop.telemetry import Counters, Gauge
 from halohop.transport.base import Handler, Limits
 from halohop.transport.handshake import (
     MAX_STEP_BYTES,
@@ -77,7 +77,7 @@ class PortListener:
 
     def statistics(self) -> dict[str, float]:
         names = ("calls", "failures", "expired", "sessions", "strangers", "bytes_sent", "bytes_received", "handler_seconds")
-        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": self._intake.in_flight}
+        return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": Gauge(self._intake.in_flight)}
 
     def close(self) -> None:
         """Stops answering. Handlers still running are given half a second; their answers go nowhere. Safe to call twice."""
