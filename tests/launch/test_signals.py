@@ -45,9 +45,8 @@ with signals.Signals() as answers:
 def said(kind: signal.Signals, *, starting: str = "pass", working: str = "pass", ended: str = "") -> tuple[int, str, str]:
     """Exit code, output and standard error of a script with statements for each stage of a command."""
     script = SCRIPT.format(starting=starting, working=working, ended=ended)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(int(kind))], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(int(kind))]  # of forks beside threads
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
