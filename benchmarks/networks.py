@@ -68,7 +68,7 @@ def cluster(threads: list[int]) -> Benchmark:
         parts=(1, 2, 3),
         metis=(2, 3),
         dgl=True,
-        tests=("tests/ops", "tests/sampling", "tests/transport", "tests/cluster"),
+        tests=("tests/ops", "tests/sampling", "tests/transport", "tests/cluster", "tests/net"),
         remarks=[
             f"Finished batches of 1024 seeds, fanout {FANOUT}, every hop expanding all nodes so far, with features and labels; "
             "edges of all hosts are counted. Hosts are network namespaces on one machine and share its cores, so more of them "

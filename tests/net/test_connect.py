@@ -20,6 +20,7 @@ from halohop.net.serve import Server
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits, Token
+from tests.support.strangers import wait_for
 
 LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
 
@@ -89,6 +90,23 @@ def test_batches_are_those_of_the_opened_graph(parts, undisturbed, shares, run, 
         assert graph.select("train")[1].tolist() == sorted(graph.select("train")[1].tolist())
         with halohop.open(parts) as here:
             assert torch.equal(graph.locate(raw), here.locate(raw))
+
+
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_one_connection_to_each_server(parts, undisturbed, sampling):
+    """For rows, batches and meetings alike; servers among each other have one, too."""
+    with served(parts, (0,), (1,), (2,), (0, 1)) as servers:
+        before = {thread.ident for thread in threading.enumerate()}
+        with connected(servers, sampling=sampling) as graph:
+            assert told(loader(graph, run="inline")) == undisturbed
+            graph.check_peers()
+            new = [thread.name for thread in threading.enumerate() if thread.ident not in before]
+            to_servers = [name for name in new if name.startswith("halohop-channel-server")]
+            assert set(graph.statistics_by_peer()) == {f"server {number}" for number in range(4)}
+            assert sum(graph.statistics_by_peer()[f"server {number}"]["connections"] for number in range(4)) == 4
+            assert len(to_servers) == 4, new
+        # Of the client, and of the three others; those may have begun late.
+        assert wait_for(lambda: [server.statistics()["transport_sessions"] for server in servers] == [4, 4, 4, 4])
 
 
 def test_several_clients_at_a_time(parts, undisturbed):

@@ -13,10 +13,11 @@ import torch
 
 import halohop
 from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
-from halohop.net.directory import PeerDirectory, search
-from halohop.net.remote import MeetReply, MeetRequest, Peer
+from halohop.net.directory import PeerDirectory
+from halohop.net.finders import Listed
+from halohop.net.messages import DescribeRequest, MeetReply, MeetRequest, server_codec
 from halohop.net.serve import Server
-from halohop.net.servers import Servers, server_codec
+from halohop.net.servers import Servers
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.transport import Channel, Identity, Limits, connect, serve
@@ -81,7 +82,7 @@ def test_servers_tell_each_other_on_while_they_live(start):
 
 
 def test_one_that_is_gone_is_forgotten_after_the_lease(start):
-    first = start([0], keeping=halohop.net.serve.Keeping(lease_seconds=1.0))
+    first = start([0], keeping=halohop.net.service.Keeping(lease_seconds=1.0))
     second = start([1], first)
     eventually(lambda: known_to(first) == {second.address})
     second.close()
@@ -203,19 +204,20 @@ def test_who_answers_is_not_left_however_slow(start):
         stand_in = listen(other)
         slow_one, gone = listen(slow, stand_in), stack.enter_context(silent())
         stack.callback(ended.set)
-        group = Servers(addresses=(slow_one, gone), token=TOKEN, limits=LIMITS)
-        acquaintances = stack.enter_context(PeerDirectory(group, dataset="d", lease_seconds=60))
-        peers = [Peer(channel=stack.enter_context(group.channel([number])), parts=(0,)) for number in range(2)]
-        for peer in peers:
-            peer.channel.submit(halohop.net.remote.DescribeRequest())
+        group = Servers(finder=Listed(addresses=(slow_one, gone)), token=TOKEN, limits=LIMITS)
+        directory = stack.enter_context(PeerDirectory(group, dataset="d", lease_seconds=60))
+        channels = [directory.channel(address) for address in (slow_one, gone)]
+        for channel in channels:
+            directory.ask_about(channel, IDENTITY)
+            channel.submit(DescribeRequest())
 
         def moved(channel: Channel) -> bool:
-            search(peers, acquaintances, LIMITS.attempt_seconds)
+            directory.search()
             return len(channel.addresses) > 1
 
-        eventually(lambda: moved(peers[1].channel))
-        assert peers[1].channel.addresses[0] in (slow_one, stand_in)
-        assert not moved(peers[0].channel)
+        eventually(lambda: moved(channels[1]))
+        assert channels[1].addresses[0] == stand_in
+        assert not moved(channels[0])
 
 
 @pytest.mark.parametrize("at_its_place", ["another_data_set", "other_partitions"])

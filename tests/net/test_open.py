@@ -14,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World, ops, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.cluster.router import Router
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import (
     ClusterError,
     CorruptDatasetError,
@@ -26,8 +26,8 @@ from halohop.errors import (
     SchemaError,
     TransportError,
 )
+from halohop.net.messages import server_codec
 from halohop.net.open import open_graph
-from halohop.net.remote import graph_codec
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.telemetry import Counters
@@ -185,9 +185,9 @@ def test_another_data_set_at_a_lost_hosts_address_is_not_believed(parts, tmp_pat
     partition(graph_tables(), tmp_path / "other", num_parts=3, method="random", seed=1)
     other = Holding.of(tmp_path / "other")
     limits = Limits(call_seconds=2, attempt_seconds=0.5)
-    options = {"codec": graph_codec(), "token": TOKEN}
+    options = {"codec": server_codec(), "token": TOKEN}
     with hosts(parts, [[0, 1], [2]], limits=limits) as graphs:
-        address = graphs[1]._connections.listener.address
+        address = graphs[1]._connections.server.address
         expected = epoch(graphs[0])
         graphs[1].shut(wait=False)
         with (
@@ -207,7 +207,8 @@ def test_another_data_set_at_a_lost_hosts_address_is_not_believed(parts, tmp_pat
 def whole(holding: Holding) -> tuple:
     """What a router of all of a data set is made of."""
     pool, counters = ops.Pool(), Counters()
-    return holding.book, holding.holders(pool, counters), pool, counters
+    owner = PartitionOwner(shard=holding.shard(pool, counters), parts=tuple(holding.parts))
+    return holding.book, [owner], pool, counters
 
 
 def test_one_host_needs_all_partitions(parts):
@@ -233,15 +234,16 @@ def test_another_token_is_refused(parts):
     from halohop.net.remote import RemoteShard
 
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        listener = graphs[0]._connections.listener
-        stranger = tcp.connect(listener.address, codec=graph_codec(), token=Token("not the same secret"), peer="host 0")
+        stranger = tcp.connect(
+            graphs[0]._connections.server.address, codec=server_codec(), token=Token("not the same secret"), peer="host 0"
+        )
         with stranger, pytest.raises(AuthenticationError, match="host 0"):
-            RemoteShard(stranger).ask(FetchRequest(queries=())).result(timeout=20)
+            RemoteShard([stranger], call_seconds=20).ask(FetchRequest(queries=())).result(timeout=20)
 
 
 def test_a_failing_peer_sends_its_traceback(parts):
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        channel = graphs[0]._connections.channels[0]
+        channel = graphs[0]._connections.peers[0].shard.channels[0]
         gone = RowQuery(table=NODE, columns=("no such column",), gid=torch.tensor([299]))
         with pytest.raises(RemoteError, match="no such column") as caught:
             channel.call(FetchRequest(queries=(gone,)))
@@ -250,7 +252,7 @@ def test_a_failing_peer_sends_its_traceback(parts):
 
 def test_a_port_in_use(parts):
     with hosts(parts, [[0, 1], [2]]) as graphs:
-        address = graphs[0]._connections.listener.address
+        address = graphs[0]._connections.server.address
         world = World(size=2, num_hosts=2)
         with pytest.raises(Exception, match=address.rsplit(":", 1)[1]):
             open_graph(parts, world=world, board=dist.HashStore(), token=TOKEN, listen=address)

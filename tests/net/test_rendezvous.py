@@ -7,7 +7,9 @@ import pytest
 import torch.distributed as dist
 
 from halohop.errors import ClusterError
-from halohop.net.rendezvous import HostCard, Rendezvous, join_board, own_address, owners
+from halohop.net.interfaces import own_address
+from halohop.net.ownership import owners
+from halohop.net.rendezvous import HostCard, Rendezvous, join_board
 from halohop.testing.worlds import free_addresses
 from halohop.world import World
 

@@ -13,12 +13,13 @@ import torch
 
 from halohop.errors import (
     AuthenticationError,
+    DeadlineExceededError,
     PeerLostError,
     TransportError,
 )
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.worlds import free_address
-from halohop.transport import Channel, Codec, Handler, Limits, Listener, Token, connect, serve
+from halohop.transport import Channel, Codec, ConnectionLostError, Handler, Limits, Listener, Token, connect, serve
 from tests.support.messages import MESSAGE_TYPES, same
 from tests.support.strangers import wait_for
 
@@ -131,6 +132,46 @@ class PeerContract:
             assert channel.statistics()["connections"] == 2
             assert channel.statistics()["retries"] >= 1
 
+    def test_a_call_may_have_a_time_of_its_own(self) -> None:
+        """Longer than one usually waits for a server that was never there, or shorter than for one that is."""
+        released = threading.Event()
+
+        def slow(request: LocateRequest) -> LocateReply:
+            released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        address = free_address()
+        with self.to(address, connect_seconds=0.2) as channel:
+            patient = channel.submit(self.ask(1), seconds=20)
+            with pytest.raises(PeerLostError, match="could not be reached within 0"):
+                channel.call(self.ask(2))
+            with serve(slow, codec=self.codec, token=self.token, bind=address, limits=LIMITS):
+                with pytest.raises(DeadlineExceededError, match=r"within its deadline of 0\.3 s"):
+                    channel.submit(self.ask(3), seconds=0.3).result(timeout=10)
+                released.set()
+                assert patient.result(timeout=20).gid.tolist() == [1]
+
+    def test_a_call_that_is_made_once_fails_with_its_connection(self) -> None:
+        """In flight, and while there is none; calls that are repeated wait on."""
+        started, released = threading.Event(), threading.Event()
+
+        def stuck(request: LocateRequest) -> LocateReply:
+            started.set()
+            released.wait(20)
+            return LocateReply(gid=request.raw)
+
+        with self.pair(stuck) as (channel, listener):
+            once, repeated = channel.submit(self.ask(1), once=True), channel.submit(self.ask(2))
+            assert started.wait(10)
+            listener.close()
+            released.set()
+            for future in (once, channel.submit(self.ask(3), once=True)):
+                with pytest.raises(ConnectionLostError, match="host 7") as caught:
+                    future.result(timeout=10)
+                self.assert_named(caught.value, listener)
+            with self.elsewhere(1, bind=listener.address):
+                assert repeated.result(timeout=15).gid.tolist() == [3]
+
     @contextmanager
     def elsewhere(self, summand: int, *, bind: str | None = None) -> Iterator[Listener]:
         """A listener that adds this."""
@@ -148,11 +189,12 @@ class PeerContract:
     def test_what_waits_is_asked_at_the_new_address(self) -> None:
         with self.elsewhere(1) as first, self.to(first.address) as channel:
             assert channel.call(self.ask(1)).gid.tolist() == [2]
-            assert not channel.waits_longer_than(0)
+            assert channel.is_connected
+            assert not channel.is_lost(0)
             first.close()
             futures = [channel.submit(self.ask(value)) for value in range(20)]
-            assert channel.waits_longer_than(0)
-            assert not channel.waits_longer_than(100)
+            assert wait_for(lambda: channel.is_lost(0))
+            assert not channel.is_lost(100)
             with self.elsewhere(2) as second:
                 channel.add_address(second.address)
                 channel.add_address(second.address)  # known by now

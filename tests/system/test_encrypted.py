@@ -9,7 +9,7 @@ import pytest
 
 import halohop
 from halohop.errors import AuthenticationError
-from halohop.net.remote import graph_codec
+from halohop.net.messages import server_codec
 from halohop.store.requests import FetchRequest
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, hosts
@@ -42,11 +42,11 @@ def test_hosts_that_share_an_environment(parts, expected, monkeypatch):
     monkeypatch.setenv("HALOHOP_TOKEN", SECRET)
     monkeypatch.setenv("HALOHOP_ENCRYPT", "1")
     with hosts(parts, [(0,), (1,)], token=None, limits=LIMITS) as graphs:
-        listener = graphs[0]._links.listener
-        assert listener is not None
+        server = graphs[0]._connections.server
+        assert server is not None
         assert told(graphs[0]) == expected
         with (
-            connect(listener.address, codec=graph_codec(), token=TOKEN, limits=LIMITS) as channel,
+            connect(server.address, codec=server_codec(), token=TOKEN, limits=LIMITS) as channel,
             pytest.raises(AuthenticationError, match="HALOHOP_ENCRYPT"),
         ):
             channel.call(FetchRequest(queries=()))

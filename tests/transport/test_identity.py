@@ -108,6 +108,21 @@ def test_the_expected_one_is_found_again_behind_another(token):
 
 
 @BOTH
+def test_what_is_expected_may_become_more(token):
+    """A connection to a server that has less is dropped at once; one that has it stays."""
+    room = Room(token)
+    with room.serve(OURS) as server, room.connect(server.address, expected=None, limits=IMPATIENT) as channel:
+        channel.call(ask(1))
+        channel.expect(EXPECTED)
+        channel.call(ask(2))
+        assert channel.statistics()["connections"] == 1
+        channel.expect(Identity(dataset=OURS.dataset, parts=(0, 1, 2)))
+        with pytest.raises(PeerLostError, match=r"partitions \[0, 1\] answers there, where .* \[0, 1, 2\] was expected"):
+            channel.call(ask(3))
+    assert room.asked == [("a", 1), ("a", 2)]
+
+
+@BOTH
 def test_the_next_address_is_tried_and_the_error_names_each(token):
     room = Room(token)
     gone = f"tcp://{free_address()}"

@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from halohop.errors import ProtocolError
-from halohop.net.servers import server_codec
+from halohop.net.messages import server_codec
 from halohop.transport import Codec
 from halohop.transport.shapes import listing
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from halohop.cluster.router import PartitionOwner
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.files.reading import read_regular
@@ -89,7 +88,3 @@ class Holding:
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""
         return LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
-
-    def holders(self, pool: Pool, counters: Counters) -> list[PartitionOwner]:
-        """Whom a router asks about these partitions; nobody if there are none."""
-        return [PartitionOwner(shard=self.shard(pool, counters), parts=tuple(self.parts))] if self.parts else []

@@ -22,7 +22,7 @@ from halohop.inference.model import LayeredModel, Neighbours
 from halohop.inference.results import UNFINISHED
 from halohop.inference.stages import HIDDEN, Chunk, Stage, begin, end
 from halohop.net.open import open_graph
-from halohop.net.rendezvous import owners
+from halohop.net.ownership import owners
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import MANIFEST
 from halohop.store.schema import ColumnSpec

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import halohop
 from halohop.errors import InputError
-from halohop.net.serve import Keeping
+from halohop.net.service import Keeping
 from halohop.transport import load_token
 from halohop.typing import NODE, TableKey
 

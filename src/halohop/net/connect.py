@@ -6,13 +6,13 @@ from typing import Literal, get_args
 
 from halohop import ops
 from halohop.cluster.graph import Graph
-from halohop.cluster.holding import fingerprint
 from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.net.connections import Connections
-from halohop.net.directory import SEARCHES, PeerDirectory, search
-from halohop.net.periodic import PeriodicThread
-from halohop.net.remote import BatchServers, Peer, RemoteShard
+from halohop.net.directory import PeerDirectory
+from halohop.net.finders import Finder, finder_of
+from halohop.net.introductions import Introductions, peers_of
+from halohop.net.remote import BatchServers
 from halohop.net.servers import Servers
 from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
@@ -23,7 +23,7 @@ Place = Literal["servers", "client"]
 
 
 def connect(
-    servers: Sequence[str],
+    servers: Sequence[str] | Finder,
     *,
     sampling: Place = "servers",
     token: Token | None = None,
@@ -36,7 +36,8 @@ def connect(
     lost, the next is asked. Servers may start later than this; they are waited for.
 
     Args:
-        servers: ``"HOST:PORT"`` of each; they, or those that they know (``--peers``), must hold every partition.
+        servers: ``"HOST:PORT"`` of each, or a callable that returns these (see `halohop.net.finders`); they, or those that they
+            know (``--peers``), must hold every partition. A callable is asked at the start, and again when a server is lost.
         sampling: who makes the batches of `NeighborLoader`, `LinkNeighborLoader`, `SubGraphLoader` and `ClusterLoader`. With
             "servers" they do, in turn, and finished batches come back, one request each; no kernel is compiled here. Servers that
             do not hold all partitions need to know each other (``--peers``). With "client" this process asks hop by hop, as it
@@ -51,43 +52,35 @@ def connect(
         ClusterError: they serve different data sets, or none has a partition; names it, and the servers that were asked.
         InputError: no servers, or something that is no address.
     """
-    if isinstance(servers, str) or not servers:
+    if not servers:
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
     if sampling not in get_args(Place):
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
-    group = Servers(addresses=tuple(servers), token=token or load_token(), limits=limits or Limits(), deadline=deadline)
-    group, known = group.introductions()
-    document = next(iter(known.values())).manifest
-    manifest, dataset = decode(document, "the manifest that the servers sent"), fingerprint(document)
-    book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
-    pool, counters = ops.Pool(), Counters()
+    limits = limits or Limits()
+    where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits)
     with ExitStack() as undo:
-        peers = group.peers(known, book, undo)
-        holders = [peer.holder for peer in peers]
-        batch_servers: BatchServers | None = None
+        directory = undo.enter_context(PeerDirectory(where, lease_seconds=limits.attempt_seconds))
+        introductions = Introductions(directory, attempt_seconds=limits.attempt_seconds, deadline=deadline)
+        known = introductions.wait()
+        manifest, dataset = decode(introductions.manifest, "the manifest that the servers sent"), introductions.dataset
+        book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
+        pool, counters = ops.Pool(), Counters()
+        makers: BatchServers | None = None
         if sampling == "servers":
-            there = list(known)
-            turned = [[*there[first:], *there[:first]] for first in range(len(there))]
-            expected = Identity(dataset=dataset)
-            others = [Peer(channel=undo.enter_context(group.channel(ranked, expected=expected)), parts=()) for ranked in turned]
-            batch_servers = BatchServers([RemoteShard(peer.channel) for peer in others], group.unable(known))
-            peers += others
-        patience = group.limits.attempt_seconds
-        acquaintances = undo.enter_context(PeerDirectory(group, dataset=dataset, lease_seconds=patience))
-        looking = PeriodicThread(patience / SEARCHES, lambda: search(peers, acquaintances, patience), name="search")
-        undo.enter_context(looking)
+            channels = [server.channel for server in known]
+            makers = BatchServers(channels, call_seconds=limits.call_seconds, unable=introductions.unable())
+            for channel in channels:
+                directory.ask_about(channel, Identity(dataset=dataset))
+        peers = peers_of(known, book, directory, dataset=dataset, call_seconds=limits.call_seconds)
+        directory.begin()
         graph = Graph(
             schema=manifest.schema,
             book=book,
-            router=Router(book, holders, pool, counters),
+            router=Router(book, [peer.owner for peer in peers], pool, counters),
             pool=pool,
             counters=counters,
-            connections=Connections(
-                channels=tuple(peer.channel for peer in peers),
-                helpers=(looking, acquaintances),
-                call_seconds=group.limits.call_seconds,
-            ),
-            batch_servers=batch_servers,
+            connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds),
+            batch_servers=makers,
         )
         graph.keep_until_exit()
         undo.pop_all()

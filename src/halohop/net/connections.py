@@ -1,34 +1,34 @@
-"""What ties an opened graph to the other hosts: the server it runs, the channels it asks through, and how they end."""
+"""What ties an opened graph to other hosts: the servers that it asks, the one that it runs, and how both end."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
+from halohop.net.directory import PeerDirectory
+from halohop.net.remote import Peer
 from halohop.net.rendezvous import Rendezvous
 from halohop.store.requests import FetchRequest
-from halohop.telemetry import added
-from halohop.transport import Channel, Listener
 from halohop.transport.base import Closing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
-    """The connections of one graph; a graph on one host has none.
+    """The connections of one graph.
 
     Args:
+        directory: of the servers; closed with the graph.
+        peers: those that are asked about partitions.
+        call_seconds: how long a request is repeated that is not answered.
         rendezvous: where the ranks meet again at the end.
-        listener: this host's server; None where another process of the host runs it.
-        channels: one per host that holds what this one does not.
-        helpers: what else runs for them; closed before them.
-        call_seconds: how long the channels repeat what is not answered.
+        server: what this process serves itself; None where another process of the host does.
     """
 
+    directory: PeerDirectory
+    peers: tuple[Peer, ...]
+    call_seconds: float
     rendezvous: Rendezvous | None = None
-    listener: Listener | None = None
-    channels: tuple[Channel, ...] = ()
-    helpers: tuple[Closing, ...] = ()
-    call_seconds: float = 0.0
+    server: Closing | None = None
 
     def check(self, *, deadline: float) -> None:
         """Asks every peer for nothing, to see who lives.
@@ -39,7 +39,7 @@ class Connections:
             ProtocolError: a peer runs another halohop.
         """
         asked: list[tuple[str, Future[Any]]] = [
-            (channel.peer, channel.submit(FetchRequest(queries=()))) for channel in self.channels
+            (peer.shard.peer, peer.shard.ask(FetchRequest(queries=()))) for peer in self.peers
         ]
         for peer, future in asked:
             try:
@@ -51,20 +51,15 @@ class Connections:
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """What the channels count, by the labels of their peers: "host 1", "server 0"."""
-        counted: dict[str, dict[str, float]] = {}
-        for channel in self.channels:
-            counted[channel.peer] = added([counted.get(channel.peer, {}), channel.statistics()])
-        return counted
+        return self.directory.statistics_by_peer()
 
     def close(self, *, wait: bool) -> None:
         """Ends the connections; with `wait` only after every rank has said that it asks no more."""
-        for helper in self.helpers:
-            helper.close()
+        self.directory.rest()
         try:
             if wait and self.rendezvous is not None:
                 self.rendezvous.leave()
         finally:
-            for channel in self.channels:
-                channel.close()
-            if self.listener is not None:
-                self.listener.close()
+            self.directory.close()
+            if self.server is not None:
+                self.server.close()

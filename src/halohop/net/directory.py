@@ -1,89 +1,95 @@
-"""The servers that one knows to be there, wherever that is now, and the search for those that are lost."""
+"""The servers that a process knows, wherever they are now: its one channel to each, and the search for those that are lost."""
 
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from halohop.cluster.leased import Leased
-from halohop.errors import InputError
-from halohop.net.remote import MeetReply, MeetRequest, Peer
-from halohop.net.rendezvous import address_towards
+from halohop.errors import InputError, TransportError
+from halohop.net.interfaces import address_towards
+from halohop.net.messages import MeetReply, MeetRequest, server_codec
+from halohop.net.periodic import PeriodicThread
 from halohop.net.servers import Servers
-from halohop.transport import Channel, Identity
+from halohop.transport import Channel, Identity, connect
 from halohop.transport.addresses import plain
 
-SEARCHES = 5
+_TICKS = 5
 """In the time that an attempt takes."""
 _ANYWHERE = "0.0.0.0"
 
 
-class PeerDirectory:
-    """Servers of one data set that have answered lately. A server tells them where it is; they tell whoever asks.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A server that this process asks about partitions."""
 
-    So one that was started again at another address is found, as long as it and whoever looks for it know another one that
-    lives. What is only heard of counts once it has answered itself.
+    channel: Channel
+    parts: tuple[int, ...]
+
+
+class PeerDirectory:
+    """Servers of one data set: those that a finder names, and those of which these have heard.
+
+    A server says where it is to all that it knows, again and again, and they repeat it to all who ask. So one that was started
+    again at another address is found, as long as it and those who look for it know another one that lives, or have a finder that
+    names it. What is only heard of counts once it has answered itself.
 
     Args:
-        servers: whose addresses are known from the beginning, and how to talk to them.
-        dataset: the fingerprint of what all serve.
-        me: what a server says of itself; None for a trainer.
-        lease_seconds: how long they are told on after they were last heard of.
+        servers: where they are looked for, and how to talk to them.
+        dataset: the fingerprint of what all serve; None takes that of the first that each address shows.
+        me: what a server says of itself; None for a client.
+        lease_seconds: how long servers are named to others after they were last heard of.
     """
 
-    def __init__(self, servers: Servers, *, dataset: str, lease_seconds: float, me: MeetReply | None = None) -> None:
+    def __init__(
+        self, servers: Servers, *, dataset: str | None = None, me: MeetReply | None = None, lease_seconds: float
+    ) -> None:
         self._servers = servers
-        self._expected = Identity(dataset=dataset)
+        self._expected = None if dataset is None else Identity(dataset=dataset)
         self._lease = lease_seconds
         self._me = me
-        limits = servers.limits
-        self._limits = replace(limits, call_seconds=limits.attempt_seconds, connect_seconds=limits.attempt_seconds)
+        self._patience = servers.limits.attempt_seconds
         self._known: Leased[str, MeetReply] = Leased()
         self._lock = threading.Lock()  # over the rest
-        self._channels: dict[str, Channel] = {}
-        self._asked: set[str] = set()
+        self._channels: dict[str, Channel] = {}  # by each address that they were opened to, or moved to
+        self._numbers: dict[str, int] = {}
+        self._found: tuple[str, ...] = ()
+        self._greeted: set[Channel] = set()
+        self._asked: list[_Asked] = []
         self._own = ""
         self._mine: set[str] = set()
+        self._ticks = 0
         self._closed = False
+        self._thread: PeriodicThread | None = None
 
-    def settle(self, address: str) -> None:
-        """From now on a server tells the others that it is here."""
-        with self._lock:
-            self._own = plain(address)
-            self._mine.add(self._own)
+    def begin(self, address: str = "") -> None:
+        """From now on, those that are lost are looked for; a server, which has an address, makes itself known to the others.
 
-    def greet(self) -> None:
-        """Asks all of them whether they are there, and whom else they know. Their answers come later."""
-        self._known.sweep(self._lease)
-        wanted = {*map(plain, self._servers.addresses), *self._known.keys()}
-        with self._lock:
-            gone = [self._channels.pop(address) for address in set(self._channels) - wanted]
-        for channel in gone:
-            channel.close()
-        for address in wanted:
-            self._ask(address, announce=True)
+        Raises:
+            InputError: the finder returns what is no address.
+        """
+        if address:
+            with self._lock:
+                self._own = plain(address)
+                self._mine.add(self._own)
+            self.greet()
+        self._thread = PeriodicThread(self._patience / _TICKS, self._tick, name=f"directory-{address}".rstrip("-"))
 
-    def meet(self, request: MeetRequest) -> MeetReply:
-        """What a server answers. A stranger that says it is one, too, is asked itself."""
-        assert self._me is not None
-        address = plain(request.address)
-        if address and self._known.get(address) is None:
-            self._ask(address, announce=False)
-        return replace(self._me, addresses=tuple(self._known.keys()))
-
-    def lately(self, seconds: float) -> dict[str, MeetReply]:
-        """Those that were heard of within some seconds, by address."""
-        return self._known.used_within(seconds)
+    def rest(self) -> None:
+        """Looks for no server any more. Safe to call twice."""
+        if self._thread is not None:
+            self._thread.close()
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Ends all channels. Safe to call twice."""
+        self.rest()
         with self._lock:
             self._closed = True
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
+            channels, self._channels = set(self._channels.values()), {}
+        for channel in channels:
             channel.close()
 
     def __enter__(self) -> Self:
@@ -92,33 +98,124 @@ class PeerDirectory:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _ask(self, address: str, *, announce: bool) -> None:
-        with self._lock:
-            if self._closed or address in self._mine or address in self._asked:
-                return
-            if address not in self._channels:
-                here = replace(self._servers, addresses=(address,))
-                self._channels[address] = here.channel([0], expected=self._expected, limits=self._limits)
-            channel = self._channels[address]
-            self._asked.add(address)
-        request = MeetRequest(address=self._reached_from(address) if announce else "")
-        channel.submit(request).add_done_callback(lambda done: self._answered(address, done))
+    # ---- channels
 
-    def _answered(self, address: str, done: "Future[Any]") -> None:
+    def addresses(self) -> tuple[str, ...]:
+        """Of all servers but this one: what the finder names now, then those that were heard of lately."""
+        found = tuple(self._servers.finder())
         with self._lock:
-            self._asked.discard(address)
+            self._found = found
+        return self.others((*found, *self._known.keys()))
+
+    def others(self, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Of some addresses those that are not this server's own, each once."""
+        with self._lock:
+            return tuple(address for address in dict.fromkeys(map(plain, addresses)) if address not in self._mine)
+
+    def channel(self, address: str, *, label: str | None = None) -> Channel:
+        """The channel to the server at an address; it is opened if there is none.
+
+        Raises:
+            InputError: not an address.
+            TransportError: the directory is closed.
+        """
+        address = plain(address)
+        with self._lock:
+            if self._closed:
+                raise TransportError(f"the connections are closed, so {address} cannot be asked")
+            if address not in self._channels:
+                number = self._numbers.setdefault(address, len(self._numbers))
+                self._channels[address] = connect(
+                    address,
+                    codec=server_codec(),
+                    token=self._servers.token,
+                    peer=f"{self._servers.label} {number}",
+                    limits=self._servers.limits,
+                    expected=self._expected,
+                )
+            channel = self._channels[address]
+        if label is not None:
+            channel.rename(label)
+        return channel
+
+    def forget(self, address: str) -> None:
+        """Closes the channel to a server that is not asked."""
+        with self._lock:
+            channel = self._channels.pop(plain(address), None)
+        if channel is not None:
+            channel.close()
+
+    def ask_about(self, channel: Channel, identity: Identity) -> None:
+        """From now on, the server behind a channel is asked about partitions: no other takes its place, unless it has them."""
+        channel.expect(identity)
+        with self._lock:
+            self._asked = [asked for asked in self._asked if asked.channel is not channel]
+            self._asked.append(_Asked(channel=channel, parts=identity.parts))
+
+    def statistics_by_peer(self) -> dict[str, dict[str, float]]:
+        """What the channels to servers that are asked count, by the labels of their peers: "host 1", "server 0"."""
+        with self._lock:
+            return {asked.channel.peer: asked.channel.statistics() for asked in self._asked}
+
+    # ---- meeting
+
+    @property
+    def knows_others(self) -> bool:
+        """Whether there is a server to ask, as far as this one knows."""
+        return bool(self.others(self._found) or self.lately(self._lease))
+
+    def greet(self) -> None:
+        """Asks all servers whether they are there, and whom else they know. Their answers come later."""
+        self._known.sweep(self._lease)
+        wanted = self.addresses()
+        with self._lock:
+            used = {asked.channel for asked in self._asked}
+            gone = [address for address, channel in self._channels.items() if address not in wanted and channel not in used]
+        for address in gone:
+            self.forget(address)
+        for address in wanted:
+            self._greet(address, announce=True)
+
+    def meet(self, request: MeetRequest) -> MeetReply:
+        """What a server answers. A stranger that says it is one, too, is asked itself."""
+        assert self._me is not None
+        address = plain(request.address)
+        if address and self._known.get(address) is None:
+            self._greet(address, announce=False)
+        return replace(self._me, addresses=tuple(self._known.keys()))
+
+    def lately(self, seconds: float) -> dict[str, MeetReply]:
+        """Those that were heard of within some seconds, by address."""
+        return self._known.used_within(seconds)
+
+    def _greet(self, address: str, *, announce: bool) -> None:
+        with self._lock:
+            if self._closed or address in self._mine:
+                return
+        channel = self.channel(address)
+        with self._lock:
+            if channel in self._greeted:
+                return
+            self._greeted.add(channel)
+        request = MeetRequest(address=self._reached_from(address) if announce else "")
+        channel.submit(request, seconds=self._patience).add_done_callback(lambda done: self._answered(channel, done))
+
+    def _answered(self, channel: Channel, done: "Future[Any]") -> None:
+        with self._lock:
+            self._greeted.discard(channel)
         if done.exception() is not None:  # not there, or of another data set; it is asked again when next they are greeted
             return
         reply: MeetReply = done.result()
+        address = plain(channel.address)
         if self._me is not None and reply.server == self._me.server:
             with self._lock:
                 self._mine.add(address)
-        else:
-            known = self._known.keys()
-            self._known.put(address, reply)
-            for other in {*map(plain, reply.addresses)} - {address, *known}:
-                with suppress(InputError):  # what it tells is no address
-                    self._ask(other, announce=False)
+            return
+        known = self._known.keys()
+        self._known.put(address, reply)
+        for other in {*map(plain, reply.addresses)} - {address, *known}:
+            with suppress(InputError, TransportError):  # what it says is no address; or the directory was closed meanwhile
+                self._greet(other, announce=False)
 
     def _reached_from(self, address: str) -> str:
         """Where a server finds this one."""
@@ -128,22 +225,36 @@ class PeerDirectory:
         except OSError:  # no way leads there
             return ""
 
+    # ---- the search
 
-def search(peers: Sequence[Peer], acquaintances: PeerDirectory, patience: float) -> None:
-    """Looks for those who keep one waiting, and asks another server with the same partitions once they are surely gone.
+    def _tick(self) -> None:
+        self._ticks += 1
+        if self._me is not None and self._ticks % _TICKS == 0:
+            self.greet()
+        self.search()
 
-    Args:
-        patience: seconds that a call may wait before they are asked whether they live; for another such time they may answer.
-    """
-    waiting = [peer for peer in peers if peer.channel.waits_longer_than(patience)]
-    if waiting:
-        acquaintances.greet()
-    for peer in waiting:
-        fit = [address for address, about in acquaintances.lately(patience).items() if set(peer.parts) <= set(about.parts)]
-        if peer.channel.waits_longer_than(2 * patience) and not {*fit} & {*map(plain, peer.channel.addresses)}:
-            _move(peer.channel, fit)
+    def search(self) -> None:
+        """Looks for servers that are lost, and asks another one with the same partitions once they are surely gone.
 
+        Their addresses are found by asking all others; these have as long to answer as it took to miss the one that is lost.
+        """
+        with self._lock:
+            asked = list(self._asked)
+        lost = [each for each in asked if each.channel.is_lost(self._patience)]
+        if lost:
+            self.greet()
+        taken = {plain(address) for each in asked for address in each.channel.addresses}
+        for each in lost:
+            fit = [address for address, about in self.lately(self._patience).items() if set(each.parts) <= set(about.parts)]
+            fit = [address for address in fit if address not in taken]
+            if fit and each.channel.is_lost(2 * self._patience):
+                taken.add(fit[-1])  # that of which was heard last
+                self._move(each.channel, fit[-1])
 
-def _move(channel: Channel, addresses: Sequence[str]) -> None:
-    for address in addresses[-1:]:  # that of which was heard last
+    def _move(self, channel: Channel, address: str) -> None:
+        with self._lock:
+            before = self._channels.get(address)
+            self._channels[address] = channel
         channel.add_address(address)
+        if before is not None and before is not channel:
+            before.close()

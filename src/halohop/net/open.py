@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,17 +9,22 @@ from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
-from halohop.cluster.router import Router
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import ClusterError, InputError
 from halohop.net.connections import Connections
+from halohop.net.directory import PeerDirectory
+from halohop.net.interfaces import own_address
+from halohop.net.introductions import Known, peers_of
+from halohop.net.ownership import owners
 from halohop.net.partitions import all_records
-from halohop.net.periodic import PeriodicThread
-from halohop.net.remote import Peer, graph_codec
-from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board, own_address, owners
+from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board
+from halohop.net.serve import Server
+from halohop.net.servers import Servers
+from halohop.net.service import Keeping
 from halohop.partitioning.book import Book
 from halohop.store.given import Given, given_names, with_absolute_paths
 from halohop.telemetry import Counters
-from halohop.transport import Identity, Limits, Listener, Token, load_token, tcp
+from halohop.transport import Limits, Token, load_token
 from halohop.world import World
 
 
@@ -93,39 +97,54 @@ def open_graph(
     token = token or load_token()
     if token is None:
         raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
-    limits = limits or Limits()
-    pool, counters = ops.Pool(), Counters()
     rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
+    servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
+    return _joined(holding, rendezvous, world, servers, listen=listen, deadline=deadline)
+
+
+def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -> Holding:
+    """The partitions of this process, after those of all have agreed."""
+    announces = world.local_rank == 0
+    return own.holding(all_records(rendezvous.board, rendezvous.prefix, own.records, deadline=deadline, announces=announces))
+
+
+def _joined(
+    holding: Holding, rendezvous: Rendezvous, world: World, servers: Servers, *, listen: str | None, deadline: float
+) -> Graph:
+    """The graph of this host and all others: serves what lies here, and connects to those that have the rest."""
     book, parts = holding.book, tuple(holding.parts)
-    local = holding.holders(pool, counters)
+    pool, counters = ops.Pool(), Counters()
+    shard = holding.shard(pool, counters) if parts else None
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
-        listener = None
-        card = HostCard(address="", dataset=holding.fingerprint, parts=parts, columns=given_names(holding.manifest))
+        server = None
+        if world.local_rank == 0 and shard is not None:
+            listen = listen or f"tcp://{own_address()}:0"
+            server = Server(holding, listen=listen, servers=servers, keeping=Keeping(), shard=shard, pool=pool)
+            undo.enter_context(server)
+        card = HostCard(
+            address=server.address if server else "",
+            dataset=holding.fingerprint,
+            parts=parts,
+            columns=given_names(holding.manifest),
+        )
         if world.local_rank == 0:
-            router = Router(book, local, pool, Counters())
-            listener = undo.enter_context(_serve(router, holding.identity, token, listen, limits))
-            rendezvous.announce(replace(card, address=listener.address))
-        remote = _connect(rendezvous.cards(card), world, book, parts, token, limits, undo)
-        holders = [*local, *(peer.holder for peer in remote.values())]
-        search = PeriodicThread(
-            limits.attempt_seconds,
-            lambda: _search(remote, rendezvous, holding.fingerprint, limits.attempt_seconds),
-            name="search",
-        )
+            rendezvous.announce(card)
+        directory = server.directory if server else PeerDirectory(servers, dataset=holding.fingerprint, lease_seconds=deadline)
+        undo.enter_context(directory)
+        known = _others(rendezvous.cards(card), world, book, parts, directory)
+        call_seconds = servers.limits.call_seconds
+        peers = peers_of(known, book, directory, dataset=holding.fingerprint, without=parts, call_seconds=call_seconds)
+        if server is None:
+            directory.begin()
         connections = Connections(
-            rendezvous=rendezvous,
-            listener=listener,
-            channels=tuple(peer.channel for peer in remote.values()),
-            helpers=(undo.enter_context(search),),
-            call_seconds=limits.call_seconds,
+            directory=directory, peers=tuple(peers), call_seconds=call_seconds, rendezvous=rendezvous, server=server
         )
-        router = Router(book, holders, pool, counters)
-        schema = holding.manifest.schema
+        mine = [] if shard is None else [PartitionOwner(shard=shard, parts=parts)]
         graph = Graph(
-            schema=schema,
+            schema=holding.manifest.schema,
             book=book,
-            router=router,
+            router=Router(book, [*mine, *(peer.owner for peer in peers)], pool, counters),
             pool=pool,
             counters=counters,
             connections=connections,
@@ -137,53 +156,20 @@ def open_graph(
         return graph
 
 
-def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -> Holding:
-    """The partitions of this process, after those of all have agreed."""
-    announces = world.local_rank == 0
-    return own.holding(all_records(rendezvous.board, rendezvous.prefix, own.records, deadline=deadline, announces=announces))
+def _others(cards: list[HostCard], world: World, book: Book, mine: tuple[int, ...], directory: PeerDirectory) -> list[Known]:
+    """The other hosts that serve anything.
 
-
-def _serve(router: Router, identity: Identity, token: Token, listen: str | None, limits: Limits) -> Listener:
-    bind = listen or f"tcp://{own_address()}:0"
-    return tcp.serve(router.answer, codec=graph_codec(), token=token, bind=bind, limits=limits, identity=identity)
-
-
-def _connect(
-    cards: list[HostCard],
-    world: World,
-    book: Book,
-    mine: tuple[int, ...],
-    token: Token,
-    limits: Limits,
-    undo: ExitStack,
-) -> dict[int, Peer]:
-    """Every host that serves a partition which is not here."""
-    served = owners([card.parts for card in cards], book.num_parts)
-    remote = {}
-    for host, card in enumerate(cards):
-        wanted = tuple(part for part in served[host] if part not in mine)
-        if wanted and host == world.host:
-            raise ClusterError(
-                f"this trainer does not find partitions {list(wanted)} that its host announced; "
-                "all trainers of a host must open the same folder with the same `partitions`"
-            )
-        if wanted:
-            channel = tcp.connect(
-                card.address,
-                codec=graph_codec(),
-                token=token,
-                peer=f"host {host}",
-                limits=limits,
-                expected=Identity(dataset=card.dataset, parts=wanted),
-            )
-            remote[host] = Peer(channel=undo.enter_context(channel), parts=wanted)
-    return remote
-
-
-def _search(remote: dict[int, Peer], rendezvous: Rendezvous, dataset: str, patience: float) -> None:
-    """Looks on the board whether hosts that keep this one waiting were started again elsewhere."""
-    for host, peer in remote.items():
-        if peer.channel.waits_longer_than(patience):
-            card = rendezvous.newest(host)
-            if card is not None and card.identity.covers(Identity(dataset=dataset, parts=peer.parts)):
-                peer.channel.add_address(card.address)
+    Raises:
+        ClusterError: a partition is held by nobody, or this trainer does not see what its host serves.
+    """
+    owners([card.parts for card in cards], book.num_parts)
+    if unseen := sorted(set(cards[world.host].parts) - set(mine)):
+        raise ClusterError(
+            f"this trainer does not find partitions {unseen} that its host announced; "
+            "all trainers of a host must open the same folder with the same `partitions`"
+        )
+    return [
+        Known(address=card.address, channel=directory.channel(card.address, label=f"host {host}"), parts=card.parts)
+        for host, card in enumerate(cards)
+        if host != world.host and not set(card.parts) <= set(mine)
+    ]

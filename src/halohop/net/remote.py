@@ -1,110 +1,38 @@
-"""A host across the network as a shard: same requests, same replies."""
+"""Servers across the network as a shard: same requests, same replies."""
 
 import itertools
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from halohop.cluster.router import PartitionOwner
-from halohop.errors import ClusterError, InputError
-from halohop.store.requests import (
-    EdgesReply,
-    EdgesRequest,
-    FetchReply,
-    FetchRequest,
-    HoldReply,
-    HoldRequest,
-    LocateReply,
-    LocateRequest,
-    PushReply,
-    PushRequest,
-    Reply,
-    Request,
-    SampleReply,
-    SampleRequest,
-    SelectReply,
-    SelectRequest,
-)
-from halohop.transport import Channel, Codec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeReply:
-    """What a server says of itself.
-
-    Args:
-        server: a name that no other process has.
-        manifest: the bytes of its data set's `manifest.json`.
-        parts: the partitions that it serves.
-        num_parts: how many the data set has.
-        has_peers: whether it knows servers to ask for what it does not hold; without, it may be unable to make batches.
-    """
-
-    server: str
-    manifest: bytes
-    parts: tuple[int, ...]
-    num_parts: int
-    has_peers: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeRequest(Request[DescribeReply]):
-    """Asks a server what it serves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeetReply:
-    """What a server tells of itself and of others.
-
-    Args:
-        server: a name that no other process has.
-        parts: the partitions that it serves.
-        addresses: of other servers of this data set that it has heard of lately.
-    """
-
-    server: str
-    parts: tuple[int, ...]
-    addresses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeetRequest(Request[MeetReply]):
-    """Asks a server whether it is there, and whom it knows; tells it where the asker serves, if it does."""
-
-    address: str = ""
-
-
-GRAPH_MESSAGES: tuple[type, ...] = (
-    SampleRequest,
-    SampleReply,
-    FetchRequest,
-    FetchReply,
-    LocateRequest,
-    LocateReply,
-    SelectRequest,
-    SelectReply,
-    EdgesRequest,
-    EdgesReply,
-    HoldRequest,
-    HoldReply,
-    PushRequest,
-    PushReply,
-)
-"""What is asked about a graph."""
-
-
-def graph_codec() -> Codec:
-    """The messages that hosts exchange."""
-    return Codec(GRAPH_MESSAGES)
+from halohop.errors import ClusterError, InputError, PeerLostError
+from halohop.store.requests import Reply, Request
+from halohop.transport import Channel, ConnectionLostError
 
 
 class RemoteShard:
-    """The partitions that a peer holds. The channel gives every call a deadline and names the peer in its errors."""
+    """The partitions that a server holds, or several servers alike. Every request has a deadline; errors name the server.
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+    Args:
+        channels: to each of the servers. The first one that is connected is asked; where its connection is lost, the next.
+        call_seconds: until a request must be answered, by whichever server.
+        even_if_new: that long also where a server has not been reached yet; see `Channel.submit`.
+    """
+
+    def __init__(self, channels: Sequence[Channel], *, call_seconds: float, even_if_new: bool = False) -> None:
+        self.channels = tuple(channels)
+        self._call_seconds = call_seconds
+        self._even_if_new = even_if_new
         self._process = os.getpid()
+
+    @property
+    def peer(self) -> str:
+        """The label of the server that is asked first."""
+        return self.channels[0].peer
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Sends the request and returns at once.
@@ -114,35 +42,74 @@ class RemoteShard:
         """
         if os.getpid() != self._process:
             raise ClusterError(
-                f"a forked process cannot ask {self.channel.peer} over its parent's connection; use halohop.NeighborLoader, "
+                f"a forked process cannot ask {self.peer} over its parent's connection; use halohop.NeighborLoader, "
                 "whose workers are threads, or PyG's loaders with num_workers=0"
             )
-        return self.channel.submit(request)
+        if len(self.channels) == 1:
+            return self.channels[0].submit(request, seconds=self._call_seconds if self._even_if_new else None)
+        ranked = sorted(self.channels, key=lambda channel: not channel.is_connected)
+        return _Relay(request, ranked, self._call_seconds).future
+
+
+class _Relay:
+    """One request to several servers in turn, each time that a connection is lost or cannot be made, until the time is up.
+
+    How fast it goes round is what the pauses of the channels between their attempts to connect allow.
+    """
+
+    def __init__(self, request: Request[Any], channels: Sequence[Channel], seconds: float) -> None:
+        self.future: Future[Any] = Future()
+        self._request = request
+        self._turns = itertools.cycle(channels)
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+        self._lost: dict[str, ConnectionLostError] = {}
+        self._ask()
+
+    def _ask(self) -> None:
+        channel = next(self._turns)
+        left = max(0.0, self._until - time.monotonic())
+        channel.submit(self._request, seconds=left, once=True).add_done_callback(lambda done: self._answered(channel.peer, done))
+
+    def _answered(self, peer: str, done: "Future[Any]") -> None:
+        error = done.exception()
+        if isinstance(error, ConnectionLostError):
+            self._lost[peer] = error
+            if time.monotonic() < self._until:
+                self._ask()
+                return
+            within = f"none of them came back within the deadline of {self._seconds:g} s"
+            error = PeerLostError(f"{'; '.join(map(str, self._lost.values()))}; {within}")
+        if error is None:
+            self.future.set_result(done.result())
+        else:
+            self.future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Another host or server, and the partitions that it is asked about; `copies` as of `PartitionOwner`."""
+    """Some servers alike, and the partitions that they are asked about."""
 
-    channel: Channel
+    shard: RemoteShard
     parts: tuple[int, ...]
-    copies: int = 1
 
     @property
-    def holder(self) -> PartitionOwner:
-        return PartitionOwner(shard=RemoteShard(self.channel), parts=self.parts, remote=True, copies=self.copies)
+    def owner(self) -> PartitionOwner:
+        return PartitionOwner(shard=self.shard, parts=self.parts, remote=True, copies=len(self.shard.channels))
 
 
 class BatchServers:
-    """Servers each of which can answer everything, also make whole batches, asked one after the other.
+    """Servers each of which can make whole batches, asked one after the other; the next stands in for one that is lost.
 
     Args:
-        shards: the servers.
+        channels: to each of them.
+        call_seconds: until a batch must be there.
         unable: why one of them cannot make batches; None where all can.
     """
 
-    def __init__(self, shards: Sequence[RemoteShard], unable: str | None = None) -> None:
-        self._turns = itertools.cycle(shards)
+    def __init__(self, channels: Sequence[Channel], *, call_seconds: float, unable: str | None = None) -> None:
+        turned = [[*channels[first:], *channels[:first]] for first in range(len(channels))]
+        self._turns = itertools.cycle([RemoteShard(ranked, call_seconds=call_seconds) for ranked in turned])
         self._unable = unable
 
     def check(self) -> None:

@@ -1,7 +1,6 @@
 """How the hosts of one run find each other: a small board that torch's TCPStore keeps."""
 
 import os
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import torch.distributed as dist
 
 from halohop.errors import ClusterError
 from halohop.store.given import other_columns
-from halohop.transport import Identity
 from halohop.world import World
 
 
@@ -27,17 +25,13 @@ class HostCard:
     parts: tuple[int, ...]
     columns: tuple[str, ...] = ()
 
-    @property
-    def identity(self) -> Identity:
-        """What its server shows those who connect."""
-        return Identity(dataset=self.dataset, parts=self.parts)
-
 
 class Board(Protocol):
     """The part of `torch.distributed.Store` that meeting needs."""
 
     def set(self, key: str, value: str, /) -> None: ...
     def get(self, key: str, /) -> bytes: ...
+    def check(self, keys: list[str], /) -> bool: ...
     def add(self, key: str, amount: int, /) -> int: ...
     def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
 
@@ -91,12 +85,17 @@ class Rendezvous:
                 )
         return cards
 
-    def newest(self, host: int) -> HostCard | None:
-        """The card of a host that has come, or of what took its place; None where the board does not answer."""
-        try:
-            return msgspec.json.decode(self.board.get(f"{self.prefix}/host/{host}"), type=HostCard)
-        except RuntimeError:  # torch's errors about stores are such
-            return None
+    def addresses(self) -> list[str]:
+        """Where the hosts that have come, or what took their place, serve now; none where the board does not answer."""
+        found = []
+        for host in range(self._world.num_hosts):
+            key = f"{self.prefix}/host/{host}"
+            try:
+                if self.board.check([key]):
+                    found.append(msgspec.json.decode(self.board.get(key), type=HostCard).address)
+            except RuntimeError:  # torch's errors about stores are such
+                break
+        return [address for address in found if address]
 
     def leave(self) -> None:
         """Says that this rank asks no more, and waits until no rank does, so that nobody loses a server it needs.
@@ -174,96 +173,3 @@ def _this_process() -> str:
     except OSError:  # no Linux
         started = ""
     return f"{os.getpid()}-{started}"
-
-
-def own_address() -> str:
-    """The IPv4 address under which other hosts reach this one: that of the interface towards MASTER_ADDR.
-
-    Raises:
-        ClusterError: MASTER_ADDR has no IPv4 address, no interface leads there, or only this host's own loopback.
-    """
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    try:
-        address = address_towards(master)
-    except OSError as error:
-        raise ClusterError(
-            f"no IPv4 interface leads to MASTER_ADDR={master!r} ({error}); give `listen`, the address for the other hosts"
-        ) from error
-    if address.startswith("127.") and not master.startswith(("127.", "localhost")):
-        raise ClusterError(
-            f"MASTER_ADDR={master!r} is {address} here, where other hosts cannot reach it (see /etc/hosts); "
-            "give `listen`, the address for the other hosts"
-        )
-    return address
-
-
-def address_towards(host: str) -> str:
-    """The IPv4 address of the interface that leads to a host.
-
-    Raises:
-        OSError: the host has none, or no interface leads there.
-    """
-    target = socket.getaddrinfo(host, 9, family=socket.AF_INET, type=socket.SOCK_DGRAM)[0][4]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
-        probe.connect(target)
-        return str(probe.getsockname()[0])
-
-
-def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]]:
-    """Divides the partitions among the hosts that found them on their disks; where several did, evenly.
-
-    Args:
-        found: per host, the partitions in its folder.
-        num_parts: how many there are.
-
-    Returns:
-        Per host, the partitions it serves: each partition exactly once.
-
-    Raises:
-        ClusterError: no host holds a partition.
-
-    Example:
-        >>> owners([(0, 1, 2), (0, 1, 2)], 3)
-        [(0, 2), (1,)]
-    """
-    served: list[list[int]] = [[] for _ in found]
-    missing = []
-    for part in range(num_parts):
-        holders = [host for host, parts in enumerate(found) if part in parts]
-        if holders:
-            served[min(holders, key=lambda host: (len(served[host]), host))].append(part)
-        else:
-            missing.append(part)
-    if missing:
-        held = {host: list(parts) for host, parts in enumerate(found)}
-        raise ClusterError(
-            f"partitions {missing} of {num_parts} are held by no host (host: partitions {held}); "
-            "copy their part-* folders to a host, or start the hosts that have them"
-        )
-    return [tuple(parts) for parts in served]
-
-
-def replicas(found: list[tuple[int, ...]], num_parts: int) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Which hosts to ask about which partitions: the one that `owners` chose, then the others that have it, in turn.
-
-    Args:
-        found: per host, the partitions it serves.
-        num_parts: how many there are.
-
-    Returns:
-        Partitions by the hosts that have them, in the order in which these are asked.
-
-    Raises:
-        ClusterError: no host holds a partition.
-
-    Example:
-        >>> replicas([(0, 1), (1, 2), (1,)], 3)
-        {(0,): (0,), (1, 2, 0): (1,), (1,): (2,)}
-    """
-    groups: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for host, served in enumerate(owners(found, num_parts)):
-        for part in served:
-            turned = [*range(host, len(found)), *range(host)]
-            ranked = tuple(other for other in turned if part in found[other])
-            groups[ranked] = (*groups.get(ranked, ()), part)
-    return groups

@@ -3,6 +3,7 @@
 from halohop.transport.base import Channel, Handler, Limits, Listener
 from halohop.transport.handshake import PROTOCOL_VERSION, Identity
 from halohop.transport.messages import Codec
+from halohop.transport.peer_errors import ConnectionLostError
 from halohop.transport.security import TOKEN_VARIABLE, Certificate, Token, load_token
 from halohop.transport.tcp import connect, serve
 
@@ -12,6 +13,7 @@ __all__ = [
     "Certificate",
     "Channel",
     "Codec",
+    "ConnectionLostError",
     "Handler",
     "Identity",
     "Limits",

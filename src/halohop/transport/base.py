@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from halohop.errors import InputError
+from halohop.transport.handshake import Identity
 
 Handler = Callable[[Any], Any]
 """Answers one request with one reply, both of types that the codec knows. Called from several threads at a time. If all of them
@@ -89,7 +90,23 @@ class Channel(Closing, Protocol):
         """Where the peer is looked for; what was learned last comes first."""
         ...
 
-    def submit(self, request: Any, *, operation: str | None = None) -> "Future[Any]":
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the expected peer, as far as this side knows."""
+        ...
+
+    def is_lost(self, seconds: float) -> bool:
+        """Whether there has been no connection to the peer for so long, or one without the signs of life that a server sends."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Where it is connected, or where the last connection was tried."""
+        ...
+
+    def submit(
+        self, request: Any, *, operation: str | None = None, seconds: float | None = None, once: bool = False
+    ) -> "Future[Any]":
         """Sends a request and returns at once; the reply, or the error, arrives in the future.
 
         The request's tensors must stay unchanged until then. Callbacks run on the channel's own thread: keep them short.
@@ -97,6 +114,8 @@ class Channel(Closing, Protocol):
         Args:
             request: of a type that the codec knows.
             operation: what to call it in errors; the request's type if None.
+            seconds: until it must be answered, whether or not the peer was ever there; None: as the limits say.
+            once: it fails with `ConnectionLostError` when the connection is lost, or cannot be made, and is not repeated.
 
         Raises (in the future):
             InputError: the request is of no registered type.
@@ -125,8 +144,12 @@ class Channel(Closing, Protocol):
         """
         ...
 
-    def waits_longer_than(self, seconds: float) -> bool:
-        """Whether a call has not been answered for so long."""
+    def rename(self, peer: str) -> None:
+        """From now on errors call the peer so."""
+        ...
+
+    def expect(self, identity: Identity) -> None:
+        """From now on the peer must serve this; a connection to one that does not is dropped."""
         ...
 
     def statistics(self) -> dict[str, float]:

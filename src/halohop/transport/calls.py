@@ -1,5 +1,6 @@
 """What a channel was asked: which requests are under way, and which wait until there is room for them."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -13,17 +14,25 @@ from halohop.transport.messages import Buffer
 class Call:
     """One request until its future is done.
 
+    Args:
+        seconds: until it must be answered, whether or not the peer was ever there; None: as the limits of the channel say.
+        once: fails when the connection is lost, or cannot be made, and is not repeated over the next.
+
     Attributes:
         made: when, on the monotonic clock.
         counted_from: its time begins here; later than `made`, if its peer was found to be elsewhere.
         attempts: how often it was sent.
     """
 
-    __slots__ = ("attempts", "counted_from", "frames", "future", "in_flight", "made", "number", "operation", "size")
+    __slots__ = (
+        *("attempts", "counted_from", "frames", "future", "in_flight", "made", "number", "once", "operation", "seconds", "size"),
+    )
 
-    def __init__(self, number: int, operation: str) -> None:
+    def __init__(self, number: int, operation: str, *, seconds: float | None = None, once: bool = False) -> None:
         self.number = number
         self.operation = operation
+        self.seconds = seconds
+        self.once = once
         self.frames: list[Buffer] = []
         self.size = 0
         self.made = self.counted_from = time.monotonic()
@@ -34,11 +43,17 @@ class Call:
 
 
 class Calls:
-    """The calls that have no answer yet, the oldest first. Not for several threads at a time."""
+    """The calls that have no answer yet. Not for several threads at a time.
+
+    Attributes:
+        was_there: whether the peer has ever answered; until then, calls wait no longer than `Limits.connect_seconds`.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._calls: dict[int, Call] = {}
+        self._ordered: dict[float | None, dict[int, Call]] = {}  # by seconds: of each kind, the first is late first
+        self.was_there = False
         self._waiting: deque[Call] = deque()
         self.in_flight = 0
         self._in_flight_bytes = 0
@@ -52,12 +67,26 @@ class Calls:
     def get(self, number: int) -> Call | None:
         return self._calls.get(number)
 
-    @property
-    def oldest(self) -> Call | None:
-        return next(iter(self._calls.values())) if self._calls else None
+    def seconds_of(self, call: Call) -> float:
+        """How long it may take."""
+        if call.seconds is not None:
+            return call.seconds
+        return self._limits.call_seconds if self.was_there else min(self._limits.call_seconds, self._limits.connect_seconds)
+
+    def late_at(self) -> float:
+        """When the first of them will have taken too long."""
+        return min((call.counted_from + self.seconds_of(call) for call in self._firsts()), default=math.inf)
+
+    def late(self, now: float) -> list[Call]:
+        """Those that have taken too long; some of them, as long as there are any."""
+        return [call for call in self._firsts() if now >= call.counted_from + self.seconds_of(call)]
+
+    def _firsts(self) -> list[Call]:
+        return [next(iter(calls.values())) for calls in self._ordered.values()]
 
     def put(self, call: Call) -> None:
         self._calls[call.number] = call
+        self._ordered.setdefault(call.seconds, {})[call.number] = call
         self._waiting.append(call)
 
     def launch(self) -> Call | None:
@@ -77,6 +106,9 @@ class Calls:
 
     def end(self, call: Call) -> None:
         del self._calls[call.number]
+        del self._ordered[call.seconds][call.number]
+        if not self._ordered[call.seconds]:
+            del self._ordered[call.seconds]
         self._land(call)
         self._skip()  # now: with nothing to send to, nothing is launched for long
 

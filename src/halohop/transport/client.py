@@ -4,25 +4,26 @@ import itertools
 import math
 import threading
 import time
-from collections import deque
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from halohop.errors import AuthenticationError, HalohopError, MessageTooLargeError, ProtocolError, TransportError
+from halohop.errors import AuthenticationError, HalohopError, ProtocolError, TransportError
 from halohop.telemetry import Counters, Gauge
 from halohop.transport.base import Limits
 from halohop.transport.calls import Call, Calls
 from halohop.transport.client_port import ClientPort
 from halohop.transport.dialling import Dialling
 from halohop.transport.handshake import ClientHandshake, Identity, Session, Terms
-from halohop.transport.messages import Codec, Failure, size_of
+from halohop.transport.messages import Codec, size_of
 from halohop.transport.peer_errors import PeerErrors
+from halohop.transport.replies import DoneCalls, read_reply
 from halohop.transport.security import Token
 from halohop.transport.wire import REPLY, REQUEST, SILENCE_BEATS, Frames, Kind, Lost
 
 _NAMES_BETWEEN = " or "  # of several addresses, in errors
+_MISSED_BEATS = 3  # after which one looks for the peer elsewhere, long before the connection is given up
 
 
 class PortChannel:
@@ -49,7 +50,7 @@ class PortChannel:
         self._errors = PeerErrors(peer=peer, address=_NAMES_BETWEEN.join(port.addresses), limits=limits)
         self._counters = Counters()
         self._numbers = itertools.count(1)
-        self._settled: deque[tuple[Call, Any, Exception | None]] = deque()  # whose futures are to be set, outside of the lock
+        self._done = DoneCalls()
 
         self._lock = threading.Lock()  # over all that follows
         self._closed = False
@@ -58,16 +59,17 @@ class PortChannel:
         self._handshake_until = math.inf
         self._session: Session | None = None
         self._ever_dialled = False
-        self._was_there = False
-        self._moves = False  # the peer is elsewhere
+        self._moves = False  # the peer is elsewhere, or another
         self._expected = expected  # None until the first connection shows it
         self._dialling = Dialling()
         self._sleeps_until: float = -math.inf  # when the channel's thread looks around by itself
         self._thread = threading.Thread(target=self._run, name=f"halohop-channel-{peer}", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Any, *, operation: str | None = None) -> "Future[Any]":
-        call = Call(next(self._numbers), operation or type(request).__name__)
+    def submit(
+        self, request: Any, *, operation: str | None = None, seconds: float | None = None, once: bool = False
+    ) -> "Future[Any]":
+        call = Call(next(self._numbers), operation or type(request).__name__, seconds=seconds, once=once)
         try:
             call.frames = self._codec.encode(request)
             call.size = size_of(call.frames)
@@ -78,7 +80,7 @@ class PortChannel:
                     raise self._errors.closed(call.operation)
                 self._calls.put(call)
                 self._pump()
-                if self._settled or self._look_around_at() < self._sleeps_until:
+                if self._done or self._look_around_at() < self._sleeps_until:
                     self._port.wake()
         except HalohopError as error:
             self._counters.add("failures")
@@ -98,18 +100,40 @@ class PortChannel:
     def addresses(self) -> tuple[str, ...]:
         return self._port.addresses
 
+    @property
+    def address(self) -> str:
+        return self._port.address
+
     def add_address(self, address: str) -> None:
         with self._lock:
             if not self._closed and self._port.add_address(address):
                 self._errors = replace(self._errors, address=_NAMES_BETWEEN.join(self._port.addresses))
                 self._calls.give_time()
-                self._was_there = self._moves = True
+                self._calls.was_there = self._moves = True
                 self._port.wake()
 
-    def waits_longer_than(self, seconds: float) -> bool:
+    def rename(self, peer: str) -> None:
         with self._lock:
-            call = self._calls.oldest
-        return call is not None and time.monotonic() - call.made > seconds
+            self.peer = peer
+            self._errors = replace(self._errors, peer=peer)
+
+    def expect(self, identity: Identity) -> None:
+        with self._lock:
+            self._expected = identity
+            if self._session is not None and not self._session.identity.covers(identity):
+                self._handshake = self._session = None  # nothing more is sent over this connection; its thread ends it
+                self._moves = True
+                self._port.wake()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._dialling.lost_since is None
+
+    def is_lost(self, seconds: float) -> bool:
+        since = self._dialling.lost_since
+        if since is None:
+            since, seconds = self._port.heard, max(seconds, _MISSED_BEATS * self._limits.heartbeat_seconds)
+        return time.monotonic() - since > seconds
 
     def close(self) -> None:
         """Ends the channel; pending calls fail with an error that says so. Safe to call twice."""
@@ -142,7 +166,7 @@ class PortChannel:
                     self._sleeps_until = min(self._look_around_at(), now + self._limits.heartbeat_seconds)
                     if self._closed:
                         return
-                self._settle()
+                self._done.resolve()
                 if dial:
                     self._dial()
                     continue
@@ -151,36 +175,21 @@ class PortChannel:
                     for event in events:
                         self._on_event(event)
                     self._check_clock(time.monotonic())  # what this side was too busy to read is not late
-                self._settle()
+                self._done.resolve()
         finally:  # also when this very code fails: no call may wait for a thread that has ended
             with self._lock:
                 self._closed = True
                 for call in self._calls:
                     self._fail(call, self._errors.closed(call.operation))
-            self._settle()
+            self._done.resolve()
             self._port.close()
-
-    def _settle(self) -> None:
-        """Sets futures; their callbacks may call this channel again. Only its own thread does: those calls return without
-        setting further futures, whose callbacks would call in turn, deeper and deeper.
-        """
-        while self._settled:
-            call, reply, error = self._settled.popleft()
-            if error is None:
-                call.future.set_result(reply)
-            else:
-                call.future.set_exception(error)
 
     # ---- everything below runs under the lock, but for dialling
 
     def _look_around_at(self) -> float:
         """When there is something to do besides reading."""
-        moments = [self._handshake_until]
-        if (call := self._calls.oldest) is not None:
-            moments.append(self._gives_up_at(call))
-            if not self._handshake:
-                moments.append(self._dialling.at)
-        return min(moments)
+        dials_at = self._dialling.at if self._calls and not self._handshake else math.inf
+        return min(self._handshake_until, self._calls.late_at(), dials_at)
 
     def _check_clock(self, now: float) -> None:
         if now >= self._handshake_until:
@@ -188,8 +197,10 @@ class PortChannel:
         silence = SILENCE_BEATS * self._limits.heartbeat_seconds
         if self._calls and self._session is not None and now >= self._port.heard + silence:
             self._drop(Lost(reason=f"it was silent for {silence:g} s"))
-        while (call := self._calls.oldest) is not None and now >= self._gives_up_at(call):
-            self._fail(call, self._late(call))
+        while late := self._calls.late(now):
+            for call in late:
+                why = None if self._session is not None else self._dialling.why(self._port.addresses)
+                self._fail(call, self._errors.late(call, self._calls.seconds_of(call), why, was_there=self._calls.was_there))
 
     # ---- connection
 
@@ -216,6 +227,9 @@ class PortChannel:
         self._handshake_until = math.inf
         self._dialling.failed(self._port.address, problem.reason)
         self._calls.lose()
+        for call in self._calls:
+            if call.once:
+                self._fail(call, self._errors.interrupted(call.operation, problem.reason))
 
     def _move(self) -> None:
         self._moves = False
@@ -260,7 +274,7 @@ class PortChannel:
         self._port.admit()
         self._session = session
         self._expected = self._expected or session.identity
-        self._was_there = True
+        self._calls.was_there = True
         self._dialling.connected(self._port.address)
         self._handshake_until = math.inf
         self._counters.add("connections")
@@ -274,23 +288,15 @@ class PortChannel:
 
     def _on_reply(self, call: Call, frames: Frames) -> None:
         self._dialling.answered()
-        size = size_of(frames)
-        self._counters.add("bytes_received", size)
+        self._counters.add("bytes_received", size_of(frames))
         try:
-            if size > self._limits.max_message_bytes:
-                raise self._errors.reply_too_large(call.operation, size)
-            reply = self._codec.decode(frames)
-        except ProtocolError as error:
-            self._fail(call, self._errors.unreadable(call.operation, error))
-        except MessageTooLargeError as error:
+            reply = read_reply(frames, call.operation, self._codec, self._errors)
+        except TransportError as error:
             self._fail(call, error)
         else:
-            if isinstance(reply, Failure):
-                self._fail(call, self._errors.failure(call.operation, reply))
-            else:
-                self._counters.add_all({"calls": 1, "call_seconds": time.monotonic() - call.made})
-                self._calls.end(call)
-                self._settled.append((call, reply, None))
+            self._counters.add_all({"calls": 1, "call_seconds": time.monotonic() - call.made})
+            self._calls.end(call)
+            self._done.put(call, reply)
 
     # ---- calls
 
@@ -303,24 +309,12 @@ class PortChannel:
                 self._send(call)
 
     def _send(self, call: Call) -> None:
-        left = max(0, math.ceil(1000 * (call.counted_from + self._limits.call_seconds - time.monotonic())))
+        left = max(0, math.ceil(1000 * (call.counted_from + self._calls.seconds_of(call) - time.monotonic())))
         self._port.send([REQUEST.pack(Kind.REQUEST, call.number, left), *call.frames])
         self._counters.add_all({"bytes_sent": call.size, "retries": int(call.attempts > 0)})
         call.attempts += 1
 
-    def _gives_up_at(self, call: Call) -> float:
-        seconds = self._limits.call_seconds
-        return call.counted_from + (seconds if self._was_there else min(seconds, self._limits.connect_seconds))
-
     def _fail(self, call: Call, error: Exception) -> None:
         self._counters.add("failures")
         self._calls.end(call)
-        self._settled.append((call, None, error))
-
-    def _late(self, call: Call) -> TransportError:
-        if self._session is not None:
-            return self._errors.unanswered(call.operation, call.attempts)
-        why = self._dialling.why(self._port.addresses)
-        if self._was_there:
-            return self._errors.lost(call.operation, why)
-        return self._errors.never_there(call.operation, why, time.monotonic() - call.made)
+        self._done.put(call, None, error)

@@ -17,6 +17,7 @@ class Dialling:
 
     Attributes:
         at: no earlier than this, on the monotonic clock.
+        lost_since: since when there is no connection, on the monotonic clock; None while there is one.
 
     Example:
         >>> dialling = Dialling()
@@ -30,13 +31,14 @@ class Dialling:
         self._failures = 0
         self._reasons: dict[str, str] = {}
         self._random = random.Random()
-        self._is_connected = self._was_lost = False
+        self.lost_since: float | None = time.monotonic()
+        self._was_lost = False
 
     def failed(self, address: str, reason: str) -> None:
         """There is no connection to this address, or no longer."""
-        if self._is_connected:
+        if self.lost_since is None:
             _LOG.warning("lost the connection to %s: %s; connecting again", address, reason)
-            self._is_connected, self._was_lost = False, True
+            self.lost_since, self._was_lost = time.monotonic(), True
         self._reasons[address] = reason
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures) * self._random.uniform(0.5, 1)
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
@@ -46,7 +48,7 @@ class Dialling:
         """The expected peer is there."""
         if self._was_lost:
             _LOG.warning("connected again, to %s", address)
-        self._is_connected, self._was_lost = True, False
+        self.lost_since, self._was_lost = None, False
         self._reasons.clear()
 
     def answered(self) -> None:

@@ -1,5 +1,6 @@
 """The errors of a channel, in words: which peer, where, doing what, within which limit, and what to try."""
 
+import time
 from dataclasses import dataclass
 
 from halohop.errors import (
@@ -12,9 +13,14 @@ from halohop.errors import (
     TransportError,
 )
 from halohop.transport.base import Limits
+from halohop.transport.calls import Call
 from halohop.transport.messages import LOSSES, Failure
 
 _SMALLER = "ask for less at a time, or raise max_message_bytes on both sides"
+
+
+class ConnectionLostError(PeerLostError):
+    """Of a call that is not repeated: its connection was lost, or could not be made. Another peer may be asked in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +34,25 @@ class PeerErrors:
     def __str__(self) -> str:
         return f"peer {self.peer!r} at {self.address}"
 
-    def unanswered(self, operation: str, attempts: int) -> TransportError:
-        limit = f"its deadline of {self.limits.call_seconds:g} s"
-        return DeadlineExceededError(f"{operation}: no answer from {self} within {limit} ({attempts} attempts)")
+    def late(self, call: Call, seconds: float, why: str | None, *, was_there: bool) -> TransportError:
+        """A call was not answered in its time.
 
-    def lost(self, operation: str, why: str) -> TransportError:
-        limit = f"the deadline of {self.limits.call_seconds:g} s"
-        return PeerLostError(f"{operation}: {self} went away ({why}) and did not come back within {limit}")
-
-    def never_there(self, operation: str, why: str, seconds: float) -> TransportError:
+        Args:
+            why: there is no connection; None where there is one.
+            was_there: whether there ever was one.
+        """
+        if why is None:
+            limit = f"its deadline of {seconds:g} s"
+            return DeadlineExceededError(f"{call.operation}: no answer from {self} within {limit} ({call.attempts} attempts)")
+        if was_there:
+            limit = f"the deadline of {seconds:g} s"
+            return PeerLostError(f"{call.operation}: {self} went away ({why}) and did not come back within {limit}")
+        waited = time.monotonic() - call.made
         remedy = "is it running, is the address right, does a firewall stand between?"
-        return PeerLostError(f"{operation}: {self} could not be reached within {seconds:.1f} s ({why}); {remedy}")
+        return PeerLostError(f"{call.operation}: {self} could not be reached within {waited:.1f} s ({why}); {remedy}")
+
+    def interrupted(self, operation: str, why: str) -> TransportError:
+        return ConnectionLostError(f"{operation}: {self} went away ({why})")
 
     def handshake(self, operation: str, error: AuthenticationError | ProtocolError) -> TransportError:
         return type(error)(f"{operation}: {self} is not the peer that was expected: {error}")

@@ -1,0 +1,185 @@
+"""What a server answers: about its partitions, about itself and others, and with whole batches."""
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from halohop import ops
+from halohop.cluster.graph import Graph
+from halohop.cluster.holding import Holding
+from halohop.cluster.leased import Leased
+from halohop.cluster.router import PartitionOwner, Router
+from halohop.cluster.shard import LocalShard
+from halohop.errors import InputError
+from halohop.net.directory import PeerDirectory
+from halohop.net.introductions import Introductions, peers_of
+from halohop.net.messages import DescribeReply, DescribeRequest, MeetReply, MeetRequest
+from halohop.net.servers import Servers
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
+from halohop.telemetry import Counters, Gauge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What a server keeps for its clients, beside the graph.
+
+    Args:
+        lease_seconds: how long after it was last used. A client that is slower than that loses nothing: what it asks for next is
+            made again. Pushes are remembered for a lease longer than they may be repeated.
+        max_samplers: of how many loaders, by their options; each has tables of the nodes, for every thread.
+
+    Raises:
+        InputError: a number that is not positive.
+    """
+
+    lease_seconds: float = 60.0
+    max_samplers: int = 8
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)} must be positive")
+
+
+class Service:
+    """Answers the requests of a server's clients.
+
+    Args:
+        holding: what it serves: at least one partition.
+        shard: these partitions.
+        servers: where others are looked for.
+        keeping: what is kept for clients.
+        pool: where answers take their memory from.
+
+    Attributes:
+        directory: the other servers; closed with this.
+    """
+
+    def __init__(self, holding: Holding, shard: LocalShard, servers: Servers, keeping: Keeping, pool: ops.Pool) -> None:
+        self._keeping = keeping
+        self._counters, self._pool, self._shard = Counters(), pool, shard
+        name, parts = secrets.token_hex(8), tuple(holding.parts)
+        self._about = DescribeReply(
+            server=name, manifest=holding.document, parts=parts, num_parts=holding.book.num_parts, has_peers=False
+        )
+        mine = PartitionOwner(shard=shard, parts=parts)
+        self._router = Router(holding.book, [mine], pool, self._counters)
+        me = MeetReply(server=name, parts=parts)
+        self.directory = PeerDirectory(servers, dataset=holding.fingerprint, me=me, lease_seconds=keeping.lease_seconds)
+        self._batches = BatchService(holding, mine, servers, self.directory, pool, self._counters, keeping)
+        self._asked = time.monotonic()
+
+    def answer(self, request: Any) -> Any:
+        """The reply to a request; called from several threads."""
+        if isinstance(request, MeetRequest):
+            return self.directory.meet(request)
+        self._asked = time.monotonic()
+        match request:
+            case BatchRequest():
+                return self._batches.make(request)
+            case DescribeRequest():
+                return replace(self._about, has_peers=self.directory.knows_others)
+        return self._router.answer(request)
+
+    def sweep(self) -> None:
+        """Forgets what is kept for clients that are gone."""
+        lease = self._keeping.lease_seconds
+        self._batches.samplers.sweep(lease)
+        self._shard.sweep(lease)
+        if time.monotonic() - self._asked > lease:
+            self._pool.trim()
+
+    def statistics(self) -> dict[str, float]:
+        """Sums so far, and what is kept now; see `Server.statistics`."""
+        kept = {"kept_samplers": Gauge(len(self._batches.samplers)), **self._shard.statistics()}
+        pool = {f"pool_{name}": amount for name, amount in self._pool.statistics().items()}
+        return {**self._counters.snapshot(), **kept, **pool}
+
+    def close(self) -> None:
+        """Ends the connections to other servers. Safe to call twice."""
+        self.directory.close()
+
+
+class BatchService:
+    """Makes batches on a server: of the whole graph, its own partitions here and the others at its peers.
+
+    Peers may start after it, so they are only looked for when the first batch is asked for.
+    """
+
+    def __init__(
+        self,
+        holding: Holding,
+        mine: PartitionOwner,
+        servers: Servers,
+        directory: PeerDirectory,
+        pool: ops.Pool,
+        counters: Counters,
+        keeping: Keeping,
+    ) -> None:
+        self.samplers: Leased[bytes, NeighborSampler] = Leased(most=keeping.max_samplers)
+        self._holding = holding
+        self._mine = mine
+        self._limits = servers.limits
+        self._directory = directory
+        self._pool = pool
+        self._counters = counters
+        self._lock = threading.Lock()
+        self._graph: Graph | None = None
+
+    def make(self, request: BatchRequest) -> BatchReply:
+        self._counters.add("batches", 1)
+        return make_batch(self._sampler(request.options), request)
+
+    def _sampler(self, options: Options) -> NeighborSampler:
+        key = msgspec.msgpack.encode(options)
+        with self._lock:
+            sampler = self.samplers.get(key)
+            if sampler is None:
+                sampler = NeighborSampler(self._whole(), options.fanouts, seed=options.seed, rules=options.rules)
+                self.samplers.put(key, sampler)
+            return sampler
+
+    def _whole(self) -> Graph:
+        if self._graph is None:
+            held = self._holding
+            owners = [self._mine] if len(held.parts) == held.book.num_parts else [self._mine, *self._others()]
+            router = Router(held.book, owners, self._pool, self._counters)
+            self._graph = Graph(
+                schema=held.manifest.schema, book=held.book, router=router, pool=self._pool, counters=self._counters
+            )
+        return self._graph
+
+    def _others(self) -> list[PartitionOwner]:
+        """Whom to ask about what is not here; if they are lost, they are looked for.
+
+        A trainer's call waits meanwhile, and is to read in time which server is missing or lost: so all of this takes less long.
+        """
+        mine, book, seconds = tuple(self._holding.parts), self._holding.book, self._limits.call_seconds
+        if not self._directory.addresses():
+            missing = [part for part in range(book.num_parts) if part not in mine]
+            raise InputError(
+                f"this server holds partitions {list(mine)} and knows nobody who holds {missing}, so it cannot sample; "
+                "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
+            )
+        introductions = Introductions(
+            self._directory,
+            attempt_seconds=self._limits.attempt_seconds,
+            deadline=0.5 * seconds,
+            manifest=self._holding.document,
+            without=mine,
+        )
+        peers = peers_of(
+            introductions.wait(),
+            book,
+            self._directory,
+            dataset=self._holding.fingerprint,
+            without=mine,
+            call_seconds=0.75 * seconds,
+            even_if_new=True,
+        )
+        return [peer.owner for peer in peers]
