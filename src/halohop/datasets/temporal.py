@@ -31,8 +31,8 @@ def read_temporal(
         path: ``.txt`` or ``.txt.gz``: three whole numbers a line with blanks between them; ``#`` begins a comment.
         fractions: shares of train, val and test among the edges; what they leave of 1 are the last edges, in no split.
         undirected: add the reverses of the edges, with the same times, behind them. The splits stay one way.
-        held_out: have the edges of val and test in the graph, too, so that they are the past of those after them. That tells no
-            answers only where neighbours are drawn from before the time of the edge in question.
+        held_out: have the edges of val and test in the graph, too, so that they are the past of those after them. That gives
+            no answers away only where neighbours are drawn from before the time of the edge in question.
 
     Raises:
         IncompleteDatasetError: there is no such file.

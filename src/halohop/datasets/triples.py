@@ -39,8 +39,8 @@ def read_triples(folder: str | Path, *, inverse: bool = True) -> LinkTables:
     Raises:
         IncompleteDatasetError: a file is missing.
         IdError: a triple names an entity or a relation that the ``.dict`` file lacks; names file and line.
-        InputError: a line is no triple, a ``.dict`` does not number from 0, or two splits hold the same triple, so that one tells
-            the answers to the other; names file and line.
+        InputError: a line is no triple, a ``.dict`` does not number from 0, or two splits hold the same triple, so that one gives
+            away the answers of the other; names file and line.
 
     Example:
         >>> for name, line in {"train": "cat is pet", "valid": "dog is pet", "test": "pet is animal"}.items():
@@ -118,7 +118,7 @@ def _read_split(
             triples.append(triple)
         elif first[triple][0] != path:
             raise InputError(
-                f"{where}: this triple is also in {first[triple][1]}; keep one, or one split tells the answers to the other"
+                f"{where}: this triple is also in {first[triple][1]}; keep one, or one split gives away the answers of the other"
             )
     head_kind_tail = torch.tensor(triples, dtype=torch.int64).view(-1, 3).t().contiguous()
     return head_kind_tail[0], head_kind_tail[1], head_kind_tail[2]
