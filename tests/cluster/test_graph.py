@@ -95,6 +95,35 @@ def test_edges_over_hosts_and_from_servers(tmp_path):
         check_edges(graph)
 
 
+def check_owners(graph):
+    for name, table in TABLES.nodes.items():
+        raw = table.raw_id[torch.randperm(table.num_nodes)]
+        owners = graph.owners(raw, name)
+        assert owners.dtype == torch.int64
+        bounds = graph.book.nodes[name]
+        for part, gid in zip(owners.tolist(), graph.locate(raw, name).tolist(), strict=True):
+            assert bounds[part] <= gid < bounds[part + 1]
+    with pytest.raises(IdError, match="1 of 1 ids are not among the 40 nodes"):
+        graph.owners(torch.tensor([-7]), "paper")
+    with pytest.raises(SchemaError, match="unknown node type"):
+        graph.owners(torch.tensor([1]), "editor")
+
+
+@pytest.mark.parametrize("num_parts", [1, 3, 64])
+def test_owners(num_parts):
+    """Also of partitions that own nothing."""
+    check_owners(partitioned(TABLES, num_parts))
+
+
+def test_owners_over_hosts_and_from_servers(tmp_path):
+    partition(TABLES, tmp_path / "parts", num_parts=4, method="random")
+    with hosts(tmp_path / "parts", [[3, 0], [1, 2]]) as opened:
+        for graph in opened:
+            check_owners(graph)
+    with serve(tmp_path / "parts") as server, connect([server.address]) as graph:
+        check_owners(graph)
+
+
 def test_degrees_of_no_relation():
     with pytest.raises(SchemaError, match="unknown relation"):
         partitioned(TABLES, 1).degrees(("a", "to", "b"), torch.zeros(0, dtype=torch.int64))

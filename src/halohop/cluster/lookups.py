@@ -112,6 +112,19 @@ class Lookups:
             )
         return gid
 
+    def owners(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
+        """The partition (int64 ``[n]``) that owns each of some nodes, their rows and their in-edges.
+
+        Args:
+            raw: the user's ids, integers ``[n]``.
+
+        Raises:
+            SchemaError, IdError, InputError: as of `locate`.
+        """
+        node_type = self.schema.node_type(node_type)
+        bounds = np.asarray(self.book.nodes[node_type][1:])
+        return torch.from_numpy(np.searchsorted(bounds, self.locate(raw, node_type).numpy(), side="right"))
+
     def select(self, split: str | None = None, node_type: NodeType | None = None) -> tuple[Tensor, Tensor]:
         """Gids and raw ids (int64 ``[n]`` each, ascending by raw id) of a stored split, or of all nodes.
 

@@ -1,0 +1,138 @@
+"""The clients of a server: who is there, under which number of which job, and when all have left."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from halohop.errors import InputError
+from halohop.store.requests import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttendReply:
+    """What a server answers to a client that says it is there.
+
+    Args:
+        rank: its number in the job; -1 without one.
+        refusal: why it has none; empty where it is not refused.
+        lease_seconds: after which the client counts as lost, unless it says again that it is there.
+    """
+
+    rank: int = -1
+    refusal: str = ""
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttendRequest(Request[AttendReply]):
+    """Says that a client is there.
+
+    Args:
+        client: a name that no other client has.
+        job: the job that it takes part in; empty for none.
+        size: how many clients the job has.
+        rank: the client's number among them; -1 takes a free one.
+        leaves: it asks for nothing more.
+    """
+
+    client: str
+    job: str = ""
+    size: int = 0
+    rank: int = -1
+    leaves: bool = False
+
+
+@dataclass(slots=True)
+class _Job:
+    size: int
+    clients: dict[int, str] = field(default_factory=dict)  # by number
+
+
+class Attendance:
+    """The clients of a server, as long as they are heard of, and their numbers in the jobs that they share.
+
+    A client that was not heard of for a lease is lost, and its number is free for another one. What is kept here can be lost with
+    the server: clients say their numbers again with every request.
+
+    Args:
+        lease_seconds: see above.
+        expected: how many clients will come; None: it is not known.
+
+    Attributes:
+        over: is set when all expected clients have come, and none is there any more.
+
+    Example:
+        >>> attendance = Attendance(lease_seconds=60.0, expected=1)
+        >>> attendance.answer(AttendRequest(client="a", job="papers", size=2)).rank
+        0
+        >>> attendance.answer(AttendRequest(client="a", leaves=True)).rank, attendance.over.is_set()
+        (-1, True)
+    """
+
+    def __init__(self, *, lease_seconds: float, expected: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        if expected is not None and expected < 1:
+            raise InputError(f"clients={expected}; a server expects at least one, or None, for which it never ends by itself")
+        self.over = threading.Event()
+        self._lease, self._expected, self._clock = lease_seconds, expected, clock
+        self._lock = threading.Lock()
+        self._come: set[str] = set()
+        self._heard: dict[str, float] = {}
+        self._jobs: dict[str, _Job] = {}
+
+    def __len__(self) -> int:
+        """How many clients are there."""
+        return len(self._heard)
+
+    def answer(self, request: AttendRequest) -> AttendReply:
+        """Notes that a client is there, or leaves."""
+        with self._lock:
+            self._forget_lost()
+            if request.leaves:
+                self._forget(request.client)
+                self._look()
+                return AttendReply(lease_seconds=self._lease)
+            self._come.add(request.client)
+            self._heard[request.client] = self._clock()
+            rank, refusal = self._place(request) if request.job else (-1, "")
+            return AttendReply(rank=rank, refusal=refusal, lease_seconds=self._lease)
+
+    def sweep(self) -> None:
+        """Forgets the clients that are lost."""
+        with self._lock:
+            self._forget_lost()
+            self._look()
+
+    def _place(self, request: AttendRequest) -> tuple[int, str]:
+        job = self._jobs.setdefault(request.job, _Job(request.size))
+        named = f"job {request.job!r}"
+        if job.size != request.size:
+            return -1, f"{named} has {job.size} clients, but this one says {request.size}; give all clients of a job one number"
+        mine = next((rank for rank, client in job.clients.items() if client == request.client), -1)
+        wanted = mine if request.rank < 0 else request.rank
+        if wanted < 0:
+            wanted = next((rank for rank in range(job.size) if rank not in job.clients), -1)
+        if wanted < 0:
+            return -1, f"{named} has its {job.size} clients; raise their number, or wait until one has left"
+        if wanted >= job.size:
+            return -1, f"rank={wanted} of {named} is outside 0..{job.size - 1}; leave it out, and get a free one"
+        if job.clients.get(wanted, request.client) != request.client or mine not in (-1, wanted):
+            return -1, f"rank={wanted} of {named} is another client's, which is there; leave it out, and get a free one"
+        job.clients[wanted] = request.client
+        return wanted, ""
+
+    def _forget_lost(self) -> None:
+        ended = self._clock() - self._lease
+        for client in [client for client, heard in self._heard.items() if heard <= ended]:
+            self._forget(client)
+
+    def _forget(self, client: str) -> None:
+        self._heard.pop(client, None)
+        for name, job in list(self._jobs.items()):
+            job.clients = {rank: other for rank, other in job.clients.items() if other != client}
+            if not job.clients:
+                del self._jobs[name]
+
+    def _look(self) -> None:
+        if self._expected is not None and len(self._come) >= self._expected and not self._heard:
+            self.over.set()
