@@ -34,14 +34,31 @@ def test_links_between_files_lead_somewhere(page):
     assert [file for file in files if not (page.parent / file).exists()] == []
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples(example, tmp_path):
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_are_short(example):
     assert len(example.read_text().splitlines()) <= 120
+
+
+@pytest.mark.parametrize("example", [path for path in EXAMPLES if path.stem != "spawned"], ids=lambda path: path.name)
+def test_examples(example, tmp_path):
     out = run(example, cwd=tmp_path)
     assert re.search(r"epoch 4: loss \d\.\d", out)
     for figure, at_least in REACHED.get(example.stem, {}).items():
         (value,) = re.findall(rf"{figure}:? (\d\.\d+)", out)
         assert float(value) > at_least, figure
+
+
+def test_ranks_of_one_script(tmp_path):
+    """Four processes with 750, 500, 250 and no seeds: 12 + 8 + 4 batches of 64, and two of five columns."""
+    out = run(ROOT / "examples" / "spawned.py", cwd=tmp_path).splitlines()
+    losses = [
+        float(re.fullmatch(rf"epoch {epoch}: loss (.*), 24 batches with x and y", line)[1]) for epoch, line in enumerate(out)
+    ]
+    assert len(losses) == 5
+    assert losses[-1] < 0.4 * losses[0]
 
 
 @pytest.mark.full
