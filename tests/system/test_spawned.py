@@ -3,12 +3,16 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.hosts import Host
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spawned.py"
 SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
 
 
+@pytest.mark.full
+@pytest.mark.timeout(240)
 def test_two_ranks_on_each_of_two_hosts(network: list[Host]) -> None:
     """The second host starts first, and has the rank that keeps no store; gloo finds the way between the hosts by itself."""
     first, second = network[:2]
