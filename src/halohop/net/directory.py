@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from halohop.cluster.leased import Leased
 from halohop.errors import InputError, TransportError
+from halohop.net.finders import Announcer, Listed
 from halohop.net.interfaces import address_towards
 from halohop.net.messages import MeetReply, MeetRequest, server_codec
 from halohop.net.periodic import PeriodicThread
@@ -20,6 +21,8 @@ from halohop.transport.addresses import plain
 _TICKS = 5
 """In the time that an attempt takes."""
 _ANYWHERE = "0.0.0.0"
+_OUTSIDE = "192.0.2.1:9"
+"""An address in no network of anybody's (RFC 5737): the way there is that to most hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +45,15 @@ class PeerDirectory:
         dataset: the fingerprint of what all serve; None takes that of the first that each address shows.
         me: what a server says of itself; None for a client.
         lease_seconds: how long servers are named to others after they were last heard of.
+
+    Attributes:
+        finder: where they are looked for.
     """
 
     def __init__(
         self, servers: Servers, *, dataset: str | None = None, me: MeetReply | None = None, lease_seconds: float
     ) -> None:
+        self.finder = servers.finder
         self._servers = servers
         self._expected = None if dataset is None else Identity(dataset=dataset)
         self._lease = lease_seconds
@@ -63,6 +70,7 @@ class PeerDirectory:
         self._mine: set[str] = set()
         self._ticks = 0
         self._closed = False
+        self._announcer: Announcer | None = None
         self._thread: PeriodicThread | None = None
 
     def begin(self, address: str = "") -> None:
@@ -75,6 +83,7 @@ class PeerDirectory:
             with self._lock:
                 self._own = plain(address)
                 self._mine.add(self._own)
+            self._announcer = self._servers.finder if isinstance(self._servers.finder, Announcer) else None
             self.greet()
         self._thread = PeriodicThread(self._patience / _TICKS, self._tick, name=f"directory-{address}".rstrip("-"))
 
@@ -86,6 +95,8 @@ class PeerDirectory:
     def close(self) -> None:
         """Ends all channels. Safe to call twice."""
         self.rest()
+        if self._announcer is not None and self._me is not None and not self._closed:
+            self._announcer.withdraw(self._me.server)
         with self._lock:
             self._closed = True
             channels, self._channels = set(self._channels.values()), {}
@@ -161,12 +172,15 @@ class PeerDirectory:
 
     @property
     def knows_others(self) -> bool:
-        """Whether there is a server to ask, as far as this one knows."""
-        return bool(self.others(self._found) or self.lately(self._lease))
+        """Whether there is a server to ask, as far as this one knows, or where it may still find one."""
+        listed = isinstance(self.finder, Listed)
+        return not listed or bool(self.others(self._found) or self.lately(self._lease))
 
     def greet(self) -> None:
         """Asks all servers whether they are there, and whom else they know. Their answers come later."""
         self._known.sweep(self._lease)
+        if self._announcer is not None and self._me is not None:
+            self._announcer.announce(self._me.server, self._reached_from(_OUTSIDE))
         wanted = self.addresses()
         with self._lock:
             used = {asked.channel for asked in self._asked}
@@ -218,7 +232,7 @@ class PeerDirectory:
                 self._greet(other, announce=False)
 
     def _reached_from(self, address: str) -> str:
-        """Where a server finds this one."""
+        """Where a server at an address finds this one; empty where no way leads there."""
         host, _, port = self._own.rpartition(":")
         try:
             return f"{address_towards(address.rpartition(':')[0])}:{port}" if host == _ANYWHERE else self._own

@@ -1,13 +1,31 @@
 """Where servers are looked for: any callable that returns addresses, and those that come with halohop."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from halohop.errors import InputError
+from halohop.files.whole import write_file
 
 Finder: TypeAlias = Callable[[], Sequence[str]]
-"""Returns ``"HOST:PORT"`` of the servers that it finds now. It may take its time: no thread that moves data calls it."""
+"""Returns ``"HOST:PORT"`` of the servers that it finds now; none is no error, they may still be starting. It is called at the
+start, and again as long as a server is missing or lost. It may take its time: no thread that moves data calls it.
+"""
+
+
+@runtime_checkable
+class Announcer(Protocol):
+    """A finder where servers also leave their addresses: `halohop.serve` does so, if it is given one as `peers`."""
+
+    def announce(self, name: str, address: str) -> None:
+        """A server with this name, which no other has, is at this address; said again every few seconds."""
+        ...
+
+    def withdraw(self, name: str) -> None:
+        """The server ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +41,97 @@ class Listed:
 
     def __call__(self) -> Sequence[str]:
         return self.addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder that all hosts share, with one small file for each server.
+
+    A server that was killed leaves its file behind. It is ignored when it was not written again for some time while others were.
+
+    Args:
+        path: of the folder; it is made when the first server comes.
+        forget_seconds: how much older than the newest file a file may be.
+
+    Example:
+        >>> folder = Folder(path="servers")
+        >>> folder()
+        []
+        >>> folder.announce("a", "10.0.0.7:5510")
+        >>> folder()
+        ['10.0.0.7:5510']
+    """
+
+    path: str | Path
+    forget_seconds: float = 60.0
+
+    def __call__(self) -> Sequence[str]:
+        found: list[tuple[float, str]] = []
+        for file in sorted(Path(self.path).glob("*.server")):
+            try:
+                found.append((file.stat().st_mtime, file.read_text().strip()))
+            except FileNotFoundError:  # withdrawn meanwhile
+                continue
+        newest = max((written for written, _ in found), default=0.0)
+        return [address for written, address in found if address and written >= newest - self.forget_seconds]
+
+    def announce(self, name: str, address: str) -> None:
+        Path(self.path).mkdir(parents=True, exist_ok=True)
+        write_file(self._file(name), f"{address}\n".encode())
+
+    def withdraw(self, name: str) -> None:
+        self._file(name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return Path(self.path) / f"{name}.server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """All addresses that a name has: of the pods behind a headless service of Kubernetes, or of the A records of a DNS name.
+
+    Example:
+        >>> Name(host="127.0.0.1", port=5510)()
+        ['127.0.0.1:5510']
+    """
+
+    host: str
+    port: int
+
+    def __call__(self) -> Sequence[str]:
+        try:
+            found = socket.getaddrinfo(self.host, self.port, family=socket.AF_INET, type=socket.SOCK_STREAM)
+        except socket.gaierror:  # not yet, or not any more: it has no address
+            return []
+        return [f"{place[4][0]}:{self.port}" for place in found]
+
+
+class Store:
+    """A store of torch's (`torch.distributed.TCPStore`, ...) that servers and clients share.
+
+    Args:
+        store: it is kept by a process that lives as long as it is needed.
+        prefix: of the names in it.
+    """
+
+    def __init__(self, store: Any, *, prefix: str = "halohop/servers") -> None:
+        self._store = store
+        self._prefix = prefix
+        self._places: dict[str, int] = {}
+
+    def __call__(self) -> Sequence[str]:
+        count = int(self._store.add(f"{self._prefix}/count", 0))
+        keys = [key for key in (f"{self._prefix}/{place}" for place in range(1, count + 1)) if self._store.check([key])]
+        return [address for address in (self._store.get(key).decode() for key in keys) if address]
+
+    def announce(self, name: str, address: str) -> None:
+        if name not in self._places:
+            self._places[name] = int(self._store.add(f"{self._prefix}/count", 1))
+        self._store.set(f"{self._prefix}/{self._places[name]}", address)
+
+    def withdraw(self, name: str) -> None:
+        if name in self._places:
+            self._store.set(f"{self._prefix}/{self._places.pop(name)}", "")
 
 
 def finder_of(servers: Sequence[str] | Finder) -> Finder:

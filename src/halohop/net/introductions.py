@@ -213,8 +213,9 @@ class Introductions:
         """
         cause = self._lost[min(self._lost)] if self._lost else None
         if not self._about:
+            finder = self._directory.finder
             raise cause or PeerLostError(
-                f"no address of a server was found within {self._deadline:g} s; start the servers, and give their addresses"
+                f"{finder!r} found no server within {self._deadline:g} s; start the servers, or look elsewhere"
             )
         answers = [
             f"server {number} at {self._where(number)} serves {list(about.parts)}"
