@@ -73,8 +73,8 @@ MUTATIONS = {
     ),
     "times: an edge of the seed's own moment is no past": Mutation(
         module="ops/cpu_eligible.py",
-        line="u64(time <= bound)",
-        instead="u64(time < bound)",
+        line="u64(time <= high)",
+        instead="u64(time < high)",
         found_by=("ops/test_eligible.py", "testing/test_leaks.py"),
     ),
     "weights: the light ones are drawn more often": Mutation(

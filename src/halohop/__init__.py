@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
     from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
-    from halohop.pyg.cluster_loader import ClusterLoader
     from halohop.pyg.graph import graph
-    from halohop.pyg.graph_saint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
-    from halohop.pyg.hgt_loader import HGTLoader
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
-    from halohop.pyg.ppr import PPRLoader, ppr
     from halohop.pyg.sampler import HalohopSampler
     from halohop.pyg.sources import load_link_graph, load_source
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
-    from halohop.pyg.walks import random_walk
+    from halohop.samplers.cluster_loader import ClusterLoader
+    from halohop.samplers.hgt_loader import HGTLoader
+    from halohop.samplers.ppr_loader import PPRLoader, ppr
+    from halohop.samplers.random_walk import random_walk
+    from halohop.samplers.saint_loader import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.sampling.caps import Padding
     from halohop.store.schema import Schema
     from halohop.transport.base import Limits
@@ -75,11 +75,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GraphSAINTEdgeSampler": ("halohop.pyg.graph_saint", "GraphSAINTEdgeSampler"),
-    "GraphSAINTNodeSampler": ("halohop.pyg.graph_saint", "GraphSAINTNodeSampler"),
-    "GraphSAINTRandomWalkSampler": ("halohop.pyg.graph_saint", "GraphSAINTRandomWalkSampler"),
-    "HGTLoader": ("halohop.pyg.hgt_loader", "HGTLoader"),
-    "ClusterLoader": ("halohop.pyg.cluster_loader", "ClusterLoader"),
+    "GraphSAINTEdgeSampler": ("halohop.samplers.saint_loader", "GraphSAINTEdgeSampler"),
+    "GraphSAINTNodeSampler": ("halohop.samplers.saint_loader", "GraphSAINTNodeSampler"),
+    "GraphSAINTRandomWalkSampler": ("halohop.samplers.saint_loader", "GraphSAINTRandomWalkSampler"),
+    "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
+    "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
     "EdgeSlice": ("halohop.partitioning.slices", "EdgeSlice"),
     "Graph": ("halohop.cluster.graph", "Graph"),
     "MemoryPartition": ("halohop.partitioning.slices", "MemoryPartition"),
@@ -88,7 +88,7 @@ _HOMES = {
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
     "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
-    "PPRLoader": ("halohop.pyg.ppr", "PPRLoader"),
+    "PPRLoader": ("halohop.samplers.ppr_loader", "PPRLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "Padding": ("halohop.sampling.caps", "Padding"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
@@ -105,8 +105,8 @@ _HOMES = {
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
-    "ppr": ("halohop.pyg.ppr", "ppr"),
-    "random_walk": ("halohop.pyg.walks", "random_walk"),
+    "ppr": ("halohop.samplers.ppr_loader", "ppr"),
+    "random_walk": ("halohop.samplers.random_walk", "random_walk"),
     "serve": ("halohop.net.serve", "serve"),
 }
 

@@ -13,8 +13,7 @@ from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, RAW_ID, Relation
-
-from .conftest import DIVISIONS
+from tests.support.divisions import DIVISIONS
 
 WRITES = ("author", "writes", "paper")
 CITES = ("paper", "cites", "paper")

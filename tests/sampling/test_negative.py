@@ -19,8 +19,7 @@ from halohop.testing.link_oracle import NegativeOracle
 from halohop.testing.oracle import Oracle
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation
-
-from .conftest import DIVISIONS
+from tests.support.divisions import DIVISIONS
 
 WRITES = ("author", "writes", "paper")
 

@@ -20,8 +20,7 @@ from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
-
-from .conftest import DIVISIONS
+from tests.support.divisions import DIVISIONS
 
 RELATIONS = {
     ("author", "writes", "paper"): 120,

@@ -8,7 +8,7 @@ from torch.utils.data import IterableDataset
 
 from halohop import ops
 from halohop.loading.seeds import Share
-from halohop.sampling.batch import AnySeeds, NodeSet, Seeds
+from halohop.sampling.batch import AnySeeds, Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.typing import NodeType, Relation
 
@@ -89,26 +89,3 @@ class LinkDataset(Examples):
         for step in self._steps:
             links = step(links)
         return links
-
-
-class ClusterDataset(Examples):
-    """Groups of nodes; a batch has all nodes of the groups that are dealt to it, group by group.
-
-    Args:
-        gid: per type, the nodes of all groups end to end, int64.
-        starts: per type, where the groups begin among them, and the end: int64 ``[num_groups + 1]``.
-        group_id: what the user calls the groups, int64 ``[num_groups]``.
-    """
-
-    def __init__(self, *, gid: dict[NodeType, Tensor], starts: dict[NodeType, Tensor], group_id: Tensor) -> None:
-        super().__init__(group_id)
-        self.gid = gid
-        self.starts = starts
-
-    def seeds(self, epoch: int, share: Share) -> NodeSet:
-        groups = share.positions.tolist()
-        return NodeSet(gid={name: self._nodes(name, groups) for name in self.gid}, epoch=epoch, index=share.index)
-
-    def _nodes(self, name: NodeType, groups: list[int]) -> Tensor:
-        gid, starts = self.gid[name], self.starts[name]
-        return ops.join_rows([gid[:0], *(gid[starts[group] : starts[group + 1]] for group in groups)])

@@ -19,7 +19,7 @@ class HGTOracle:
     Args:
         tables: the graph.
         num_samples: per type, a number per hop.
-        seed, max_neighbors: as of `halohop.sampling.hgt.HGTSampler`.
+        seed, max_neighbors: as of `halohop.samplers.hgt.HGTSampler`.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import torch
 
 from halohop import ops
 from halohop.ops import reference
-from halohop.sampling.saint import By
+from halohop.samplers.saint import By
 from halohop.store.tables import GraphTables
 from halohop.testing.oracle_subgraph import raw_ids
 from halohop.testing.walk_oracle import WalkOracle, in_edges
@@ -18,7 +18,7 @@ class SaintOracle:
 
     Args:
         tables: a graph of one node type and one relation.
-        by, size, length, seed: as of `halohop.sampling.saint.RandomNodes`.
+        by, size, length, seed: as of `halohop.samplers.saint.RandomNodes`.
 
     Example:
         >>> from halohop.testing.graphs import ring

@@ -18,7 +18,7 @@ class WalkOracle:
     Args:
         tables: the graph.
         path: the relation of every step.
-        p, q, seed, weight: as of `halohop.sampling.node2vec.Node2VecWalker`.
+        p, q, seed, weight: as of `halohop.samplers.node2vec.Node2VecWalker`.
 
     Example:
         >>> from halohop.testing.graphs import ring

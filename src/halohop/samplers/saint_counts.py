@@ -23,8 +23,8 @@ from halohop.files.whole import whole_file
 from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Flight, Made, Threads, in_order
 from halohop.loading.seeds import Share
+from halohop.samplers.saint import RandomNodes
 from halohop.sampling.batch import EdgeBlock, NodeBlock, NodeSet
-from halohop.sampling.saint import RandomNodes
 from halohop.sampling.sampler import Sampler
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE_ID

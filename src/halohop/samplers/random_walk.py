@@ -12,8 +12,8 @@ from halohop.errors import InputError, SchemaError
 from halohop.loading.options import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.source import source_of
-from halohop.sampling.node2vec import Node2VecWalker
-from halohop.sampling.walks import NOWHERE, Walker, Walks, start_type
+from halohop.samplers.node2vec import Node2VecWalker
+from halohop.samplers.walks import NOWHERE, Walker, Walks, start_type
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey

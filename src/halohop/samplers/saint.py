@@ -9,7 +9,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.sampling.walks import Walker
+from halohop.samplers.walks import Walker
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID
 

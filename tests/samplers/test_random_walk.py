@@ -12,7 +12,7 @@ import halohop
 from halohop import random_walk
 from halohop.cluster.graph import Graph
 from halohop.errors import IdError, InputError, SchemaError
-from halohop.sampling import node2vec, walks
+from halohop.samplers import node2vec, walks
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing import graphs
 from halohop.testing.walk_oracle import WalkOracle

@@ -56,7 +56,7 @@ class Scores:
 class ForwardPush:
     """Approximates where a walk that ends after every step with probability alpha ends.
 
-    The walk steps to one of the in-neighbours of its node, all edges equally likely, as in `halohop.sampling.walks`; at a node
+    The walk steps to one of the in-neighbours of its node, all edges equally likely, as in `halohop.samplers.walks`; at a node
     without in-edges it stays until it ends. Every node has a score and a residual, at first 1 at the seed. To push a node u is
     to move alpha of its residual to its score and to divide the rest among the in-neighbours, until no residual is above
     ``eps * (in-edges of u)`` (of u without any: eps). Scores are too low by what the residuals left would give, never too high;

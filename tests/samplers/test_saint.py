@@ -7,7 +7,7 @@ import torch
 
 from halohop import partition
 from halohop.errors import InputError
-from halohop.sampling.saint import RandomNodes
+from halohop.samplers.saint import RandomNodes
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing import graphs
 from halohop.testing.saint_oracle import SaintOracle

@@ -8,10 +8,9 @@ from torch_geometric.loader import ClusterData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.loading.examples import ClusterDataset
 from halohop.pyg.arguments import SampledArguments, as_pyg
-from halohop.pyg.cluster_inputs import Clusters, cluster_dataset, clusters_of, read_cluster_data
 from halohop.pyg.sampled_loader import SampledLoader
+from halohop.samplers.clusters import ClusterDataset, Clusters, cluster_dataset, clusters_of, read_cluster_data
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.remote import neighbor_sampler
 from halohop.sampling.sampler import Sampler

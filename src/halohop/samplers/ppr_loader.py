@@ -13,7 +13,7 @@ from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.pyg.source import source_of
 from halohop.pyg.subgraph_loader import with_mapping
-from halohop.sampling.ppr import ForwardPush, PPRSampler
+from halohop.samplers.ppr import ForwardPush, PPRSampler
 from halohop.sampling.sampler import Sampler
 from halohop.typing import Relation
 

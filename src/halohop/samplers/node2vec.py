@@ -11,7 +11,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.sampling.walks import NOWHERE, Place, Walker
+from halohop.samplers.walks import NOWHERE, Place, Walker
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import Relation

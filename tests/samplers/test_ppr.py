@@ -119,7 +119,7 @@ def test_top_and_ties():
 def test_more_seeds_than_are_pushed_at_once(monkeypatch):
     graph = partitioned(TABLES["power law"], 2)
     whole = ppr(graph)
-    monkeypatch.setattr("halohop.sampling.ppr._SEEDS_AT_ONCE", 7)
+    monkeypatch.setattr("halohop.samplers.ppr._SEEDS_AT_ONCE", 7)
     assert all(torch.equal(a, b) for a, b in zip(ppr(graph), whole, strict=True))
 
 

@@ -13,16 +13,42 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import ClusterData
 
+from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
-from halohop.loading.examples import ClusterDataset
+from halohop.loading.examples import Examples
+from halohop.loading.seeds import Share
 from halohop.partitioning.assign import assign
 from halohop.pyg.inputs import as_tensor
+from halohop.sampling.batch import NodeSet
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import NodeType
 
 Clusters = int | str | Tensor | np.ndarray[Any, Any] | Mapping[NodeType, Any]
+
+
+class ClusterDataset(Examples):
+    """Groups of nodes; a batch has all nodes of the groups that are dealt to it, group by group.
+
+    Args:
+        gid: per type, the nodes of all groups end to end, int64.
+        starts: per type, where the groups begin among them, and the end: int64 ``[num_groups + 1]``.
+        group_id: what the user calls the groups, int64 ``[num_groups]``.
+    """
+
+    def __init__(self, *, gid: dict[NodeType, Tensor], starts: dict[NodeType, Tensor], group_id: Tensor) -> None:
+        super().__init__(group_id)
+        self.gid = gid
+        self.starts = starts
+
+    def seeds(self, epoch: int, share: Share) -> NodeSet:
+        groups = share.positions.tolist()
+        return NodeSet(gid={name: self._nodes(name, groups) for name in self.gid}, epoch=epoch, index=share.index)
+
+    def _nodes(self, name: NodeType, groups: list[int]) -> Tensor:
+        gid, starts = self.gid[name], self.starts[name]
+        return ops.join_rows([gid[:0], *(gid[starts[group] : starts[group + 1]] for group in groups)])
 
 
 def cluster_dataset(graph: Graph, clusters: Clusters, seed: int) -> ClusterDataset:

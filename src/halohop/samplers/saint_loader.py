@@ -11,14 +11,14 @@ from torch_geometric.data import Data, HeteroData
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.loading import saint
 from halohop.loading.options import default_workers, whole
 from halohop.loading.pipeline import Flight, Made
 from halohop.pyg.sampled_loader import SampledLoader
+from halohop.samplers import saint_counts
+from halohop.samplers.saint import By, RandomNodes
 from halohop.sampling.batch import Batch
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
-from halohop.sampling.saint import By, RandomNodes
 from halohop.sampling.sampler import Sampler
 from halohop.store.draw import Rules
 
@@ -70,9 +70,9 @@ class GraphSAINTSampler(SampledLoader):
         if not 0 <= sample_coverage < float("inf"):
             raise InputError(f"sample_coverage={sample_coverage}; give how often each node is to be sampled, or 0 for no norms")
         self.num_steps, self.sample_coverage = steps, sample_coverage
-        self._counts: saint.Occurrences | None = None
+        self._counts: saint_counts.Occurrences | None = None
 
-        def make(graph: Graph, seed: int) -> tuple[Sampler, saint.SaintDataset]:
+        def make(graph: Graph, seed: int) -> tuple[Sampler, saint_counts.SaintDataset]:
             nodes = RandomNodes(graph, self._by, size=size, length=length, seed=seed)
             self._key = nodes.node_type, nodes.relation
             sampler = NeighborSampler(graph, Fanouts.uniform([], graph.schema), seed=seed, rules=Rules(subgraph="induced"))
@@ -80,7 +80,7 @@ class GraphSAINTSampler(SampledLoader):
                 self._refuse_norms()
                 path = None if save_dir is None else Path(save_dir) / self._file_name(graph, size, length, seed)
                 self._counts = self._counted(nodes, sampler, path, log=log)
-            return sampler, saint.SaintDataset(nodes, steps)
+            return sampler, saint_counts.SaintDataset(nodes, steps)
 
         super().__init__(data, make, **kwargs)
 
@@ -89,13 +89,14 @@ class GraphSAINTSampler(SampledLoader):
             if any(name in names for names in self._source.columns.values()):
                 raise InputError(f"the graph has an attribute {name!r}, which sample_coverage would overwrite; rename it")
 
-    def _counted(self, nodes: RandomNodes, sampler: Sampler, path: Path | None, *, log: bool) -> saint.Occurrences:
+    def _counted(self, nodes: RandomNodes, sampler: Sampler, path: Path | None, *, log: bool) -> saint_counts.Occurrences:
         if path is not None and path.exists():
-            return saint.load(path, sampler.graph, nodes)
-        tell = saint.progress_lines("GraphSAINT norms") if log else lambda part: None
-        counts = saint.count(nodes, sampler, coverage=self.sample_coverage, flight=Flight(workers=default_workers()), tell=tell)
+            return saint_counts.load(path, sampler.graph, nodes)
+        tell = saint_counts.progress_lines("GraphSAINT norms") if log else lambda part: None
+        flight = Flight(workers=default_workers())
+        counts = saint_counts.count(nodes, sampler, coverage=self.sample_coverage, flight=flight, tell=tell)
         if path is not None:
-            saint.save(counts, path, sampler.graph, nodes)
+            saint_counts.save(counts, path, sampler.graph, nodes)
         return counts
 
     def _file_name(self, graph: Graph, size: int, length: int, seed: int) -> str:

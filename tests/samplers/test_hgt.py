@@ -6,17 +6,16 @@ import pytest
 import torch
 
 from halohop.errors import InputError, SchemaError
+from halohop.samplers.hgt import HGTSampler, NumSamples
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
-from halohop.sampling.hgt import HGTSampler, NumSamples
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing import graphs
 from halohop.testing.hgt_oracle import HGTOracle
 from halohop.testing.oracle import OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE_ID, RAW_ID
-
-from .conftest import DIVISIONS
+from tests.support.divisions import DIVISIONS
 
 GRAPHS = {
     "one_node": graphs.ring(1),

@@ -11,7 +11,7 @@ from halohop.loading.options import whole
 from halohop.pyg.arguments import SampledArguments, as_pyg
 from halohop.pyg.inputs import InputNodes, seed_dataset, whole_numbers
 from halohop.pyg.sampled_loader import SampledLoader
-from halohop.sampling.hgt import HGTSampler, NumSamples
+from halohop.samplers.hgt import HGTSampler, NumSamples
 from halohop.sampling.sampler import Sampler
 from halohop.store.schema import Schema
 from halohop.typing import NodeType
