@@ -10,11 +10,16 @@ A node is known by four numbers, one per place. A name's suffix says which one i
 All four are one-dimensional integer tensors. Edges have gids and lids of their own, per relation.
 """
 
+from typing import Literal
+
 __all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "NodeType", "Relation", "TableKey"]
 
 NodeType = str
 Relation = tuple[str, str, str]
 """(source node type, name, destination node type); messages flow from source to destination."""
+
+EdgeDir = Literal["in", "out"]
+"""Which edges the list of a node holds, and which neighbours are drawn: those that lead to it, or those that lead away."""
 
 TableKey = NodeType | Relation
 """Names a table of rows: the nodes of a type, or the edges of a relation."""

@@ -211,6 +211,16 @@ def test_partition_then_inspect(tmp_path: Path) -> None:
     assert invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random", "--overwrite").exit_code == 0
 
 
+def test_partition_by_out_edges(tmp_path: Path) -> None:
+    made = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--method", "random", "--edge-dir", "out")
+    assert made.exit_code == 0, made.output
+    assert "lists of out-edges" in invoke("inspect", tmp_path / "parts").output
+    assert json.loads(invoke("inspect", tmp_path / "parts", "--json").stdout)["edge_dir"] == "out"
+    refused = invoke("partition", "synthetic:tiny", tmp_path / "other", "--edge-dir", "both")
+    assert refused.exit_code == 2
+    assert "'both' is not one of 'in', 'out'" in refused.output
+
+
 def test_verify_says_so(tiny_parts: Path) -> None:
     assert "match their checksums" in invoke("inspect", tiny_parts, "--verify").output
     assert "match their checksums" not in invoke("inspect", tiny_parts).output

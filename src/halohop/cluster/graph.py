@@ -25,7 +25,7 @@ from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters, added
-from halohop.typing import NodeType
+from halohop.typing import EdgeDir, NodeType
 
 
 class Graph(Counted, Lookups):
@@ -203,7 +203,7 @@ class Graph(Counted, Lookups):
         self.shut(wait=error is None)
 
 
-def in_memory(tables: GraphTables) -> Graph:
+def in_memory(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Graph:
     """A graph of one partition that shares the tables' columns.
 
     Example:
@@ -213,14 +213,14 @@ def in_memory(tables: GraphTables) -> Graph:
         >>> graph.schema.nodes["node"].count
         3
     """
-    build = in_one_part(tables)
+    build = in_one_part(tables, edge_dir=edge_dir)
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
 
 
-def in_one_part(tables: GraphTables) -> Build:
+def in_one_part(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Build:
     """The whole graph as one partition; gids are rows of the tables, unless these have ids of their own."""
     assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
-    return build_parts(tables, assignment, 1)
+    return build_parts(tables, assignment, 1, edge_dir=edge_dir)
 
 
 def local_graph(schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True) -> Graph:

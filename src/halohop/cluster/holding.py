@@ -18,6 +18,11 @@ from halohop.telemetry import Counters
 from halohop.transport import Identity
 
 
+def book_of(manifest: Manifest) -> Book:
+    """Who owns what."""
+    return Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds, edge_dir=manifest.edge_dir)
+
+
 def fingerprint(document: bytes) -> str:
     """Of a data set, by the bytes of its `manifest.json`."""
     return hashlib.blake2b(document, digest_size=16).hexdigest()
@@ -55,7 +60,7 @@ class Holding:
         return cls(
             manifest=manifest,
             document=read_regular(path / MANIFEST),
-            book=Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds),
+            book=book_of(manifest),
             parts={part: map_part(path, manifest, part, verify=verify) for part in chosen},
         )
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from halohop.cluster.holding import Holding
+from halohop.cluster.holding import Holding, book_of
 from halohop.errors import ClusterError, InputError
 from halohop.partitioning.agreement import PartRecord, check_alike, manifest_by_books, manifest_of, record_of
-from halohop.partitioning.book import Book
 from halohop.partitioning.own_parts import OwnBook, own_part, with_edge_ids
 from halohop.partitioning.slices import MemoryPartition
 from halohop.store.manifest import Manifest, encode
@@ -72,7 +71,7 @@ class OwnParts:
         return Holding(
             manifest=manifest,
             document=encode(manifest),
-            book=Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds),
+            book=book_of(manifest),
             parts={index: with_edge_ids(part, manifest.edge_bounds) for index, part in self.parts.items()},
         )
 

@@ -64,19 +64,24 @@ class Lookups:
     def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
         """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.
 
-        The owners of the destinations look them up, so nothing but what is found crosses the network.
+        Those who have the lists look them up, so nothing but what is found crosses the network.
         """
-        queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=dst, src_gid=src) for name, src, dst in pairs)
+        in_lists = self.book.list_end == 1
+        return self.find_neighbors([(name, src, dst) if in_lists else (name, dst, src) for name, src, dst in pairs])
+
+    def find_neighbors(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
+        """The same between neighbours, given first, and the nodes whose lists hold the edges."""
+        queries = tuple(HopQuery(relation=name, fanout=-1, dst_gid=gid, src_gid=src) for name, src, gid in pairs)
         return self.sample(SampleRequest(draw=TAKE_ALL, queries=queries)).answers
 
     def degrees(self, relation: Relation, gid: Tensor) -> Tensor:
-        """How many in-edges of a relation nodes have (int64 ``[n]``), given by gid.
+        """How many edges of a relation the lists of nodes hold (int64 ``[n]``), given by gid: in-edges, or out-edges.
 
         Raises:
             SchemaError: no such relation.
         """
         relation = self.schema.relation(relation)
-        (degrees,) = self.fetch_rows(relation[2], [degree_column(relation)], gid)
+        (degrees,) = self.fetch_rows(self.book.list_type(relation), [degree_column(relation)], gid)
         return degrees
 
     def rows(self, name: str, raw: Tensor, *, node_type: NodeType | None = None) -> Tensor:

@@ -116,7 +116,7 @@ class Router:
 
     def _sample(self, request: SampleRequest) -> SampleReply:
         routed = self._routed(
-            [(query.relation[2], query.dst_gid) for query in request.queries],
+            [(self._book.list_type(query.relation), query.dst_gid) for query in request.queries],
             lambda picks: replace(request, queries=tuple(request.queries[query].of(rows, self._pool) for query, rows in picks)),
             lambda reply: reply.answers,
         )

@@ -73,26 +73,28 @@ class LocalShard:
         self._topologies: dict[Relation, Topology] = {}
         for relation in first.edges:
             edges = {index: part.edges[relation] for index, part in parts.items()}
+            listed, neighbors = book.list_type(relation), book.neighbor_type(relation)
             self._tables[relation] = _Table(
                 ids=self._ids(relation, {index: held.edge_id for index, held in edges.items()}),
                 columns=self._columns(relation, {index: held.columns for index, held in edges.items()}),
             )
             self._topologies[relation] = Topology(
                 relation=relation,
-                indptr=self._pieces(relation[2], {index: held.indptr for index, held in edges.items()}, extra=1),
+                drawn_as=(neighbors, relation[1], listed),
+                indptr=self._pieces(listed, {index: held.indptr for index, held in edges.items()}, extra=1),
                 indices=self._pieces(relation, {index: held.indices for index, held in edges.items()}),
                 edge_bounds=book.bounds(relation),
-                dst_raw=self._tables[relation[2]].ids,
+                dst_raw=self._tables[listed].ids,
                 columns=self._tables[relation].columns,
                 halo=self._columns(relation, {index: held.halo for index, held in edges.items()}),
                 ascending=frozenset.intersection(*(held.ascending for held in edges.values())),
-                src_raw=self._tables[relation[0]].ids,
-                src_columns=self._tables[relation[0]].columns,
-                has_all_sources=sum(book.count(relation[0], index) for index in parts) == book.bounds(relation[0])[-1],
+                src_raw=self._tables[neighbors].ids,
+                src_columns=self._tables[neighbors].columns,
+                has_all_sources=sum(book.count(neighbors, index) for index in parts) == book.bounds(neighbors)[-1],
             )
 
         self._degrees: dict[tuple[TableKey, str], Topology] = {
-            (relation[2], degree_column(relation)): topology for relation, topology in self._topologies.items()
+            (book.list_type(relation), degree_column(relation)): topology for relation, topology in self._topologies.items()
         }
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:
@@ -220,26 +222,28 @@ class LocalShard:
         return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
 
     def _edges(self, request: EdgesRequest) -> EdgesReply:
-        pieces = [self._edges_to(request.relation, part, request.edge_id) for part in request.parts]
-        src_gid, dst_gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
+        pieces = [self._edges_of(request.relation, part, request.edge_id) for part in request.parts]
+        neighbor_gid, gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
+        src_gid, dst_gid = (neighbor_gid, gid) if self._book.list_end else (gid, neighbor_gid)
         order = torch.argsort(edge_id)
         return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
 
-    def _edges_to(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _edges_of(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the edges in the partition's lists, the neighbours, the nodes whose lists they are, and the ids."""
         edges = _lookup(_lookup(self._parts, part, "partition").edges, relation, "relation")
-        first_dst, first_edge = self._book.offset(relation[2], part), self._book.offset(relation, part)
+        first, first_edge = self._book.offset(self._book.list_type(relation), part), self._book.offset(relation, part)
         if wanted is None:
-            dst_lid = torch.repeat_interleave(edges.indptr.diff())
+            lid = torch.repeat_interleave(edges.indptr.diff())
             edge_id = torch.arange(edges.num_edges) + first_edge if edges.edge_id is None else edges.edge_id
-            return edges.indices.long(), dst_lid + first_dst, edge_id.long()
+            return edges.indices.long(), lid + first, edge_id.long()
         if edges.edge_id is None:
             at = wanted[(wanted >= first_edge) & (wanted < first_edge + edges.num_edges)] - first_edge
         else:
             at = _found(edges.edge_id, wanted)
-        dst_lid = torch.searchsorted(edges.indptr, at, right=True) - 1
+        lid = torch.searchsorted(edges.indptr, at, right=True) - 1
         return (
             edges.indices[at].long(),
-            dst_lid + first_dst,
+            lid + first,
             at + first_edge if edges.edge_id is None else edges.edge_id[at].long(),
         )
 

@@ -81,6 +81,7 @@ class LayerPass:
     """
 
     def __init__(self, graph: Graph, target: NodeType, gid: Tensor, *, world: World, device: torch.device) -> None:
+        graph.book.require_in_edges("layer-wise inference")
         self._graph, self._world, self._device = graph, world, device
         self._own = _shares(graph, world, device)
         wanted = torch.zeros(self._graph.schema.nodes[target].count, dtype=torch.bool)

@@ -50,7 +50,8 @@ def infer(
 
     Raises:
         InputError: results are there already and ``job.overwrite`` is false, Parquet without pyarrow, a module whose layers look
-            further than a node's in-edges, or a folder with an unfinished run of another model or graph.
+            further than a node's in-edges, a folder with an unfinished run of another model or graph, or a graph with the
+            out-edges of nodes.
         WriteError: a file cannot be written; names it.
         SchemaError: the graph has no such split or node type.
         TransportError, ClusterError: another host or rank is gone; names it.
@@ -70,6 +71,7 @@ def infer(
         ...     [file.name for file in infer(model, graph, job)]
         ['raw_ids.npy', 'embeddings.npy']
     """
+    graph.book.require_in_edges("layer-wise inference")
     if job.form == "parquet":
         parquet()  # fails now, rather than after hours, where it is not installed
     if job.world.rank == 0:

@@ -12,6 +12,13 @@ class Method(StrEnum):
     random = "random"
 
 
+class EdgeDir(StrEnum):
+    """Which edges the list of a node holds. (`in` is a keyword of Python's.)"""
+
+    into = "in"
+    out = "out"
+
+
 class Task(StrEnum):
     """What is learned."""
 

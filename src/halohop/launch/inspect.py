@@ -51,6 +51,7 @@ def summarize(
         "num_parts": manifest.num_parts,
         "parts_here": list(here),
         "partitioned": dict(manifest.partitioned),
+        "edge_dir": manifest.edge_dir,
         "verified": verify,
         "bytes": sum(record.bytes for record in manifest.files.values()),
         "nodes": {
@@ -125,6 +126,8 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
         f"  {summary['num_parts']} partitions, {readable_bytes(summary['bytes'])}",
         (f"  ({how})" if how else "", "dim"),
     )
+    if summary["edge_dir"] == "out":
+        yield Text("lists of out-edges (edge_dir out): neighbours of a node are those that it has an edge to")
     if len(summary["parts_here"]) < summary["num_parts"]:
         yield Text(f"in this folder: partitions {summary['parts_here']}", style="yellow")
     yield _tables(summary)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from halohop.errors import InputError
-from halohop.launch import spec
+from halohop.launch import choices, spec
 from halohop.launch.choices import Decoder, Form, Method, Model, Sampling, Strategy, Task
 from halohop.memory import parse_size
 from halohop.recipes.config import Config as AnyConfig
@@ -149,6 +149,10 @@ Halo = Annotated[
         show_default=False,
         help="Columns of nodes, or raw_id, to store along the edges, too: for times of nodes, or labor, on several hosts.",
     ),
+]
+EdgeDir = Annotated[
+    choices.EdgeDir,
+    typer.Option(help="Which neighbours can be drawn: those with an edge to a node, or those with an edge from it."),
 ]
 Normalize = Annotated[
     bool, typer.Option("--normalize/--no-normalize", help="Divide each node's features by their sum; else they stay as stored.")

@@ -29,6 +29,7 @@ from halohop.recipes.inference import check_output, infer_with_events
 from halohop.recipes.inference import infer as predict
 from halohop.recipes.train import train as recipe
 from halohop.store.manifest import MANIFEST
+from halohop.typing import EdgeDir
 from halohop.world import World
 
 OnEvent = Callable[[local.Event], None]
@@ -62,6 +63,7 @@ def partition_source(
     seed: int,
     console: Console,
     halo: Sequence[str] = (),
+    edge_dir: EdgeDir = "in",
     overwrite: bool = False,
     undirected: bool = False,
     normalize: bool = False,
@@ -77,9 +79,8 @@ def partition_source(
         tables = read(source, seed=seed, undirected=undirected, normalize=normalize)
         if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
-        report = partition(
-            tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
-        )
+        options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
+        report = partition(tables, out, num_parts=num_parts, method=method, seed=seed, **options)
         for line in (*directions(tables), *scales(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)
         return report

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from halohop import ops
 from halohop.cluster.graph import Graph
+from halohop.cluster.holding import book_of
 from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.net.connections import Connections
@@ -14,7 +15,6 @@ from halohop.net.finders import Finder, finder_of
 from halohop.net.introductions import Introductions, peers_of
 from halohop.net.remote import BatchServers
 from halohop.net.servers import Servers
-from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
 from halohop.telemetry import Counters
 from halohop.transport import Identity, Limits, Token, load_token
@@ -63,7 +63,7 @@ def connect(
         introductions = Introductions(directory, attempt_seconds=limits.attempt_seconds, deadline=deadline)
         known = introductions.wait()
         manifest, dataset = decode(introductions.manifest, "the manifest that the servers sent"), introductions.dataset
-        book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
+        book = book_of(manifest)
         pool, counters = ops.Pool(), Counters()
         makers: BatchServers | None = None
         if sampling == "servers":

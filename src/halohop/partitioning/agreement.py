@@ -13,7 +13,7 @@ from halohop.partitioning.slices import MemoryPartition
 from halohop.store.manifest import Manifest
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec, specs_of
-from halohop.typing import NodeType, Relation
+from halohop.typing import EdgeDir, NodeType, Relation
 
 _MODULUS = 2**64
 
@@ -61,6 +61,7 @@ class PartRecord:
 
     part: int
     num_parts: int
+    edge_dir: EdgeDir
     nodes: tuple[NodeRecord, ...]
     edges: tuple[EdgeRecord, ...]
 
@@ -70,6 +71,7 @@ def record_of(given: MemoryPartition, book: OwnBook, part: Part) -> PartRecord:
     return PartRecord(
         part=given.part,
         num_parts=given.num_parts,
+        edge_dir=given.edge_dir,
         nodes=tuple(
             NodeRecord(
                 name=name,
@@ -137,6 +139,7 @@ def _manifest(record: PartRecord, edge_bounds: dict[Relation, tuple[int, ...]]) 
         partitioned={"method": "in memory", "owners": books},
         report={},
         halo={own.relation: own.halo for own in record.edges},
+        edge_dir=record.edge_dir,
     )
 
 
@@ -148,6 +151,8 @@ def check_alike(one: PartRecord, other: PartRecord) -> None:
     who = f"partitions {one.part} and {other.part}"
     if one.num_parts != other.num_parts:
         raise InputError(f"{who} say num_parts={one.num_parts} and {other.num_parts}; give all the same number")
+    if one.edge_dir != other.edge_dir:
+        raise InputError(f"{who} say edge_dir={one.edge_dir!r} and {other.edge_dir!r}; give all the same")
     _check_names("node types", [own.name for own in one.nodes], [own.name for own in other.nodes], who)
     _check_names("relations", [own.relation for own in one.edges], [own.relation for own in other.edges], who)
     for mine, theirs in zip(one.nodes, other.nodes, strict=True):

@@ -2,20 +2,32 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import get_args
 
 from halohop.errors import InputError
-from halohop.typing import NodeType, Relation, TableKey
+from halohop.typing import EdgeDir, NodeType, Relation, TableKey
+
+
+def check_edge_dir(edge_dir: str) -> None:
+    """
+    Raises:
+        InputError: it is none.
+    """
+    if edge_dir not in get_args(EdgeDir):
+        raise InputError(f"edge_dir={edge_dir!r} is neither 'in' nor 'out'; with 'in' the neighbours of a node lead to it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
     """Gid ranges of the partitions.
 
-    Partition p owns the gids ``bounds[p] <= gid < bounds[p + 1]`` of a table; an edge belongs to the owner of its destination.
+    Partition p owns the gids ``bounds[p] <= gid < bounds[p + 1]`` of a table. An edge is in the list of its destination, or with
+    `edge_dir` "out" in that of its source, and belongs to the owner of that node.
 
     Args:
         nodes: bounds per node type, ``(0, ..., num_nodes)``.
         edges: bounds per relation, ``(0, ..., num_edges)``.
+        edge_dir: which edges the lists of nodes hold.
 
     Example:
         >>> book = Book(nodes={"node": (0, 2, 2, 5)}, edges={})
@@ -25,6 +37,7 @@ class Book:
 
     nodes: dict[NodeType, tuple[int, ...]]
     edges: dict[Relation, tuple[int, ...]]
+    edge_dir: EdgeDir = "in"
 
     def __post_init__(self) -> None:
         lengths = {len(bounds) for bounds in (*self.nodes.values(), *self.edges.values())}
@@ -37,6 +50,29 @@ class Book:
     @property
     def num_parts(self) -> int:
         return len(next(iter(self.nodes.values()))) - 1
+
+    @property
+    def list_end(self) -> int:
+        """Of the two ends of an edge (0: source, 1: destination), the one in whose list it is."""
+        return 1 if self.edge_dir == "in" else 0
+
+    def list_type(self, relation: Relation) -> NodeType:
+        """The type of the nodes whose lists hold the edges."""
+        return relation[2 * self.list_end]
+
+    def neighbor_type(self, relation: Relation) -> NodeType:
+        """The type of the nodes at the other end."""
+        return relation[2 - 2 * self.list_end]
+
+    def require_in_edges(self, what: str) -> None:
+        """
+        Raises:
+            InputError: the lists hold out-edges, with which `what` does not work.
+        """
+        if self.edge_dir != "in":
+            raise InputError(
+                f"{what} reads the in-edges of nodes, and this graph has their out-edges; divide it with edge_dir='in'"
+            )
 
     def bounds(self, table: TableKey) -> tuple[int, ...]:
         return self.nodes[table] if isinstance(table, str) else self.edges[table]

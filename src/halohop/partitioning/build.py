@@ -10,7 +10,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import InputError
 from halohop.partitioning.assign import Assignment, assign, chosen
-from halohop.partitioning.book import Book
+from halohop.partitioning.book import Book, check_edge_dir
 from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
 from halohop.partitioning.parts import edge_part, is_number, source_ids
 from halohop.partitioning.report import Report, measure
@@ -18,7 +18,7 @@ from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import Schema, TableSpec, specs_of
 from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.store.writer import write_dataset
-from halohop.typing import SOURCE_ID, NodeType, Relation
+from halohop.typing import SOURCE_ID, EdgeDir, NodeType, Relation
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage ("assign", "build", "write"), steps done, and steps in all."""
@@ -47,6 +47,7 @@ def partition(
     method: str | Assignment | Tensor = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
+    edge_dir: EdgeDir = "in",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -57,7 +58,7 @@ def partition(
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
         method, seed: see `halohop.partitioning.assign.assign`.
-        halo: see `build_parts`.
+        halo, edge_dir: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         progress: called with (stage, done, total).
 
@@ -78,11 +79,12 @@ def partition(
     """
     on_progress = progress or (lambda stage, done, total: None)
     _check_halo(tables, halo)
+    check_edge_dir(edge_dir)
     with write_dataset(out, overwrite=overwrite) as writer:
         on_progress("assign", 0, 1)
-        assignment = assign(tables, num_parts, method, seed=seed)
+        assignment = assign(tables if edge_dir == "in" else tables.turned(), num_parts, method, seed=seed)
         on_progress("build", 0, 1)
-        build = build_parts(tables, assignment, num_parts, halo=halo)
+        build = build_parts(tables, assignment, num_parts, halo=halo, edge_dir=edge_dir)
         reports = []
         for index in range(num_parts):
             on_progress("write", index, num_parts)
@@ -97,16 +99,19 @@ def partition(
             edge_bounds=build.book.edges,
             partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
             report=report.to_dict(),
+            edge_dir=edge_dir,
         )
         on_progress("write", num_parts, num_parts)
     return report
 
 
-def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, halo: Sequence[str] = ()) -> Build:
+def build_parts(
+    tables: GraphTables, assignment: Assignment, num_parts: int, *, halo: Sequence[str] = (), edge_dir: EdgeDir = "in"
+) -> Build:
     """Renumbers a graph, so that a partition owns one range of gids per node type and relation.
 
-    Nodes are ordered by (partition, raw id), edges by destination; the in-edges of a node keep the order of the table. Where
-    that changes nothing, the columns of the parts are views of the tables' columns.
+    Nodes are ordered by (partition, raw id), edges by destination (with `edge_dir` "out" by source); those in the list of a node
+    keep the order of the table. Where that changes nothing, the columns of the parts are views of the tables' columns.
 
     Args:
         tables: the graph; its columns are not copied until a partition is asked for.
@@ -114,7 +119,8 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, 
         num_parts: the partitions are 0 to num_parts - 1.
         halo: columns of nodes (one number each), or "raw_id", that are copied to every edge from such a node. So the owner of
             a list knows them of all its sources. Left out where an edge has a column of that name itself, which is asked
-            first, and where raw ids are gids.
+            first, and where raw ids are gids. (In a graph with lists of out-edges, of the destinations instead.)
+        edge_dir: which edges the lists of nodes hold.
 
     Raises:
         InputError: `halo` names what no node has, or what is not a number per node.
@@ -132,7 +138,8 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, 
     """
     _check_halo(tables, halo)
     nodes = {name: number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
-    edges = {relation: number_edges(table, nodes[relation[2]]) for relation, table in tables.edges.items()}
+    end = 1 if edge_dir == "in" else 0
+    edges = {relation: number_edges(table.ends[end], nodes[relation[2 * end]]) for relation, table in tables.edges.items()}
     schema = Schema(
         nodes={
             name: TableSpec(count=table.num_nodes, columns=specs_of(table.columns, table.names))
@@ -146,17 +153,17 @@ def build_parts(tables: GraphTables, assignment: Assignment, num_parts: int, *, 
     book = Book(
         nodes={name: numbering.bounds for name, numbering in nodes.items()},
         edges={relation: numbering.bounds for relation, numbering in edges.items()},
+        edge_dir=edge_dir,
     )
-    return Build(schema=schema, book=book, parts=_parts(tables, nodes, edges, halo))
+    return Build(schema=schema, book=book, parts=_parts(tables, nodes, edges, halo, book))
 
 
 def _parts(
-    tables: GraphTables, nodes: dict[NodeType, NodeNumbers], edges: dict[Relation, EdgeNumbers], halo: Sequence[str]
+    tables: GraphTables, nodes: dict[NodeType, NodeNumbers], edges: dict[Relation, EdgeNumbers], halo: Sequence[str], book: Book
 ) -> Iterator[Part]:
     sparse = {name: _sparse(table) for name, table in tables.nodes.items()}
-    num_parts = len(next(iter(nodes.values())).bounds) - 1
-    for index in range(num_parts):
-        yield _part(tables, nodes, edges, sparse, halo, index)
+    for index in range(book.num_parts):
+        yield _part(tables, nodes, edges, sparse, halo, book, index)
 
 
 def _part(
@@ -165,11 +172,12 @@ def _part(
     edges: dict[Relation, EdgeNumbers],
     sparse: dict[NodeType, dict[str, ops.SparseRows]],
     halo: Sequence[str],
+    book: Book,
     index: int,
 ) -> Part:
     return Part(
         nodes={name: _node_part(table, nodes[name], sparse[name], index) for name, table in tables.nodes.items()},
-        edges={relation: _edge_part(tables, relation, edges[relation], nodes, halo, index) for relation in tables.edges},
+        edges={relation: _edge_part(tables, relation, edges[relation], nodes, halo, book, index) for relation in tables.edges},
     )
 
 
@@ -189,22 +197,22 @@ def _edge_part(
     numbering: EdgeNumbers,
     nodes: dict[NodeType, NodeNumbers],
     halo: Sequence[str],
+    book: Book,
     index: int,
 ) -> EdgePart:
-    table, src, dst = tables.edges[relation], nodes[relation[0]], nodes[relation[2]]
+    table, near, listed = tables.edges[relation], book.neighbor_type(relation), book.list_type(relation)
     low, high = numbering.bounds[index : index + 2]
-    first, last = dst.bounds[index : index + 2]
-    indptr = numbering.indptr[first : last + 1] - low
-    src_row = _rows(table.src, numbering.row, low, high)
+    first, last = nodes[listed].bounds[index : index + 2]
+    neighbor_row = _rows(table.ends[1 - book.list_end], numbering.row, low, high)
     columns = {name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()}
     wanted = [name for name in dict.fromkeys(halo) if name not in columns]
     return edge_part(
-        indptr=indptr,
-        src_gid=translated(src_row, src.gid),
-        num_sources=src.bounds[-1],
+        indptr=numbering.indptr[first : last + 1] - low,
+        src_gid=translated(neighbor_row, nodes[near].gid),
+        num_sources=nodes[near].bounds[-1],
         edge_id=None if numbering.row is None else numbering.row[low:high],
         columns=columns,
-        halo=_borrowed(tables.nodes[relation[0]], src, wanted, src_row),
+        halo=_borrowed(tables.nodes[near], nodes[near], wanted, neighbor_row),
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.store.tables import EdgeTable, NodeTable
+from halohop.store.tables import NodeTable
 
 INT32_MAX = 2**31 - 1
 
@@ -34,7 +34,7 @@ class EdgeNumbers:
 
     Args:
         bounds: gids of the partitions.
-        indptr: CSC pointers over the gids of all destinations, int64.
+        indptr: where the list of each gid begins, of all destinations (of sources in a graph with lists of out-edges), int64.
         row: table row of every edge gid, int32 or int64; None if they are the same.
     """
 
@@ -60,13 +60,18 @@ def number_nodes(table: NodeTable, part: Tensor, num_parts: int) -> NodeNumbers:
     return NodeNumbers(bounds=bounds, row=row, gid=gid, raw=raw)
 
 
-def number_edges(table: EdgeTable, dst: NodeNumbers) -> EdgeNumbers:
-    """Orders the edges of a relation by the gid of their destination; those of one stay in the order of the table."""
-    indptr, row = ops.build_csc(translated(table.dst, dst.gid), dst.bounds[-1])
-    row = row.to(id_dtype(table.num_edges))
-    identity = torch.arange(table.num_edges, dtype=row.dtype)
+def number_edges(ends: Tensor, listed: NodeNumbers) -> EdgeNumbers:
+    """Orders the edges of a relation by the gid of the node in whose list they are; those of one stay in the order of the table.
+
+    Args:
+        ends: table rows of these nodes, int32 or int64 ``[num_edges]``.
+        listed: how they are renumbered.
+    """
+    indptr, row = ops.build_csc(translated(ends, listed.gid), listed.bounds[-1])
+    row = row.to(id_dtype(len(ends)))
+    identity = torch.arange(len(ends), dtype=row.dtype)
     return EdgeNumbers(
-        bounds=tuple(indptr[list(dst.bounds)].tolist()), indptr=indptr, row=None if torch.equal(row, identity) else row
+        bounds=tuple(indptr[list(listed.bounds)].tolist()), indptr=indptr, row=None if torch.equal(row, identity) else row
     )
 
 

@@ -55,8 +55,7 @@ def own_part(given: MemoryPartition, book: OwnBook) -> Part:
     return Part(
         nodes={name: _node_part(own, name, book.nodes[name], numbers[name], given.part) for name, own in given.nodes.items()},
         edges={
-            relation: _edge_part(own, relation, numbers, book.edges[relation], given.part)
-            for relation, own in given.edges.items()
+            relation: _edge_part(own, relation, numbers, book.edges[relation], given) for relation, own in given.edges.items()
         },
     )
 
@@ -123,28 +122,29 @@ def _sparse_rows(rows: ops.SparseRows, order: Tensor | None) -> ops.SparseRows:
 
 
 def _edge_part(
-    own: EdgeSlice, relation: Relation, numbers: dict[NodeType, NodeNumbers], owners: Owners | None, part: int
+    own: EdgeSlice, relation: Relation, numbers: dict[NodeType, NodeNumbers], owners: Owners | None, given: MemoryPartition
 ) -> EdgePart:
-    src, dst = numbers[relation[0]], numbers[relation[2]]
-    src_gid, dst_gid = (_gids(ends, table, relation) for ends, table in zip(own.edge_index, (src, dst), strict=True))
-    low, high = dst.bounds[part : part + 2]
-    _check_owned(own, relation, dst_gid, dst.bounds, part)
+    part, end = given.part, 1 if given.edge_dir == "in" else 0
+    near, listed = numbers[relation[2 - 2 * end]], numbers[relation[2 * end]]
+    neighbor_gid, gid = (_gids(own.edge_index[row], table, relation) for row, table in ((1 - end, near), (end, listed)))
+    low, high = listed.bounds[part : part + 2]
+    _check_owned(own.edge_index[end], relation, gid, listed.bounds, given)
     if owners is not None:
         _check_book(own, relation, owners, part)
     by_id = None if own.edge_id is None else _by_id(own.edge_id.long(), relation)
-    indptr, order = ops.build_csc((dst_gid if by_id is None else dst_gid[by_id]) - low, high - low)
+    indptr, order = ops.build_csc((gid if by_id is None else gid[by_id]) - low, high - low)
     order = order if by_id is None else by_id[order]
     row = None if torch.equal(order, torch.arange(len(order))) else order
     columns = {name: _rows(column, row) for name, column in own.columns.items()}
     halo = {name: _rows(column, row) for name, column in own.halo.items() if name not in own.columns}
-    if SOURCE_ID in halo and src.raw is None:
+    if SOURCE_ID in halo and near.raw is None:
         del halo[SOURCE_ID]
     elif SOURCE_ID in halo:
-        halo[SOURCE_ID] = source_ids(halo[SOURCE_ID], (torch.tensor(0), torch.tensor(src.bounds[-1] - 1)))
+        halo[SOURCE_ID] = source_ids(halo[SOURCE_ID], (torch.tensor(0), torch.tensor(near.bounds[-1] - 1)))
     return edge_part(
         indptr=indptr,
-        src_gid=_rows(src_gid, row),
-        num_sources=src.bounds[-1],
+        src_gid=_rows(neighbor_gid, row),
+        num_sources=near.bounds[-1],
         edge_id=None if own.edge_id is None else _rows(own.edge_id.long(), row),
         columns=columns,
         halo=halo,
@@ -162,14 +162,16 @@ def _gids(ends: Tensor, numbers: NodeNumbers, relation: Relation) -> Tensor:
     return translated(ends.long(), numbers.gid)
 
 
-def _check_owned(own: EdgeSlice, relation: Relation, dst_gid: Tensor, bounds: tuple[int, ...], part: int) -> None:
-    foreign = ((dst_gid < bounds[part]) | (dst_gid >= bounds[part + 1])).nonzero().view(-1)
+def _check_owned(raw: Tensor, relation: Relation, gid: Tensor, bounds: tuple[int, ...], given: MemoryPartition) -> None:
+    part = given.part
+    foreign = ((gid < bounds[part]) | (gid >= bounds[part + 1])).nonzero().view(-1)
     if len(foreign):
         first = foreign[0]
-        owner = int(torch.searchsorted(torch.tensor(bounds[1:]), dst_gid[first], right=True))
+        owner = int(torch.searchsorted(torch.tensor(bounds[1:]), gid[first], right=True))
+        leads, end, other = ("leads to", "destination", "out") if given.edge_dir == "in" else ("comes from", "source", "in")
         raise InputError(
-            f"edge {int(first)} of {relation_text(relation)} in partition {part} leads to node {int(own.edge_index[1][first])}, "
-            f"which partition {owner} owns; give every edge to the owner of its destination"
+            f"edge {int(first)} of {relation_text(relation)} in partition {part} {leads} node {int(raw[first])}, which "
+            f"partition {owner} owns; give every edge to the owner of its {end}, or make the partitions with edge_dir={other!r}"
         )
 
 
@@ -203,7 +205,7 @@ def _check_book(own: EdgeSlice, relation: Relation, owners: Owners, part: int) -
         edge = ids[foreign[:1]]
         raise InputError(
             f"edge {int(edge)} of {text} is given to partition {part}, but its owner is partition {int(owners.of_ids(edge))}; "
-            "give each edge to its owner, which is the owner of its destination"
+            "give each edge to its owner"
         )
 
 

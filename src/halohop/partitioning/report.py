@@ -80,9 +80,10 @@ def measure(part: Part, book: Book, index: int, *, num_bytes: int) -> PartReport
     """The numbers of partition `index`."""
     remote: dict[NodeType, list[Tensor]] = {}
     for relation, edges in part.edges.items():
-        low, high = book.offset(relation[0], index), book.offset(relation[0], index + 1)
+        near = book.neighbor_type(relation)
+        low, high = book.offset(near, index), book.offset(near, index + 1)
         cut = edges.indices[(edges.indices < low) | (edges.indices >= high)]
-        remote.setdefault(relation[0], []).append(cut)
+        remote.setdefault(near, []).append(cut)
     return PartReport(
         nodes={name: nodes.num_nodes for name, nodes in part.nodes.items()},
         train_nodes=sum(int(train_rows(nodes.columns, nodes.num_nodes).sum()) for nodes in part.nodes.values()),

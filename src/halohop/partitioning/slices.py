@@ -7,10 +7,11 @@ from typing import Protocol
 from torch import Tensor
 
 from halohop.errors import InputError
+from halohop.partitioning.book import check_edge_dir
 from halohop.partitioning.owners import Owner
 from halohop.store.schema import Schema
 from halohop.store.tables import check_columns, check_ids, check_names, check_relation
-from halohop.typing import SOURCE_ID, NodeType, Relation
+from halohop.typing import SOURCE_ID, EdgeDir, NodeType, Relation
 
 
 class Rows(Protocol):
@@ -62,9 +63,9 @@ class EdgeSlice:
             destination, each list in the order that is given.
         columns: rows of the edges, ``[n, ...]`` each: features, weights, times.
         owner: the partition of every edge, by number, as of `NodeSlice`; None where it is not known. An edge belongs to the
-            owner of its destination.
-        halo: columns of the edges' sources, one number per edge, that are kept along the edges; ``"raw_id"`` is one, see
-            `halohop.partition`.
+            owner of its destination; with `edge_dir` "out" to that of its source.
+        halo: columns of the edges' sources (with "out", of their destinations), one number per edge, that are kept along the
+            edges; ``"raw_id"`` is one, see `halohop.partition`.
 
     Raises:
         InputError: rows that are not one for each edge.
@@ -92,14 +93,16 @@ class EdgeSlice:
 class MemoryPartition:
     """One partition of a graph in the memory of the process that opens or serves it; nothing holds the whole graph.
 
-    It has all rows of the nodes that it owns, and all edges to them. `halohop.open` and `halohop.serve` take one, or a list
-    of several, in place of a folder, and batches are those of the same division on disk.
+    It has all rows of the nodes that it owns, and all edges to them (or from them, see `edge_dir`). `halohop.open` and
+    `halohop.serve` take one, or a list of several, in place of a folder, and batches are those of the same division on disk.
 
     Args:
         part: its number.
         num_parts: how many partitions there are.
         nodes: per node type, its nodes; every partition names all types, and all columns.
         edges: per relation, its edges; likewise.
+        edge_dir: which edges a partition has, and which neighbours can be drawn: "in", the edges to its nodes, or "out", those
+            from them.
 
     Raises:
         InputError: there is no partition of that number, or no node type.
@@ -123,12 +126,14 @@ class MemoryPartition:
     num_parts: int
     nodes: Mapping[NodeType, NodeSlice]
     edges: Mapping[Relation, EdgeSlice]
+    edge_dir: EdgeDir = "in"
 
     def __post_init__(self) -> None:
         if not 0 <= self.part < self.num_parts:
             raise InputError(f"part={self.part} of num_parts={self.num_parts}; partitions have the numbers 0 to num_parts - 1")
         if not self.nodes:
             raise InputError(f"partition {self.part} has no node type; give at least one, with no rows where it owns none")
+        check_edge_dir(self.edge_dir)
         for relation in self.edges:
             check_relation(relation, self.nodes)
         check_names(self.nodes, self.edges)
@@ -153,16 +158,17 @@ class MemoryPartition:
             if name != SOURCE_ID and (not specs or any(spec.shape or spec.sparse for spec in specs)):
                 why = "is not one number per node" if specs else "is no column of nodes"
                 raise InputError(f"halo names {name!r}, which {why}; name columns of one number, or {SOURCE_ID!r}")
-        edges = {relation: _with_halo(own, relation[0], graph, names) for relation, own in self.edges.items()}
+        near = 0 if self.edge_dir == "in" else 1
+        edges = {relation: _with_halo(own, near, relation[2 * near], graph, names) for relation, own in self.edges.items()}
         return replace(self, edges=edges)
 
 
-def _with_halo(own: EdgeSlice, src_type: NodeType, graph: Rows, names: Sequence[str]) -> EdgeSlice:
-    wanted = [name for name in names if name in graph.schema.nodes[src_type].columns and name not in own.columns]
-    sources, place = own.edge_index[0].long().unique(return_inverse=True)
-    halo = {name: graph.rows(name, sources, node_type=src_type)[place] for name in wanted}
+def _with_halo(own: EdgeSlice, near: int, node_type: NodeType, graph: Rows, names: Sequence[str]) -> EdgeSlice:
+    wanted = [name for name in names if name in graph.schema.nodes[node_type].columns and name not in own.columns]
+    ids, place = own.edge_index[near].long().unique(return_inverse=True)
+    halo = {name: graph.rows(name, ids, node_type=node_type)[place] for name in wanted}
     if SOURCE_ID in names and SOURCE_ID not in own.columns:
-        halo[SOURCE_ID] = own.edge_index[0].long()
+        halo[SOURCE_ID] = own.edge_index[near].long()
     return replace(own, halo={**own.halo, **halo})
 
 

@@ -12,6 +12,7 @@ from halohop.loading.options import LoaderArguments
 from halohop.pyg.columns import Names
 from halohop.sampling.caps import CapsFrom, Padding
 from halohop.store.draw import Expand, Rules
+from halohop.typing import EdgeDir
 
 Kind = TypeVar("Kind")
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -102,6 +103,14 @@ class BatchArguments(TypedDict, total=False):
         ),
     ]
     edge_columns: Annotated[Names, Argument(about="the same of edges; a dict has a list per relation.")]
+    edge_dir: Annotated[
+        EdgeDir | None,
+        Argument(
+            about="""which neighbours are drawn: "in" (those with an edge to a node, as in PyG) or "out" (those with an edge from
+            it). A graph of halohop's was made for one of them, which None takes; of PyG's graphs None takes "in". Edges keep
+            their direction in batches."""
+        ),
+    ]
     seed: Annotated[int | None, Argument(about="of draws and shuffle; None takes it from `generator`, or 0.")]
     pad: Annotated[
         CapsFrom | Padding | None,

@@ -10,11 +10,12 @@ from torch_geometric.data import Data, HeteroData
 from halohop import ops
 from halohop.cluster.graph import Graph, in_one_part, local_router
 from halohop.errors import InputError
+from halohop.partitioning.book import check_edge_dir
 from halohop.pyg.convert import structure_from_pyg
 from halohop.pyg.live import LiveRows
 from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.telemetry import Counters
-from halohop.typing import EDGE_ID
+from halohop.typing import EDGE_ID, EdgeDir
 
 
 class LiveGraph(Graph):
@@ -23,13 +24,15 @@ class LiveGraph(Graph):
     Args:
         data: the PyG object.
         names: of times and weights that sampling reads; None takes every column of one number per row.
+        edge_dir: which edges the lists of nodes hold.
 
     Attributes:
         live: the rows.
     """
 
-    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None) -> None:
-        build = in_one_part(structure_from_pyg(data, names))
+    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None, *, edge_dir: EdgeDir = "in") -> None:
+        check_edge_dir(edge_dir)
+        build = in_one_part(structure_from_pyg(data, names), edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
         router = local_router(build.book, dict(enumerate(build.parts)), pool, counters)
         self.live = LiveRows(data, build.schema, pool)
@@ -68,7 +71,7 @@ class LiveGraph(Graph):
         return FetchReply(rows=tuple(rows), sparse=tuple(sparse))
 
 
-def graph(data: Data | HeteroData) -> Graph:
+def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
     """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
 
     A loader that is given the object itself converts its edges; given this graph it does not, and its batches are the same.
@@ -77,9 +80,11 @@ def graph(data: Data | HeteroData) -> Graph:
 
     Args:
         data: the PyG object. Its nodes and edges stay as they are.
+        edge_dir: which neighbours of a node can be drawn: "in", those with an edge to it, or "out", those with an edge from it.
 
     Raises:
-        InputError: it stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into rows.
+        InputError: another `edge_dir`; or the object stores `adj_t`, does not know its number of nodes, or holds an attribute
+            that cannot be divided into rows.
 
     Example:
         >>> import halohop, torch
@@ -90,8 +95,8 @@ def graph(data: Data | HeteroData) -> Graph:
         >>> next(iter(train)).n_id.tolist(), next(iter(test)).n_id.tolist()
         ([0, 1, 3], [3, 2])
     """
-    made = LiveGraph(data)
-    made.reopen = partial(graph, data)
+    made = LiveGraph(data, edge_dir=edge_dir)
+    made.reopen = partial(graph, data, edge_dir=edge_dir)
     return made
 
 

@@ -17,7 +17,7 @@ from halohop.sampling.batch import Batch, NodeBlock
 from halohop.sampling.collect import collect
 from halohop.sampling.columns import NONE, Columns
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
+from halohop.typing import EDGE, NODE, EdgeDir, NodeType, Relation, TableKey
 
 
 class PairSource:
@@ -27,12 +27,15 @@ class PairSource:
         pair: the two stores.
         names: of node attributes that sampling reads, such as times.
         custom_cls: the class of the batches.
+        edge_dir: which neighbours are drawn.
 
     Raises:
         InputError: no such pair; a name that the FeatureStore does not have; halohop's own stores.
     """
 
-    def __init__(self, pair: tuple[Any, ...], names: Iterable[str | None], custom_cls: type | None) -> None:
+    def __init__(
+        self, pair: tuple[Any, ...], names: Iterable[str | None], custom_cls: type | None, *, edge_dir: EdgeDir = "in"
+    ) -> None:
         self._features, edges = _checked(pair)
         edge_index, counts = _edges(self._features, edges)
         self._is_plain = list(edge_index) == [EDGE] and _is_homogeneous(edges)
@@ -45,7 +48,7 @@ class PairSource:
             raise InputError(f"the FeatureStore has no attribute {unknown[0]!r} of nodes; it has {sorted(stored)}")
         nodes = {name: NodeTable(num_nodes=count, columns=self._whole(name, wanted)) for name, count in counts.items()}
         tables = {relation: EdgeTable(src=row, dst=col) for relation, (row, col) in edge_index.items()}
-        self.graph = in_memory(GraphTables(nodes=nodes, edges=tables))
+        self.graph = in_memory(GraphTables(nodes=nodes, edges=tables), edge_dir=edge_dir)
         self._blank = custom_cls or (Data if self._is_plain else HeteroData)
 
     @property

@@ -10,6 +10,7 @@ from halohop.partitioning.assign import Assignment
 from halohop.partitioning.report import Report
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables
+from halohop.typing import EdgeDir
 
 
 def partition(
@@ -20,6 +21,7 @@ def partition(
     method: str | Assignment = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
+    edge_dir: EdgeDir = "in",
     overwrite: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
@@ -36,6 +38,9 @@ def partition(
         halo: columns of nodes, one number each, that are stored once more along the edges from these nodes, and "raw_id". With
             them a host alone can sample by them where it holds but some of the partitions: ``halo=("time",)`` for times of
             nodes, ``halo=("raw_id",)`` for ``method="labor"``. They take 4 or 8 bytes per edge and change no batch.
+        edge_dir: which neighbours of a node can be drawn later, because its list is stored with it: "in", those with an edge to
+            it, as PyG's loaders draw, or "out", those with an edge from it. Edges belong to the owner of their destination, or of
+            their source.
         overwrite: replace a data set of halohop in that folder.
         progress: called with (stage, done, total).
 
@@ -54,5 +59,13 @@ def partition(
     """
     tables = data if isinstance(data, GraphTables) else tables_from_pyg(data)
     return build.partition(
-        tables, out, num_parts=num_parts, method=method, seed=seed, halo=halo, overwrite=overwrite, progress=progress
+        tables,
+        out,
+        num_parts=num_parts,
+        method=method,
+        seed=seed,
+        halo=halo,
+        edge_dir=edge_dir,
+        overwrite=overwrite,
+        progress=progress,
     )

@@ -55,7 +55,7 @@ class SampledLoader(BatchLoader):
         self.transform = options["transform"]
         self.filter_per_worker, self.custom_cls = options["filter_per_worker"], options["custom_cls"]
         self._transform_sampler_output = options["transform_sampler_output"]
-        self._source = source_of(data, reads, options["custom_cls"])
+        self._source = source_of(data, reads, options["custom_cls"], options["edge_dir"])
         graph, seed, generator = self._source.graph, options["seed"], kwargs.get("generator")
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())

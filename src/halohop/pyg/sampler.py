@@ -27,7 +27,7 @@ from halohop.sampling.batch import Seeds
 from halohop.sampling.links import LinkSeeds
 from halohop.sampling.negative import Negatives
 from halohop.sampling.neighbor import NeighborSampler
-from halohop.typing import Relation
+from halohop.typing import EdgeDir, Relation
 
 
 class HalohopSampler(BaseSampler):  # type: ignore[misc]
@@ -39,9 +39,9 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     The arguments stay as attributes of the same names. They may be set between batches, as PyG's Lightning modules do on a copy.
 
     Args:
-        data, num_neighbors, seed, and how neighbours are drawn: as of `halohop.NeighborLoader`. PyG's loaders do not heed their
-            own arguments of these names beside a sampler. Flips of another relation come without ids and features, since PyG's
-            loaders cannot ask for them.
+        data, num_neighbors, seed, edge_dir, and how neighbours are drawn: as of `halohop.NeighborLoader`. PyG's loaders do not
+            heed their own arguments of these names beside a sampler. Flips of another relation come without ids and features,
+            since PyG's loaders cannot ask for them.
 
     Raises:
         InputError: options that cannot work, as of `halohop.NeighborLoader`.
@@ -61,14 +61,16 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         num_neighbors: Sequence[int] | Mapping[Relation, Sequence[int]],
         *,
         seed: int = 0,
+        edge_dir: EdgeDir | None = None,
         **kwargs: Unpack[DrawArguments],
     ) -> None:
         self._data = data
+        self.edge_dir = edge_dir
         self.num_neighbors, self.seed = num_neighbors, seed
         for name, value in chosen(DrawArguments, kwargs).items():
             setattr(self, name, value)
         self._read = (self.time_attr, self.weight_attr)
-        self.graph = source_of(data, self._read).graph
+        self.graph = source_of(data, self._read, edge_dir=edge_dir).graph
         self._epoch = 0
         self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
         self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
@@ -138,7 +140,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         """Made anew when an option has changed."""
         read = (self.time_attr, self.weight_attr)
         if read != self._read:
-            self.graph, self._read = source_of(self._data, read).graph, read
+            self.graph, self._read = source_of(self._data, read, edge_dir=self.edge_dir).graph, read
         rules = rules_of(vars(self))
         options = (fanouts_of(self.num_neighbors, self.graph.schema), rules, self.seed)
         if self._made is None or self._made[0] != options:
@@ -168,7 +170,7 @@ class LoaderSampler(HalohopSampler):
         super().__setattr__(name, value)
 
 
-_OPTIONS = ("num_neighbors", "seed", *DrawArguments.__annotations__)
+_OPTIONS = ("num_neighbors", "seed", "edge_dir", *DrawArguments.__annotations__)
 
 
 def _remade(kind: type[HalohopSampler], data: Any, state: dict[str, Any]) -> HalohopSampler:

@@ -8,13 +8,14 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.partitioning.book import check_edge_dir
 from halohop.pyg.graph import LiveGraph
 from halohop.pyg.live import Fill
 from halohop.pyg.pair import PairSource
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect, columns_of_batches
 from halohop.sampling.columns import NONE, Columns
-from halohop.typing import TableKey
+from halohop.typing import EdgeDir, TableKey
 
 
 class Source(Protocol):
@@ -94,24 +95,34 @@ class MemorySource:
         return self._rows.filled(batch, columns, fill, layout)
 
 
-def source_of(data: Any, names: Iterable[str | None] = (), custom_cls: type | None = None) -> Source:
+def source_of(
+    data: Any, names: Iterable[str | None] = (), custom_cls: type | None = None, edge_dir: EdgeDir | None = None
+) -> Source:
     """Where a loader gets its batches from.
 
     Args:
         data: a PyG graph, a pair of PyG's stores, or a graph of halohop's.
         names: of times and weights, and whatever else is read before there are batches.
         custom_cls: the class of the batches.
+        edge_dir: which neighbours are drawn; None takes what the graph was made for.
 
     Raises:
-        InputError: nothing of this.
+        InputError: nothing of this, or a graph that was made for the other direction.
     """
+    if edge_dir is not None:
+        check_edge_dir(edge_dir)
     if isinstance(data, tuple):
-        return PairSource(data, names, custom_cls)
+        return PairSource(data, names, custom_cls, edge_dir=edge_dir or "in")
+    if isinstance(data, Graph) and edge_dir not in (None, data.book.edge_dir):
+        raise InputError(
+            f"edge_dir={edge_dir!r}, but this graph has the {data.book.edge_dir}-edges of its nodes; make it with "
+            f"edge_dir={edge_dir!r} (halohop.partition, halohop.graph; on the command line --edge-dir), or leave edge_dir out"
+        )
     if isinstance(data, Graph) and not isinstance(data, LiveGraph):
         return StoredSource(data, custom_cls)
     if custom_cls is not None:
         raise InputError(f"custom_cls={custom_cls!r}: batches of a {type(data).__name__} are of its class; leave it out")
     if not isinstance(data, LiveGraph):
-        return MemorySource(LiveGraph(data, names))
+        return MemorySource(LiveGraph(data, names, edge_dir=edge_dir or "in"))
     data.check_readable(names)
     return MemorySource(data)

@@ -84,15 +84,17 @@ class HalohopGraphStore(GraphStore):  # type: ignore[misc]
         if edge_attr.layout != EdgeLayout.COO or tuple(edge_attr.edge_type) not in self._graph.schema.edges:
             return None
         relation = self._graph.schema.relation(edge_attr.edge_type)
-        gid, raw = self._graph.select(None, relation[2])
-        sources, destinations = [], []
-        for dst_gid, dst_raw in zip(gid.split(_CHUNK), raw.split(_CHUNK), strict=True):
-            query = HopQuery(relation=relation, fanout=-1, dst_gid=dst_gid)
+        book = self._graph.book
+        gid, raw = self._graph.select(None, book.list_type(relation))
+        neighbors, nodes = [], []
+        for some_gid, some_raw in zip(gid.split(_CHUNK), raw.split(_CHUNK), strict=True):
+            query = HopQuery(relation=relation, fanout=-1, dst_gid=some_gid)
             (answer,) = self._graph.sample(SampleRequest(draw=TAKE_ALL, queries=(query,))).answers
-            rows = RowQuery(table=relation[0], columns=(RAW_ID,), gid=answer.src_gid)
-            sources.append(self._graph.fetch(FetchRequest(queries=(rows,)))[0][0])
-            destinations.append(dst_raw.repeat_interleave(answer.counts))
-        return torch.cat(sources), torch.cat(destinations)
+            rows = RowQuery(table=book.neighbor_type(relation), columns=(RAW_ID,), gid=answer.src_gid)
+            neighbors.append(self._graph.fetch(FetchRequest(queries=(rows,)))[0][0])
+            nodes.append(some_raw.repeat_interleave(answer.counts))
+        src, dst = (neighbors, nodes) if book.list_end else (nodes, neighbors)
+        return torch.cat(src), torch.cat(dst)
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
         raise InputError("this graph store only reads; write the edges with halohop.partition")

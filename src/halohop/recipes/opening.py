@@ -23,11 +23,19 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -
     Raises:
         DatasetError, InputError: as of `halohop.open`.
         ClusterError, TransportError: another host or a server is not there; names it.
+        InputError: it has the out-edges of nodes, for which the recipes have no models.
     """
     options = connection_options(config)
     if servers := servers_of(str(parts)):
-        return halohop.connect(servers, sampling=config.sampling, **options)
-    return halohop.open(parts, world=world, **options)
+        graph = halohop.connect(servers, sampling=config.sampling, **options)
+    else:
+        graph = halohop.open(parts, world=world, **options)
+    try:
+        graph.book.require_in_edges("a recipe")
+    except BaseException:
+        graph.shut(wait=False)
+        raise
+    return graph
 
 
 def connection_options(config: TrainConfig | InferConfig) -> dict[str, Any]:

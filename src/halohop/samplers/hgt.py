@@ -143,18 +143,19 @@ class HGTSampler:
 
     def _grow(self, budgets: dict[NodeType, Budget], discovery: Discovery, seeds: AnySeeds, hop: int) -> None:
         """What the nodes that came last add to the budgets, of types that are still drawn from."""
-        frontiers = discovery.frontier(expand_all=False)
+        frontiers, book = discovery.frontier(expand_all=False), self.graph.book
+        expanded = {relation: frontiers[book.list_type(relation)].gid for relation in self.graph.schema.edges}
         queries = tuple(
-            HopQuery(relation=relation, fanout=self._max_neighbors, dst_gid=frontiers[relation[2]].gid)
-            for relation in self.graph.schema.edges
-            if any(self.samples.per_type[relation[0]][hop:]) and len(frontiers[relation[2]].gid)
+            HopQuery(relation=relation, fanout=self._max_neighbors, dst_gid=gid)
+            for relation, gid in expanded.items()
+            if any(self.samples.per_type[book.neighbor_type(relation)][hop:]) and len(gid)
         )
         if not queries:
             return
         draw = Draw(seed=self._seed, epoch=seeds.epoch, batch=seeds.index, hop=hop)
         added: dict[NodeType, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
         for query, answer in zip(queries, self.graph.sample(SampleRequest(draw=draw, queries=queries)).answers, strict=True):
-            source, counts = query.relation[0], answer.counts.numpy()
+            source, counts = book.neighbor_type(query.relation), answer.counts.numpy()
             amounts = np.repeat(1 / np.maximum(counts, 1), counts)
             new = discovery.find(source, answer.src_gid, None).numpy() < 0
             added.setdefault(source, []).append((answer.src_gid.numpy()[new].astype(np.int64), amounts[new]))

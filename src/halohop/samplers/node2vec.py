@@ -44,7 +44,7 @@ class _Turns:
     @classmethod
     def of(cls, graph: Graph, relation: Relation, place: Place, back: float) -> "_Turns":
         assert place.before is not None
-        (edges,) = graph.find(((relation, place.before, place.gid),))
+        (edges,) = graph.find_neighbors(((relation, place.before, place.gid),))
         counts, degrees = edges.counts.numpy(), graph.degrees(relation, place.gid).numpy()
         return cls(
             before=place.before.numpy(),
@@ -141,7 +141,7 @@ class Node2VecWalker(Walker):
         """Whether a step leads from the nodes before to those now, bool ``[n]``."""
         if not len(gid):
             return torch.zeros(0, dtype=torch.bool)
-        return self.graph.find(((self.path[0], gid, before),))[0].counts > 0
+        return self.graph.find_neighbors(((self.path[0], gid, before),))[0].counts > 0
 
     def _listed(self, place: Place) -> tuple[Tensor, Tensor]:
         """A choice among all edges, for walkers that have some."""

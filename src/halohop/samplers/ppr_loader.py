@@ -15,7 +15,7 @@ from halohop.pyg.source import source_of
 from halohop.pyg.subgraph_loader import with_mapping
 from halohop.samplers.ppr import ForwardPush, PPRSampler
 from halohop.sampling.sampler import Sampler
-from halohop.typing import Relation
+from halohop.typing import EdgeDir, Relation
 
 
 def ppr(
@@ -26,6 +26,7 @@ def ppr(
     eps: float = 1e-4,
     top: int | None = None,
     relation: Relation | None = None,
+    edge_dir: EdgeDir | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Approximate personalised PageRank of many seeds (forward push, Andersen, Chung & Lang 2006).
 
@@ -42,6 +43,7 @@ def ppr(
         eps: how exact; less is slower.
         top: at most so many nodes of each seed; None gives all with a score above 0.
         relation: that is walked along, between nodes of one type; the only one may be left out.
+        edge_dir: as of `halohop.random_walk`.
 
     Returns:
         Three tensors ``[n]``: positions in `seeds` (int64, ascending), raw ids (int64) and scores (float64), the highest of each
@@ -59,7 +61,7 @@ def ppr(
         >>> seed.tolist(), node.tolist(), score.tolist()
         ([0, 0, 0, 1], [2, 0, 1, 0], [0.5, 0.25, 0.25, 1.0])
     """
-    graph = source_of(data).graph
+    graph = source_of(data, edge_dir=edge_dir).graph
     push = ForwardPush(graph, _relation(graph, relation), alpha=alpha, eps=eps)
     top = None if top is None else whole(top, "top")
     scores = push.scores(seed_dataset(graph, seeds, node_type=push.node_type).gid, top=top)

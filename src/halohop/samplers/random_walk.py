@@ -16,7 +16,7 @@ from halohop.samplers.node2vec import Node2VecWalker
 from halohop.samplers.walks import NOWHERE, Walker, Walks, start_type
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.schema import Schema
-from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
+from halohop.typing import EDGE_ID, RAW_ID, EdgeDir, Relation, TableKey
 
 DeadEnd = Literal["stay", "stop"]
 
@@ -33,6 +33,7 @@ def random_walk(
     weight_attr: str | None = ...,
     dead_end: DeadEnd | None = ...,
     return_edge_ids: Literal[False] = ...,
+    edge_dir: EdgeDir | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -51,6 +52,7 @@ def random_walk(
     weight_attr: str | None = ...,
     dead_end: DeadEnd | None = ...,
     return_edge_ids: Literal[True],
+    edge_dir: EdgeDir | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -68,6 +70,7 @@ def random_walk(
     weight_attr: str | None = None,
     dead_end: DeadEnd | None = None,
     return_edge_ids: bool = False,
+    edge_dir: EdgeDir | None = None,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -78,8 +81,7 @@ def random_walk(
     (metapath2vec, Dong et al. 2017).
 
     Walks go against the arrows, as sampling does: from a node to one of its in-neighbours. In an undirected graph that makes no
-    difference. To walk along the arrows, store the edges flipped: ``Data(edge_index=edge_index.flip(0))``, or in `HeteroData` a
-    reverse relation (`torch_geometric.transforms.ToUndirected`).
+    difference. With ``edge_dir="out"`` they go along the arrows.
 
     Args:
         data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.
@@ -95,6 +97,8 @@ def random_walk(
             in `torch_cluster.random_walk`. "stop": the rest of its walk is -1, as in DGL and PyG's `MetaPath2Vec`. By default
             "stay" without a metapath, "stop" with one. To stay is possible only if all steps go along one relation.
         return_edge_ids: return the edges, too.
+        edge_dir: "in", against the arrows, or "out", along them. A graph of halohop's was made for one of them, which None takes;
+            of PyG's graphs None takes "in". Below, what is said of in-edges holds of out-edges then.
         seed, epoch, batch: name the stream of random numbers. Walks of the same number in calls that agree in all three are no
             independent ones, so count the calls of an epoch as batches.
 
@@ -115,7 +119,7 @@ def random_walk(
         >>> random_walk(path, [3, 1], 2, dead_end="stop").tolist()
         [[3, 2, 1], [1, 0, -1]]
     """
-    graph = source_of(data, (weight_attr,)).graph
+    graph = source_of(data, (weight_attr,), edge_dir=edge_dir).graph
     path = _path(graph.schema, length, metapath)
     seed, epoch, batch = whole(seed, "seed"), whole(epoch, "epoch"), whole(batch, "batch")
     stays = _stays(path, dead_end, by_default=metapath is None)
@@ -123,7 +127,7 @@ def random_walk(
         walker = Walker(graph, path, seed=seed, weight=weight_attr)
     else:
         walker = Node2VecWalker(graph, path, p=p, q=q, seed=seed, weight=weight_attr)
-    starts = seed_dataset(graph, start, node_type=start_type(graph.schema, path))
+    starts = seed_dataset(graph, start, node_type=start_type(graph, path))
     walks = walker.walk(starts.gid, epoch=epoch, batch=batch)
     nodes, edges = _user_ids(graph, path, walks.staying() if stays else walks, with_edges=return_edge_ids)
     return (nodes, edges) if return_edge_ids else nodes
@@ -161,7 +165,7 @@ def _stays(path: list[Relation], dead_end: DeadEnd | None, *, by_default: bool) 
 
 def _user_ids(graph: Graph, path: list[Relation], walks: Walks, *, with_edges: bool) -> tuple[Tensor, Tensor]:
     """Raw ids ``[n, length + 1]``, and edge ids ``[n, length]``."""
-    types = [start_type(graph.schema, path), *(relation[0] for relation in path)]
+    types = [start_type(graph, path), *(graph.book.neighbor_type(relation) for relation in path)]
     nodes = _told(graph, types, RAW_ID, walks.gid)
     return nodes, _told(graph, path, EDGE_ID, walks.edge_gid) if with_edges else walks.edge_gid.T
 

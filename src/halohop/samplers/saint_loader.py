@@ -117,7 +117,11 @@ class GraphSAINTSampler(SampledLoader):
             name, relation = self._key
             nodes, edges = batch.nodes[name], batch.edges[relation]
             of_nodes = {_NODE_NORM: self._counts.node_norm(nodes)}
-            of_edges = {_EDGE_NORM: self._counts.edge_norm(edges, ops.gather_rows(nodes.gid, edges.ends_bid[1]))}
+            of_edges = {
+                _EDGE_NORM: self._counts.edge_norm(
+                    edges, ops.gather_rows(nodes.gid, edges.ends_bid[self._sampler.graph.book.list_end])
+                )
+            }
             batch = replace(
                 batch,
                 nodes={name: replace(nodes, columns=nodes.columns | of_nodes)},

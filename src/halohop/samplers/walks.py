@@ -11,6 +11,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.partitioning.book import Book
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
 from halohop.store.schema import Schema
@@ -73,9 +74,11 @@ class Place:
 
 
 class Walker:
-    """Walks along a path of relations, against the arrows: a step along ("a", "to", "b") leads from a "b" to an "a".
+    """Walks along a path of relations, against the arrows: a step along ("a", "to", "b") leads from a "b" to an "a". In a graph
+    with lists of out-edges it goes along the arrows instead.
 
-    Each step takes one of the in-edges of the walker's node, all equally likely or by weight. A walk ends at a node without any.
+    Each step takes one of the edges in the list of the walker's node, all equally likely or by weight. A walk ends at a node
+    without any.
     What is drawn is a pure function of (seed, epoch, batch, step, walker's number, raw id): not of the partitions, nor of the
     other walkers.
 
@@ -94,7 +97,7 @@ class Walker:
         ops.warm_up()
         self.graph = graph
         self.path = tuple(graph.schema.relation(relation) for relation in path)
-        _check_chain(self.path)
+        _check_chain(self.path, graph.book)
         _check_weight(graph.schema, self.path, weight)
         self._seed = seed
         self._weight = weight
@@ -143,18 +146,20 @@ class Walker:
         return (flock << 40) + (attempt << 32) + place.step
 
 
-def start_type(schema: Schema, path: Sequence[Relation]) -> NodeType:
+def start_type(graph: Graph, path: Sequence[Relation]) -> NodeType:
     """The type of the nodes that a path begins with; the only one there is, if the path is empty."""
-    return path[0][2] if path else schema.node_type(None)
+    return graph.book.list_type(path[0]) if path else graph.schema.node_type(None)
 
 
-def _check_chain(path: tuple[Relation, ...]) -> None:
+def _check_chain(path: tuple[Relation, ...], book: Book) -> None:
     for one, other in pairwise(path):
-        if one[0] != other[2]:
+        end, begin = book.neighbor_type(one), book.list_type(other)
+        if end != begin:
             reverse = (other[2], f"rev_{other[1]}", other[0])
+            way = "against" if book.list_end else "along"
             raise InputError(
-                f"a step along {one} leads to {one[0]!r}, and none along {other} begins there: steps go against the arrows, from "
-                f"{other[2]!r} to {other[0]!r}; for the other way name the reverse relation, such as {reverse}"
+                f"a step along {one} leads to {end!r}, and none along {other} begins there: steps go {way} the arrows, from "
+                f"{begin!r} to {book.neighbor_type(other)!r}; for the other way name the reverse relation, such as {reverse}"
             )
 
 

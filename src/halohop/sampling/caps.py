@@ -170,16 +170,17 @@ def measured(batches: Sequence[Batch], slack: float) -> Sizes:
 def bound(sampler: NeighborSampler | RemoteSampler, batch: Batch) -> Sizes:
     """The most that a batch of as many seeds as this one has can have, if no seed occurs twice."""
     rules, schema, per_relation = sampler.rules, sampler.graph.schema, sampler.fanouts.per_relation
+    book = sampler.graph.book
     copies = _inputs(batch.seeds).seeds if rules.disjoint else 1
     nodes = {name: [_most_starts([batch], name)] for name in schema.nodes}
     edges: dict[Relation, list[int]] = {relation: [] for relation in schema.edges}
     for hop in range(sampler.fanouts.num_hops):
         frontier = {name: sum(counts) if rules.expand == "all" else counts[-1] for name, counts in nodes.items()}
         for relation, fanouts in per_relation.items():
-            drawn, all_edges = frontier[relation[2]] * fanouts[hop], copies * schema.edges[relation].count
+            drawn, all_edges = frontier[book.list_type(relation)] * fanouts[hop], copies * schema.edges[relation].count
             edges[relation].append(all_edges if drawn < 0 else drawn if rules.replace else min(drawn, all_edges))
         for name, counts in nodes.items():
-            found = sum(edges[relation][hop] for relation in per_relation if relation[0] == name)
+            found = sum(edges[relation][hop] for relation in per_relation if book.neighbor_type(relation) == name)
             counts.append(min(found, copies * schema.nodes[name].count))
     totals = {relation: sum(counts) for relation, counts in edges.items()}
     if rules.subgraph == "induced":

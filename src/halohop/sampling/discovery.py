@@ -150,16 +150,21 @@ class Trail:
     """The edges of one relation, hop after hop.
 
     It grows to the exact size in every hop, so the last one, which has most of the edges, is written once, where it stays.
+
+    Args:
+        pool: where the memory comes from.
+        list_end: see `Book.list_end`.
     """
 
-    def __init__(self, pool: ops.Pool) -> None:
+    def __init__(self, pool: ops.Pool, *, list_end: int) -> None:
         self._pool = pool
+        self._list_end = list_end
         self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
         self._gid = torch.empty(0, dtype=torch.int64)
         self._num_sampled: list[int] = []
 
     def extend(self, edge_gid: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes in a hop's edges; returns the room for the bids of their sources and destinations."""
+        """Takes in a hop's edges; returns the room for the bids of neighbours, and of the nodes that they were drawn for."""
         known, total = len(self._gid), len(self._gid) + len(edge_gid)
         ends_bid = self._pool.empty((2, total), torch.int64)
         if known:
@@ -170,7 +175,7 @@ class Trail:
         else:
             gid = edge_gid
         self._ends_bid, self._gid = ends_bid, gid
-        return ends_bid[0, known:], ends_bid[1, known:]
+        return ends_bid[1 - self._list_end, known:], ends_bid[self._list_end, known:]
 
     def end_hop(self) -> None:
         self._num_sampled.append(len(self._gid) - sum(self._num_sampled))

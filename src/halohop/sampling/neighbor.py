@@ -51,21 +51,22 @@ class NeighborSampler:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
         discovery = self._tables.start(seeds)
-        trails = {relation: Trail(self.graph.pool) for relation in self.fanouts.per_relation}
+        book = self.graph.book
+        trails = {relation: Trail(self.graph.pool, list_end=book.list_end) for relation in self.fanouts.per_relation}
         for hop in range(self.fanouts.num_hops):
             frontiers = discovery.frontier(expand_all=self.rules.expand == "all")
             queries = tuple(
-                self._query(relation, fanouts[hop], frontiers[relation[2]], seeds)
+                self._query(relation, fanouts[hop], frontiers[book.list_type(relation)], seeds)
                 for relation, fanouts in self.fanouts.per_relation.items()
-                if fanouts[hop] != 0 and len(frontiers[relation[2]].gid)
+                if fanouts[hop] != 0 and len(frontiers[book.list_type(relation)].gid)
             )
             answers = self.graph.sample(SampleRequest(draw=self._draw(seeds, hop), queries=queries)).answers if queries else ()
             for query, answer in zip(queries, answers, strict=True):
-                src_type, _, dst_type = query.relation
+                frontier, neighbors = frontiers[book.list_type(query.relation)], book.neighbor_type(query.relation)
                 with self.graph.counters.span("dedup"):
-                    src_bid, dst_bid = trails[query.relation].extend(answer.edge_gid)
-                    ops.repeat_positions(answer.counts, frontiers[dst_type].begin, dst_bid)
-                    discovery.add(src_type, answer.src_gid, frontiers[dst_type].tree_of(dst_bid), src_bid)
+                    neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid)
+                    ops.repeat_positions(answer.counts, frontier.begin, bid)
+                    discovery.add(neighbors, answer.src_gid, frontier.tree_of(bid), neighbor_bid)
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()

@@ -37,34 +37,38 @@ def induced(graph: Graph, discovery: Discovery, query: Callable[[Relation, Front
         query: asks for all in-edges of some of them.
     """
     frontiers = discovery.frontier(expand_all=True)
-    trails = {relation: Trail(graph.pool) for relation in graph.schema.edges}
+    book = graph.book
+    trails = {relation: Trail(graph.pool, list_end=book.list_end) for relation in graph.schema.edges}
     longest = max((len(frontier.gid) for frontier in frontiers.values()), default=0)
     begin, length = 0, _FIRST_SLICE
     while begin < longest:
         slices = {name: frontier.slice(begin, begin + length) for name, frontier in frontiers.items()}
-        queries = tuple(query(relation, slices[relation[2]]) for relation in trails if len(slices[relation[2]].gid))
+        listed = {relation: slices[book.list_type(relation)] for relation in trails}
+        queries = tuple(query(relation, some) for relation, some in listed.items() if len(some.gid))
         answers = graph.sample(SampleRequest(draw=TAKE_ALL, queries=queries)).answers if queries else ()
         with graph.counters.span("dedup"):
             for asked, answer in zip(queries, answers, strict=True):
-                _keep_known(answer, asked.relation[0], slices[asked.relation[2]], discovery, trails[asked.relation], graph.pool)
+                relation = asked.relation
+                neighbors = book.neighbor_type(relation)
+                _keep_known(answer, neighbors, listed[relation], discovery, trails[relation], graph.pool)
         begin += length
-        listed = sum(len(answer.edge_gid) for answer in answers)
-        length = max(min(_GROWTH * length, _EDGES_PER_SLICE * length // max(listed, 1)), 1)
+        found = sum(len(answer.edge_gid) for answer in answers)
+        length = max(min(_GROWTH * length, _EDGES_PER_SLICE * length // max(found, 1)), 1)
     return {relation: trail.block(by_hop=False) for relation, trail in trails.items()}
 
 
 def _keep_known(
-    answer: HopAnswer, src_type: NodeType, asked: Frontier, discovery: Discovery, trail: Trail, pool: ops.Pool
+    answer: HopAnswer, neighbors: NodeType, asked: Frontier, discovery: Discovery, trail: Trail, pool: ops.Pool
 ) -> None:
-    """Adds the edges whose source the batch has."""
-    dst_bid = pool.empty((len(answer.edge_gid),), torch.int64)
-    ops.repeat_positions(answer.counts, asked.begin, dst_bid)
-    src_bid = discovery.find(src_type, answer.src_gid, asked.tree_of(dst_bid))
-    known_first = ops.bucket(src_bid, (-1, 0, 2**62), (1, 0), pool=pool)
+    """Adds the edges to neighbours that the batch has."""
+    bid = pool.empty((len(answer.edge_gid),), torch.int64)
+    ops.repeat_positions(answer.counts, asked.begin, bid)
+    neighbor_bid = discovery.find(neighbors, answer.src_gid, asked.tree_of(bid))
+    known_first = ops.bucket(neighbor_bid, (-1, 0, 2**62), (1, 0), pool=pool)
     known = known_first.order[: known_first.starts[1]]
-    src_room, dst_room = trail.extend(ops.gather_rows(answer.edge_gid, known, pool=pool))
-    ops.gather_rows(src_bid, known, out=src_room)
-    ops.gather_rows(dst_bid, known, out=dst_room)
+    neighbor_room, room = trail.extend(ops.gather_rows(answer.edge_gid, known, pool=pool))
+    ops.gather_rows(neighbor_bid, known, out=neighbor_room)
+    ops.gather_rows(bid, known, out=room)
 
 
 def partners_of(schema: Schema) -> Partners:
@@ -117,7 +121,7 @@ def bidirectional(
     both = {}
     for relation, partner in partners.items():
         own, other = edges[relation], edges[partner]
-        trail = Trail(pool)
+        trail = Trail(pool, list_end=1)
         for block, ends in ((own, own.ends_bid), (other, (other.ends_bid[1], other.ends_bid[0]))):
             for known, room in zip(ends, trail.extend(block.gid), strict=True):
                 ops.copy_ids(known, room)

@@ -108,7 +108,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
     }
     edges = {
         key: EdgePart(
-            indptr=files.ids(structure_file(part, key, INDPTR), counts[key[2]] + 1),
+            indptr=files.ids(structure_file(part, key, INDPTR), counts[key[2] if manifest.edge_dir == "in" else key[0]] + 1),
             indices=files.ids(structure_file(part, key, INDICES), counts[key]),
             edge_id=files.optional_ids(structure_file(part, key, EDGE_ID_FILE), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),

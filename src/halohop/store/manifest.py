@@ -17,7 +17,7 @@ import msgspec
 from halohop.errors import CorruptDatasetError, VersionMismatchError
 from halohop.files.reading import decode_json
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
-from halohop.typing import NodeType, Relation, TableKey
+from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 FORMAT = "halohop"
 VERSION = 1
@@ -61,8 +61,10 @@ class Manifest:
         halo: per relation, columns of the sources that are stored along its edges.
         ascending: per relation, the columns (halo ones too) that never fall within a list, in any partition.
         stamps: per partition, what `stamp_of` says of its files; its folder holds the same.
+        edge_dir: which edges the lists of nodes hold: those to them ("in"), or those from them ("out").
 
-    Data sets written before there were `halo`, `ascending` and `stamps` have none; they are read as they always were.
+    Data sets written before there were `halo`, `ascending` and `stamps` have none, and lists of in-edges; they are read as they
+    always were.
     """
 
     schema: Schema
@@ -74,6 +76,7 @@ class Manifest:
     halo: dict[Relation, dict[str, ColumnSpec]] = field(default_factory=dict)
     ascending: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
     stamps: tuple[str, ...] = ()
+    edge_dir: EdgeDir = "in"
 
     @property
     def num_parts(self) -> int:
@@ -109,6 +112,7 @@ class _Document:
     report: dict[str, Any]
     files: dict[str, FileRecord]
     stamps: tuple[str, ...] = ()
+    edge_dir: EdgeDir = "in"
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -135,6 +139,7 @@ def encode(manifest: Manifest) -> bytes:
         report=manifest.report,
         files=manifest.files,
         stamps=manifest.stamps,
+        edge_dir=manifest.edge_dir,
     )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
@@ -170,6 +175,7 @@ def decode(data: bytes, name: str) -> Manifest:
         halo={key: table.halo for key, table in edges.items()},
         ascending={key: table.ascending for key, table in edges.items()},
         stamps=document.stamps,
+        edge_dir=document.edge_dir,
     )
 
 

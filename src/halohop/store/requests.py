@@ -36,6 +36,8 @@ class Shard(Protocol):
 class HopQuery:
     """Some in-neighbours of `dst_gid` (int64 ``[n]``) along `relation`: at most `fanout` each, all of them with -1.
 
+    In a graph with lists of out-edges they are out-neighbours: what is called a destination in queries and answers is the source.
+
     Args:
         tree: draws of one node in several trees are independent; int64 ``[n]``, or None: all in one tree.
         latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the rules name a time.

@@ -5,7 +5,7 @@ graph both start from one. Nothing is renumbered yet: edges refer to rows of the
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -70,6 +70,11 @@ class EdgeTable:
     def num_edges(self) -> int:
         return len(self.src)
 
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Sources and destinations."""
+        return self.src, self.dst
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphTables:
@@ -97,6 +102,18 @@ class GraphTables:
             for node_type, rows, end in ((relation[0], table.src, "src"), (relation[2], table.dst, "dst")):
                 _check_rows(rows, self.nodes[node_type].num_nodes, f"{end} of {relation_text(relation)}")
         check_names(self.nodes, self.edges)
+
+    def turned(self) -> "GraphTables":
+        """The same graph with every edge the other way round, its relation's types too; nothing is copied.
+
+        Example:
+            >>> nodes = {name: NodeTable(num_nodes=1) for name in "ab"}
+            >>> one = EdgeTable(src=torch.tensor([0]), dst=torch.tensor([0]))
+            >>> list(GraphTables(nodes=nodes, edges={("a", "to", "b"): one}).turned().edges)
+            [('b', 'to', 'a')]
+        """
+        edges = {(dst, name, src): replace(table, src=table.dst, dst=table.src) for (src, name, dst), table in self.edges.items()}
+        return replace(self, edges=edges)
 
 
 def is_dense(column: Tensor) -> bool:

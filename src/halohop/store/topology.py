@@ -61,8 +61,11 @@ def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
 class Topology:
     """Answers hop queries about the destinations that this process owns.
 
+    In a graph with lists of out-edges, what is called a destination here is the source, and the other way round.
+
     Args:
         relation: which edges these are.
+        drawn_as: the relation from neighbours to those that they are drawn for, which names the streams of random numbers.
         indptr, indices: as in `EdgePart`, a piece per partition.
         edge_bounds: gids of the partitions' edges.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
@@ -74,6 +77,7 @@ class Topology:
     """
 
     relation: Relation
+    drawn_as: Relation
     indptr: ops.Pieces
     indices: ops.Pieces
     edge_bounds: Sequence[int]
@@ -153,8 +157,8 @@ class Topology:
         )
 
     def _key(self, draw: Draw) -> int:
-        shared = (self.relation[0], "", "")  # all relations from a type have the same numbers
-        relation = shared if draw.rules.labor else self.relation
+        shared = (self.drawn_as[0], "", "")  # all relations from a type have the same numbers
+        relation = shared if draw.rules.labor else self.drawn_as
         return ops.stream_key(seed=draw.seed, epoch=draw.epoch, batch=draw.batch, hop=draw.hop, relation=relation)
 
     def _sources(self, query: HopQuery) -> ops.Sources:

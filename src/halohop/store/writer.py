@@ -35,7 +35,7 @@ from halohop.store.manifest import (
 from halohop.store.npy import write_array
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema
-from halohop.typing import NodeType, Relation, TableKey
+from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 
 class DatasetWriter:
@@ -89,6 +89,7 @@ class DatasetWriter:
         edge_bounds: dict[Relation, tuple[int, ...]],
         partitioned: dict[str, str | int],
         report: dict[str, Any],
+        edge_dir: EdgeDir = "in",
     ) -> Manifest:
         """Writes the manifest, after the last partition; the arguments are those of `Manifest`."""
         manifest = Manifest(
@@ -101,6 +102,7 @@ class DatasetWriter:
             halo=self._halo,
             ascending={relation: tuple(sorted(names)) for relation, names in self._ascending.items()},
             stamps=tuple(self._stamps),
+            edge_dir=edge_dir,
         )
         assert manifest.num_parts == len(self._stamps), (
             f"{len(self._stamps)} partitions written, bounds are of {manifest.num_parts}"

@@ -4,13 +4,13 @@ Whatever the partitioning, the hosts, the threads or the kernels, a loader's bat
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from halohop.ops import reference
 from halohop.store.draw import Rules
 from halohop.store.tables import GraphTables
 from halohop.testing.oracle_subgraph import edges_both_ways, induced_edges, raw_ids
-from halohop.typing import NodeType, Relation
+from halohop.typing import EdgeDir, NodeType, Relation
 
 _TREE_STEP = 2**40
 
@@ -34,6 +34,12 @@ class OracleBatch:
     num_sampled_nodes: dict[NodeType, list[int]]
     num_sampled_edges: dict[Relation, list[int] | None]
     trees: dict[NodeType, list[int]] | None = None
+
+    def turned(self) -> "OracleBatch":
+        """The same with every edge the other way round, its relation's types too."""
+        edges = {_turned(key): [(dst, src, number) for src, dst, number in found] for key, found in self.edges.items()}
+        counts = {_turned(key): found for key, found in self.num_sampled_edges.items()}
+        return replace(self, edges=edges, num_sampled_edges=counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,8 @@ class Oracle:
         tables: the graph.
         fanouts: per relation, a number per hop.
         seed, rules: as of `halohop.sampling.NeighborSampler`.
+        edge_dir: which neighbours are drawn. What is drawn with "out" is drawn in the graph whose edges are turned around, and
+            turned back.
 
     Example:
         >>> from halohop.testing.graphs import ring
@@ -75,7 +83,11 @@ class Oracle:
         *,
         seed: int = 0,
         rules: Rules | None = None,
+        edge_dir: EdgeDir = "in",
     ) -> None:
+        self._out = edge_dir == "out"
+        tables = tables.turned() if self._out else tables
+        fanouts = {_turned(relation): numbers for relation, numbers in fanouts.items()} if self._out else fanouts
         self._tables, self._fanouts = tables, fanouts
         self._seed, self._rules = seed, rules or Rules()
         self._num_hops = max((len(values) for values in fanouts.values()), default=0)
@@ -88,7 +100,8 @@ class Oracle:
         """The batch number `index` of an epoch, around seeds given by raw id, each with its time."""
         nodes: _Found = {name: [] for name in self._types}
         nodes[node_type] = [(tree if self._rules.disjoint else 0, raw) for tree, raw in enumerate(seeds)]
-        return self._grow(nodes, epoch, index, times, ())
+        batch = self._grow(nodes, epoch, index, times, ())
+        return batch.turned() if self._out else batch
 
     def links(
         self,
@@ -110,7 +123,9 @@ class Oracle:
         for name, raws, tree_of in zip((relation[0], relation[2]), ends, trees, strict=True):
             keys = [(tree if self._rules.disjoint else 0, raw) for tree, raw in zip(tree_of, raws, strict=True)]
             positions.append([_position(nodes[name], key) for key in keys])
-        return self._grow(nodes, epoch, index, times, excluded), positions
+        if not self._out:
+            return self._grow(nodes, epoch, index, times, excluded), positions
+        return self._grow(nodes, epoch, index, times, [(_turned(name), edge) for name, edge in excluded]).turned(), positions
 
     def _grow(
         self,
@@ -182,6 +197,10 @@ class Oracle:
         else:
             places = reference.draw_positions(len(edges), stream, fanout, key, replace=replace)
         return [edges[place] for place in places]
+
+
+def _turned(relation: Relation) -> Relation:
+    return relation[2], relation[1], relation[0]
 
 
 def _position(found: list[tuple[int, int]], node: tuple[int, int]) -> int:

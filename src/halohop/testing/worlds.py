@@ -24,14 +24,20 @@ from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.store.tables import GraphTables, is_dense
 from halohop.telemetry import Counters
 from halohop.transport import Token
-from halohop.typing import NodeType, Relation
+from halohop.typing import EdgeDir, NodeType, Relation
 from halohop.world import World
 
 TOKEN = Token("for tests only, no secret")
 
 
 def partitioned(
-    tables: GraphTables, num_parts: int, *, seed: int = 0, shard_each: bool = False, halo: Sequence[str] = ()
+    tables: GraphTables,
+    num_parts: int,
+    *,
+    seed: int = 0,
+    shard_each: bool = False,
+    halo: Sequence[str] = (),
+    edge_dir: EdgeDir = "in",
 ) -> Graph:
     """The graph in `num_parts` partitions in memory, every node in a random one (some may be empty).
 
@@ -44,7 +50,7 @@ def partitioned(
         3
     """
     assignment = random_assignment(tables, num_parts, seed=seed)
-    build = build_parts(tables, assignment, num_parts, halo=halo)
+    build = build_parts(tables, assignment, num_parts, halo=halo, edge_dir=edge_dir)
     parts = dict(enumerate(build.parts))
     if not shard_each:
         return local_graph(build.schema, build.book, parts)
@@ -64,7 +70,9 @@ def random_assignment(tables: GraphTables, num_parts: int, *, seed: int = 0) -> 
     }
 
 
-def divided(tables: GraphTables, assignment: Assignment, num_parts: int, *, seed: int = 0) -> list[MemoryPartition]:
+def divided(
+    tables: GraphTables, assignment: Assignment, num_parts: int, *, seed: int = 0, edge_dir: EdgeDir = "in"
+) -> list[MemoryPartition]:
     """The graph as partitions in memory, by the part of every node (per type); rows and edges of each in a random order.
 
     Example:
@@ -87,7 +95,8 @@ def divided(tables: GraphTables, assignment: Assignment, num_parts: int, *, seed
         return NodeSlice(id=rows, owner=assignment[name], columns=columns, names=table.names)
 
     def edges(relation: Relation, part: int) -> EdgeSlice:
-        table, owner = tables.edges[relation], assignment[relation[2]][tables.edges[relation].dst.long()]
+        table, end = tables.edges[relation], 1 if edge_dir == "in" else 0
+        owner = assignment[relation[2 * end]][table.ends[end].long()]
         rows = some(owner == part)
         columns = {key: column[rows] for key, column in table.columns.items()}
         return EdgeSlice(edge_index=torch.stack([table.src, table.dst])[:, rows], edge_id=rows, columns=columns, owner=owner)
@@ -96,6 +105,7 @@ def divided(tables: GraphTables, assignment: Assignment, num_parts: int, *, seed
         MemoryPartition(
             part=part,
             num_parts=num_parts,
+            edge_dir=edge_dir,
             nodes={name: nodes(name, part) for name in tables.nodes},
             edges={relation: edges(relation, part) for relation in tables.edges},
         )
