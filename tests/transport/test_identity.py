@@ -1,16 +1,17 @@
 """Whom a connection reached: every time the server shows what it serves, and one that serves something else is asked nothing."""
 
 import logging
+import re
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
 import torch
 from msgspec.msgpack import encode as msgpack
 
-from halohop.errors import AuthenticationError, PeerLostError, ProtocolError
+from halohop.errors import AuthenticationError, DeadlineExceededError, PeerLostError, ProtocolError
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.worlds import free_address
 from halohop.transport import Codec, Identity, Limits, Token, connect, handshake, serve
@@ -61,6 +62,24 @@ class Room:
         return connect(address, codec=codec, token=self.token, peer="server 1", limits=limits, expected=expected)
 
 
+def answer_of(channel, value):
+    """Of a channel that is not patient: on a busy machine the first calls may end before the server has answered."""
+    for _ in range(20):
+        with suppress(PeerLostError, DeadlineExceededError):
+            return channel.call(ask(value))
+    pytest.fail("no call was answered")
+
+
+def assert_lost(channel, match):
+    """As of `answer_of`: an error that says this comes."""
+    for _ in range(20):
+        with pytest.raises(PeerLostError) as caught:
+            channel.call(ask(2))
+        if re.search(match, str(caught.value)):
+            return
+    pytest.fail(f"{caught.value} does not match {match}")
+
+
 @BOTH
 @pytest.mark.parametrize("expected", [EXPECTED, None], ids=["given", "learned"])
 @pytest.mark.parametrize(
@@ -75,15 +94,12 @@ class Room:
 def test_another_server_at_a_lost_servers_address_is_asked_nothing(token, expected, found, named):
     room = Room(token)
     with room.serve(OURS) as first, room.connect(first.address, expected=expected, limits=IMPATIENT) as channel:
-        assert channel.call(ask(1)).gid.tolist() == [2]
+        assert answer_of(channel, 1).gid.tolist() == [2]
         first.close()
         with room.serve(found, bind=first.address) as second:
-            with pytest.raises(
-                PeerLostError, match=rf"'server 1'.*{named} answers there, where a server of data set aaaa\w+ with"
-            ):
-                channel.call(ask(2))
+            assert_lost(channel, rf"'server 1'.*{named} answers there, where a server of data set aaaa\w+ with")
             assert second.statistics()["sessions"] > 0
-    assert room.asked == [("a", 1)]
+    assert {*room.asked} == {("a", 1)}
 
 
 @BOTH
@@ -132,8 +148,7 @@ def test_the_next_address_is_tried_and_the_error_names_each(token):
             assert channel.call(ask(1)).gid.tolist() == [2]
         with connect(wrong.address, gone, limits=IMPATIENT, **options) as channel:
             reasons = rf"{wrong.address}: a server of data set bbbb.*{gone}: the connection was refused"
-            with pytest.raises(PeerLostError, match=reasons):
-                channel.call(ask(2))
+            assert_lost(channel, reasons)
     assert room.asked == [("a", 1)]
 
 
@@ -157,9 +172,8 @@ def test_another_data_set_is_not_there_whatever_it_speaks(token):
     with (
         room.serve(OTHER, codec=Codec([*MESSAGE_TYPES, Later])) as server,
         room.connect(server.address, limits=IMPATIENT) as channel,
-        pytest.raises(PeerLostError, match="bbbb"),
     ):
-        channel.call(ask(1))
+        assert_lost(channel, "bbbb")
 
 
 # ---- servers that know the token, and do as they like
