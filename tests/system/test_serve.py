@@ -136,3 +136,13 @@ def test_columns_that_the_command_line_gives(parts, start, tmp_path):
         for batch in halohop.NeighborLoader(graph, [3], "early", batch_size=4):
             assert torch.equal(batch.group, batch.n_id % 7)
             assert torch.equal(batch.early_mask, batch.n_id < 10)
+
+
+def test_a_server_for_one_job(start, tmp_path):
+    """It lends its clients ids, and ends well when the client that it expects has left."""
+    np.save(tmp_path / "train.npy", np.array([4, 2]))
+    server, address = start("0,1", "127.0.0.1:0", "", "--clients", "1", "--seeds", str(tmp_path))
+    with halohop.connect([address], token=TOKEN, limits=LIMITS) as graph:
+        assert graph.seed_file("train.npy").tolist() == [4, 2]
+    assert server.wait(within(20)) == 0
+    assert "all 1 clients have left or are lost" in server.stderr.read()

@@ -3,11 +3,26 @@
 from concurrent.futures import Future
 from typing import Protocol
 
+from torch import Tensor
+
 from halohop.store.requests import Reply, Request
+
+
+class JobServers(Protocol):
+    """Servers that know their clients' jobs; see `halohop.cluster.jobs`."""
+
+    def join(self, job: str, size: int, rank: int | None) -> int: ...
+
+    def seed_file(self, file: str) -> Tensor: ...
 
 
 class Connections(Protocol):
     """The connections of one graph to other hosts; a graph that lies in one process has none."""
+
+    @property
+    def jobs(self) -> JobServers | None:
+        """Who knows the jobs of clients; None among hosts of one world."""
+        ...
 
     @property
     def call_seconds(self) -> float:

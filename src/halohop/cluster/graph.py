@@ -14,6 +14,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.connections import BatchMaker, Connections
 from halohop.cluster.counted import Counted
+from halohop.cluster.jobs import Jobs
 from halohop.cluster.lookups import Lookups
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
@@ -28,7 +29,7 @@ from halohop.telemetry import Counters, added
 from halohop.typing import EdgeDir, NodeType
 
 
-class Graph(Counted, Lookups):
+class Graph(Counted, Lookups, Jobs):
     """Answers two questions about any node, wherever it lies: some neighbours of it, and its rows.
 
     Made by `halohop.open`, or by a loader around an in-memory PyG object. Use it as a context manager, or `close` it, where

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options, tools
+from halohop.launch import choices, logs, options, serve_options, tools
 from halohop.launch.group import Command, Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -258,6 +258,8 @@ def serve(
     encrypt: options.Encrypt = False,
     lease: options.Lease = 60.0,
     metrics: options.ServerMetricsAt = None,
+    seeds: serve_options.Seeds = None,
+    clients: serve_options.Clients = None,
     verify: options.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
@@ -276,6 +278,8 @@ def serve(
         encrypt=encrypt,
         lease=lease,
         metrics=metrics,
+        seeds=seeds,
+        clients=clients,
         verify=verify,
         console=logs.people(soft_wrap=True),
     )

@@ -1,6 +1,5 @@
 """`halohop serve` in a terminal: says where, answers until it is told to stop."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,10 +24,12 @@ def serve(
     encrypt: bool,
     lease: float,
     metrics: str | None,
+    seeds: Path | None = None,
+    clients: int | None = None,
     verify: bool = False,
     console: Console,
 ) -> None:
-    """Serves until the process is told to end, by Ctrl-C or a request to terminate.
+    """Serves until Ctrl-C, a request to terminate, or until as many clients as are expected have come and are gone.
 
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.
@@ -44,6 +45,8 @@ def serve(
                 peers=peers,
                 token=token,
                 keeping=Keeping(lease_seconds=lease),
+                seeds=seeds,
+                clients=clients,
                 verify=verify,
             )
         )
@@ -51,7 +54,8 @@ def serve(
         if metrics is not None:
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
             console.print(f"metrics at http://{endpoint.address}/metrics", highlight=False)
-        threading.Event().wait()
+        server.wait()
+        console.print(f"all {clients} clients have left or are lost", highlight=False)
 
 
 def given_columns(texts: Sequence[str]) -> dict[TableKey, dict[str, str]] | None:

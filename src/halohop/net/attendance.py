@@ -43,7 +43,7 @@ class AttendRequest(Request[AttendReply]):
     leaves: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     size: int
     clients: dict[int, str] = field(default_factory=dict)  # by number
@@ -104,7 +104,7 @@ class Attendance:
             self._look()
 
     def _place(self, request: AttendRequest) -> tuple[int, str]:
-        job = self._jobs.setdefault(request.job, _Job(request.size))
+        job = self._jobs.setdefault(request.job, _Job(size=request.size))
         named = f"job {request.job!r}"
         if job.size != request.size:
             return -1, f"{named} has {job.size} clients, but this one says {request.size}; give all clients of a job one number"
@@ -129,7 +129,8 @@ class Attendance:
     def _forget(self, client: str) -> None:
         self._heard.pop(client, None)
         for name, job in list(self._jobs.items()):
-            job.clients = {rank: other for rank, other in job.clients.items() if other != client}
+            for rank in [rank for rank, other in job.clients.items() if other == client]:
+                del job.clients[rank]
             if not job.clients:
                 del self._jobs[name]
 

@@ -9,15 +9,17 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.holding import book_of
 from halohop.cluster.router import Router
 from halohop.errors import InputError
+from halohop.net.attending import Attending
 from halohop.net.connections import Connections
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Finder, finder_of
-from halohop.net.introductions import Introductions, peers_of
+from halohop.net.introductions import Introductions, Known, peers_of
 from halohop.net.remote import BatchServers
 from halohop.net.servers import Servers
 from halohop.store.manifest import decode
 from halohop.telemetry import Counters
 from halohop.transport import Identity, Limits, Token, load_token
+from halohop.transport.addresses import plain
 
 Place = Literal["servers", "client"]
 
@@ -29,6 +31,7 @@ def connect(
     token: Token | None = None,
     limits: Limits | None = None,
     deadline: float = 60.0,
+    first: str | None = None,
 ) -> Graph:
     """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
 
@@ -44,13 +47,15 @@ def connect(
             does for other loaders and for walks in any case.
         token: the secret that they share, and whether to encrypt; None takes the environment's HALOHOP_TOKEN and HALOHOP_ENCRYPT.
         limits: of the transport: deadlines per call, sizes.
+        first: the server that this client asks before all others, such as the one on its own host: for all batches, and for the
+            rows of all partitions that it has. The others stand in for it where it is lost. None: they share the work evenly.
         deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
 
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
         ClusterError: they serve different data sets, or none has a partition; names it, and the servers that were asked.
-        InputError: no servers, or something that is no address.
+        InputError: no servers, something that is no address, or a `first` that is none of the servers.
     """
     if not servers:
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
@@ -62,16 +67,21 @@ def connect(
         directory = undo.enter_context(PeerDirectory(where, lease_seconds=limits.attempt_seconds))
         introductions = Introductions(directory, attempt_seconds=limits.attempt_seconds, deadline=deadline)
         known = introductions.wait()
+        if first is not None:
+            known = _with_first(known, first)
         manifest, dataset = decode(introductions.manifest, "the manifest that the servers sent"), introductions.dataset
         book = book_of(manifest)
         pool, counters = ops.Pool(), Counters()
         makers: BatchServers | None = None
         if sampling == "servers":
             channels = [server.channel for server in known]
-            makers = BatchServers(channels, call_seconds=limits.call_seconds, unable=introductions.unable())
+            makers = BatchServers(
+                channels, call_seconds=limits.call_seconds, unable=introductions.unable(), in_turn=first is None
+            )
             for channel in channels:
                 directory.ask_about(channel, Identity(dataset=dataset))
-        peers = peers_of(known, book, directory, dataset=dataset, call_seconds=limits.call_seconds)
+        peers = peers_of(known, book, directory, dataset=dataset, call_seconds=limits.call_seconds, even=first is None)
+        jobs = _attending(known)
         directory.begin()
         graph = Graph(
             schema=manifest.schema,
@@ -79,9 +89,26 @@ def connect(
             router=Router(book, [peer.owner for peer in peers], pool, counters),
             pool=pool,
             counters=counters,
-            connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds),
+            connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds, jobs=jobs),
             batch_servers=makers,
         )
         graph.keep_until_exit()
         undo.pop_all()
         return graph
+
+
+def _with_first(known: list[Known], first: str) -> list[Known]:
+    """The servers, the one at an address at the beginning."""
+    if plain(first) not in (addresses := [plain(server.address) for server in known]):
+        raise InputError(f"first={first!r} is none of the servers, {', '.join(addresses)}; give the address of one of them")
+    return sorted(known, key=lambda server: plain(server.address) != plain(first))
+
+
+def _attending(known: list[Known]) -> Attending:
+    """This client's part in jobs. Of the servers that have the first partition, all clients take the same for its home."""
+    home = min(known, key=lambda server: (min(server.parts), server.name))
+    part = Attending([server.channel for server in known], home=home.channel)
+    leases = [server.lease_seconds for server in known if server.lease_seconds]
+    if leases:
+        part.begin(min(leases))
+    return part

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
+from halohop.net.attending import Attending
 from halohop.net.directory import PeerDirectory
 from halohop.net.remote import Peer
 from halohop.net.rendezvous import Rendezvous
@@ -22,6 +23,7 @@ class Connections:
         call_seconds: how long a request is repeated that is not answered.
         rendezvous: where the ranks meet again at the end.
         server: what this process serves itself; None where another process of the host does.
+        jobs: this client's part in jobs; None of a host.
     """
 
     directory: PeerDirectory
@@ -29,6 +31,7 @@ class Connections:
     call_seconds: float
     rendezvous: Rendezvous | None = None
     server: Closing | None = None
+    jobs: Attending | None = None
 
     def check(self, *, deadline: float) -> None:
         """Asks every peer for nothing, to see who lives.
@@ -56,6 +59,8 @@ class Connections:
     def close(self, *, wait: bool) -> None:
         """Ends the connections; with `wait` only after every rank has said that it asks no more."""
         self.directory.rest()
+        if self.jobs is not None:
+            self.jobs.close()
         try:
             if wait and self.rendezvous is not None:
                 self.rendezvous.leave()

@@ -27,11 +27,13 @@ _MOMENT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A server that is there, and what it serves."""
+    """A server that is there, and what it serves; `name` and `lease_seconds` as of `DescribeReply`."""
 
     address: str
     channel: Channel
     parts: tuple[int, ...]
+    name: str = ""
+    lease_seconds: float = 0.0
 
 
 def peers_of(
@@ -43,10 +45,12 @@ def peers_of(
     without: tuple[int, ...] = (),
     call_seconds: float,
     even_if_new: bool = False,
+    even: bool = True,
 ) -> list[Peer]:
     """Which of some servers to ask about which partitions, except some that need no asking.
 
-    Where several have a partition, the others stand in for the one that is asked. From now on, each server must be what it is
+    Where several have a partition, the others stand in for the one that is asked: they share the work evenly, or (not `even`) the
+    first of all is asked for what it has. From now on, each server must be what it is
     asked about, wherever it is.
 
     Raises:
@@ -55,7 +59,7 @@ def peers_of(
     found = [tuple(part for part in server.parts if part not in without) for server in servers]
     asked: dict[int, tuple[int, ...]] = {}
     peers = []
-    for ranked, parts in replicas([*found, without], book.num_parts).items():
+    for ranked, parts in replicas([*found, without], book.num_parts, even=even).items():
         if ranked[0] == len(servers):
             continue
         for number in ranked:
@@ -131,7 +135,13 @@ class Introductions:
                 file=sys.stderr,
             )
         return [
-            Known(address=self._addresses[number], channel=self._channels[number], parts=about.parts)
+            Known(
+                address=self._addresses[number],
+                channel=self._channels[number],
+                parts=about.parts,
+                name=about.server,
+                lease_seconds=about.lease_seconds,
+            )
             for number, about in sorted(self._about.items())
         ]
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from halohop.net.attendance import AttendReply, AttendRequest
+from halohop.net.seed_files import SeedsReply, SeedsRequest
 from halohop.sampling.remote import BatchReply, BatchRequest
 from halohop.store.requests import (
     EdgesReply,
@@ -33,6 +35,7 @@ class DescribeReply:
         parts: the partitions that it serves.
         num_parts: how many the data set has.
         has_peers: whether it knows servers to ask for what it does not hold; without, it may be unable to make batches.
+        lease_seconds: clients say within such a time that they are there; 0: they need not.
     """
 
     server: str
@@ -40,6 +43,7 @@ class DescribeReply:
     parts: tuple[int, ...]
     num_parts: int
     has_peers: bool
+    lease_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,4 +84,6 @@ GRAPH_MESSAGES: tuple[type, ...] = (
 
 def server_codec() -> Codec:
     """Of all messages that a server answers."""
-    return Codec([*GRAPH_MESSAGES, DescribeRequest, DescribeReply, MeetRequest, MeetReply, BatchRequest, BatchReply])
+    about_servers = (DescribeRequest, DescribeReply, MeetRequest, MeetReply)
+    about_jobs = (AttendRequest, AttendReply, SeedsRequest, SeedsReply)
+    return Codec([*GRAPH_MESSAGES, *about_servers, *about_jobs, BatchRequest, BatchReply])

@@ -3,12 +3,13 @@
 from halohop.errors import ClusterError
 
 
-def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]]:
+def owners(found: list[tuple[int, ...]], num_parts: int, *, even: bool = True) -> list[tuple[int, ...]]:
     """Divides the partitions among the hosts that found them on their disks; where several did, evenly.
 
     Args:
         found: per host, the partitions in its folder.
         num_parts: how many there are.
+        even: otherwise the first host has all that it found.
 
     Returns:
         Per host, the partitions it serves: each partition exactly once.
@@ -25,7 +26,7 @@ def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]
     for part in range(num_parts):
         holders = [host for host, parts in enumerate(found) if part in parts]
         if holders:
-            served[min(holders, key=lambda host: (len(served[host]), host))].append(part)
+            served[min(holders, key=lambda host: (even or host > 0, len(served[host]), host))].append(part)
         else:
             missing.append(part)
     if missing:
@@ -37,12 +38,13 @@ def owners(found: list[tuple[int, ...]], num_parts: int) -> list[tuple[int, ...]
     return [tuple(parts) for parts in served]
 
 
-def replicas(found: list[tuple[int, ...]], num_parts: int) -> dict[tuple[int, ...], tuple[int, ...]]:
+def replicas(found: list[tuple[int, ...]], num_parts: int, *, even: bool = True) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Which hosts to ask about which partitions: the one that `owners` chose, then the others that have it, in turn.
 
     Args:
         found: per host, the partitions it serves.
         num_parts: how many there are.
+        even: as of `owners`.
 
     Returns:
         Partitions by the hosts that have them, in the order in which these are asked.
@@ -55,7 +57,7 @@ def replicas(found: list[tuple[int, ...]], num_parts: int) -> dict[tuple[int, ..
         {(0,): (0,), (1, 2, 0): (1,), (1,): (2,)}
     """
     groups: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for host, served in enumerate(owners(found, num_parts)):
+    for host, served in enumerate(owners(found, num_parts, even=even)):
         for part in served:
             turned = [*range(host, len(found)), *range(host)]
             ranked = tuple(other for other in turned if part in found[other])

@@ -105,10 +105,13 @@ class BatchServers:
         channels: to each of them.
         call_seconds: until a batch must be there.
         unable: why one of them cannot make batches; None where all can.
+        in_turn: each of them in its turn; otherwise the first one, as long as it is there.
     """
 
-    def __init__(self, channels: Sequence[Channel], *, call_seconds: float, unable: str | None = None) -> None:
-        turned = [[*channels[first:], *channels[:first]] for first in range(len(channels))]
+    def __init__(
+        self, channels: Sequence[Channel], *, call_seconds: float, unable: str | None = None, in_turn: bool = True
+    ) -> None:
+        turned = [[*channels[first:], *channels[:first]] for first in range(len(channels) if in_turn else 1)]
         self._turns = itertools.cycle([RemoteShard(ranked, call_seconds=call_seconds) for ranked in turned])
         self._unable = unable
 

@@ -16,6 +16,7 @@ from halohop.net.messages import server_codec
 from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
 from halohop.net.rendezvous import Board
+from halohop.net.seed_files import SeedFiles
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping, Service
 from halohop.sampling.remote import BatchRequest
@@ -36,6 +37,7 @@ class Server:
         servers: where the others are looked for, and what it takes to talk to them.
         keeping: what is kept for clients.
         shard, pool: the partitions, and memory for answers, where this process has them already.
+        clients, seeds: as of `serve`.
 
     Attributes:
         address: what clients connect to.
@@ -52,10 +54,13 @@ class Server:
         keeping: Keeping,
         shard: LocalShard | None = None,
         pool: ops.Pool | None = None,
+        clients: int | None = None,
+        seeds: str | Path | None = None,
     ) -> None:
         self.parts = tuple(holding.parts)
         pool = pool or ops.Pool()
-        self._service = Service(holding, shard or holding.shard(pool, Counters()), servers, keeping, pool)
+        shard = shard or holding.shard(pool, Counters())
+        self._service = Service(holding, shard, servers, keeping, pool, clients=clients, seeds=SeedFiles(seeds))
         self.directory = self._service.directory
         with ExitStack() as undo:
             undo.callback(self._service.close)
@@ -76,9 +81,17 @@ class Server:
             self.directory.begin(self.address)
             self._undo = undo.pop_all()
 
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until the clients that were expected have come, and all have left or are lost; whether that is so after some seconds.
+
+        Without `clients` that never is.
+        """
+        return self._service.attendance.over.wait(seconds)
+
     def statistics(self) -> dict[str, float]:
         """Sums so far: seconds that answers took, batches, rows asked here and of peers, and what the transport counts. Of now:
-        what is kept for clients ("kept_samplers", "kept_senders" of pushes), and memory that lies idle.
+        what is kept for clients ("kept_samplers", "kept_senders" of pushes), those that said lately that they are there
+        ("clients"), and memory that lies idle.
         """
         transport = {f"transport_{name}": amount for name, amount in self._listener.statistics().items()}
         return {**self._service.statistics(), **transport}
@@ -110,6 +123,8 @@ def serve(
     keeping: Keeping | None = None,
     verify: bool = False,
     board: Board | None = None,
+    clients: int | None = None,
+    seeds: str | Path | None = None,
 ) -> Server:
     """Serves the partitions of a data set to whoever shares the token; public as `halohop.serve`.
 
@@ -128,6 +143,9 @@ def serve(
         verify: also compare every mapped file with its checksum.
         board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
             each has. They wait for each other there. Without it every partition must know the owners of all edges.
+        clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
+            when it was not heard of for a lease of `keeping`.
+        seeds: a folder of `.npy` files with ids that clients may read (`Graph.seed_file`); nothing outside of it.
 
     Raises:
         ClusterError: a partition in memory that did not come to the board.
@@ -156,4 +174,4 @@ def serve(
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
     servers = Servers(finder=finder_of(peers), token=token or load_token(), limits=limits or Limits())
-    return Server(holding, listen=listen, servers=servers, keeping=keeping or Keeping())
+    return Server(holding, listen=listen, servers=servers, keeping=keeping or Keeping(), clients=clients, seeds=seeds)

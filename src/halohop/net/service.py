@@ -15,9 +15,11 @@ from halohop.cluster.leased import Leased
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
+from halohop.net.attendance import Attendance, AttendRequest
 from halohop.net.directory import PeerDirectory
 from halohop.net.introductions import Introductions, peers_of
 from halohop.net.messages import DescribeReply, DescribeRequest, MeetReply, MeetRequest
+from halohop.net.seed_files import SeedFiles, SeedsRequest
 from halohop.net.servers import Servers
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
@@ -55,17 +57,37 @@ class Service:
         servers: where others are looked for.
         keeping: what is kept for clients.
         pool: where answers take their memory from.
+        clients: how many are expected; None: it is not known.
+        seeds: files of ids that clients may read.
 
     Attributes:
         directory: the other servers; closed with this.
+        attendance: the clients that are there.
     """
 
-    def __init__(self, holding: Holding, shard: LocalShard, servers: Servers, keeping: Keeping, pool: ops.Pool) -> None:
+    def __init__(
+        self,
+        holding: Holding,
+        shard: LocalShard,
+        servers: Servers,
+        keeping: Keeping,
+        pool: ops.Pool,
+        *,
+        clients: int | None,
+        seeds: SeedFiles,
+    ) -> None:
+        self.attendance = Attendance(lease_seconds=keeping.lease_seconds, expected=clients)
+        self._seeds = seeds
         self._keeping = keeping
         self._counters, self._pool, self._shard = Counters(), pool, shard
         name, parts = secrets.token_hex(8), tuple(holding.parts)
         self._about = DescribeReply(
-            server=name, manifest=holding.document, parts=parts, num_parts=holding.book.num_parts, has_peers=False
+            server=name,
+            manifest=holding.document,
+            parts=parts,
+            num_parts=holding.book.num_parts,
+            has_peers=False,
+            lease_seconds=0.0 if clients is None else keeping.lease_seconds,
         )
         mine = PartitionOwner(shard=shard, parts=parts)
         self._router = Router(holding.book, [mine], pool, self._counters)
@@ -76,19 +98,25 @@ class Service:
 
     def answer(self, request: Any) -> Any:
         """The reply to a request; called from several threads."""
-        if isinstance(request, MeetRequest):
-            return self.directory.meet(request)
+        match request:
+            case MeetRequest():
+                return self.directory.meet(request)
+            case AttendRequest():
+                return self.attendance.answer(request)
         self._asked = time.monotonic()
         match request:
             case BatchRequest():
                 return self._batches.make(request)
             case DescribeRequest():
                 return replace(self._about, has_peers=self.directory.knows_others)
+            case SeedsRequest():
+                return self._seeds.answer(request)
         return self._router.answer(request)
 
     def sweep(self) -> None:
         """Forgets what is kept for clients that are gone."""
         lease = self._keeping.lease_seconds
+        self.attendance.sweep()
         self._batches.samplers.sweep(lease)
         self._shard.sweep(lease)
         if time.monotonic() - self._asked > lease:
@@ -96,7 +124,8 @@ class Service:
 
     def statistics(self) -> dict[str, float]:
         """Sums so far, and what is kept now; see `Server.statistics`."""
-        kept = {"kept_samplers": Gauge(len(self._batches.samplers)), **self._shard.statistics()}
+        mine = {"kept_samplers": Gauge(len(self._batches.samplers)), "clients": Gauge(len(self.attendance))}
+        kept = {**mine, **self._shard.statistics()}
         pool = {f"pool_{name}": amount for name, amount in self._pool.statistics().items()}
         return {**self._counters.snapshot(), **kept, **pool}
 

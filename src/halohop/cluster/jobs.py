@@ -1,0 +1,68 @@
+"""What clients of servers can ask beside the graph: a number in a job, and ids that lie at the servers."""
+
+from torch import Tensor
+
+from halohop.cluster.connections import Connections, JobServers
+from halohop.errors import InputError
+from halohop.world import World
+
+
+class Jobs:
+    """Requests about jobs; of graphs from `halohop.connect`."""
+
+    _connections: Connections | None
+
+    def join(self, job: str, *, clients: int, rank: int | None = None) -> World:
+        """This process's number among the clients that share a job, until the graph is closed.
+
+        Loaders with this `world=`, and the same seeds, divide them: all clients take the same number of steps, and each seed is
+        dealt once an epoch. A client that is lost leaves its number to the next one that joins.
+
+        Args:
+            job: its name, the same for all of its clients.
+            clients: how many it has.
+            rank: the number; None takes a free one.
+
+        Raises:
+            InputError: another client has this number, the job has all of its clients or another number of them, or the graph is
+                not on servers.
+            TransportError: the server that gives out numbers is lost.
+
+        Example:
+            >>> import tempfile, halohop
+            >>> from halohop.datasets import synthetic
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = halohop.partition(synthetic("tiny"), f"{folder}/parts", num_parts=1)
+            ...     with halohop.serve(f"{folder}/parts") as server, halohop.connect([server.address]) as graph:
+            ...         loader = halohop.NeighborLoader(graph, [5], "train", world=graph.join("papers", clients=4))
+            ...         len(loader)
+            150
+        """
+        if clients < 1 or not job:
+            raise InputError(f"job={job!r} with clients={clients}; give a job a name, and at least one client")
+        number = self._job_servers().join(job, clients, rank)
+        return World(rank=number, size=clients)
+
+    def seed_file(self, file: str) -> Tensor:
+        """Ids from a `.npy` file below the folder that the servers name (``halohop serve --seeds FOLDER``), for loaders.
+
+        Args:
+            file: its path below that folder.
+
+        Returns:
+            int64: ids of nodes ``[n]``, or the ends of edges ``[2, n]``, as the file has them.
+
+        Raises:
+            InputError: no server has such a file, it holds something else or lies outside the folder, or the graph is not on
+                servers.
+            TransportError: a server is lost.
+        """
+        return self._job_servers().seed_file(file)
+
+    def _job_servers(self) -> JobServers:
+        servers = None if self._connections is None else self._connections.jobs
+        if servers is None:
+            raise InputError(
+                "this graph is not on servers, which know jobs and files of seeds; connect to some (halohop.connect)"
+            )
+        return servers

@@ -1,0 +1,27 @@
+"""Options of `halohop serve` that concern its clients' jobs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Seeds = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        show_default="none",
+        file_okay=False,
+        exists=True,
+        help="Clients may read ids from the .npy files below it (Graph.seed_file), and from nothing outside of it.",
+    ),
+]
+Clients = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default="for ever",
+        help="End when N clients have connected, and all have left or are lost (not heard of for a --lease). "
+        "halohop train connects once more than it has trainers, to look at the graph.",
+    ),
+]

@@ -1,0 +1,96 @@
+"""A client's part in jobs: it says to its servers that it is there, takes a number, and reads their files of ids."""
+
+import secrets
+import threading
+from collections.abc import Sequence
+from concurrent.futures import wait
+from contextlib import suppress
+from dataclasses import replace
+
+from torch import Tensor
+
+from halohop.errors import InputError, TransportError
+from halohop.net.attendance import AttendReply, AttendRequest
+from halohop.net.periodic import PeriodicThread
+from halohop.net.seed_files import SeedsReply, SeedsRequest
+from halohop.transport import Channel
+
+_BEATS = 4
+"""In a server's lease."""
+_LEAVE_SECONDS = 1.0
+
+
+class Attending:
+    """One client of some servers.
+
+    Args:
+        channels: to each of the servers, the one that is asked first at the beginning.
+        home: to the server that gives out numbers: all clients of a job have the same.
+    """
+
+    def __init__(self, channels: Sequence[Channel], *, home: Channel) -> None:
+        self._channels = tuple(channels)
+        self._home = home
+        self._me = AttendRequest(client=secrets.token_hex(8))
+        self._jobs: dict[str, AttendRequest] = {}
+        self._lock = threading.Lock()
+        self._thread: PeriodicThread | None = None
+        self._seconds = 0.0
+
+    def begin(self, lease_seconds: float) -> None:
+        """From now on the servers hear that this client is there, often enough for their lease."""
+        with self._lock:
+            seconds = lease_seconds / _BEATS
+            if self._thread is not None and self._seconds <= seconds:
+                return
+            before, self._seconds = self._thread, seconds
+            self._thread = PeriodicThread(seconds, self._say, name="attending")
+        if before is not None:
+            before.close()
+        self._say()
+
+    def join(self, job: str, size: int, rank: int | None) -> int:
+        """This client's number among those of a job.
+
+        Raises:
+            InputError: the server refuses it; says why.
+            TransportError: the server is lost.
+        """
+        request = replace(self._me, job=job, size=size, rank=-1 if rank is None else rank)
+        reply: AttendReply = self._home.submit(request).result()
+        if reply.refusal:
+            raise InputError(reply.refusal)
+        self._jobs[job] = replace(request, rank=reply.rank)
+        self.begin(reply.lease_seconds)
+        return reply.rank
+
+    def seed_file(self, file: str) -> Tensor:
+        """The ids in a file of the first server that has it.
+
+        Raises:
+            InputError: none has it; says why.
+            TransportError: a server is lost.
+        """
+        refusals = []
+        for channel in self._channels:
+            reply: SeedsReply = channel.submit(SeedsRequest(file=file)).result()
+            if not reply.refusal:
+                return reply.ids
+            refusals.append(reply.refusal)
+        raise InputError("; ".join(dict.fromkeys(refusals)))
+
+    def close(self) -> None:
+        """Says that this client leaves, to the servers that have heard that it is there. Safe to call twice."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.close()
+        leaves = replace(self._me, leaves=True)
+        wait([channel.submit(leaves) for channel in self._channels if channel.is_connected], timeout=_LEAVE_SECONDS)
+
+    def _say(self) -> None:
+        for channel in self._channels:
+            for request in list(self._jobs.values()) or [self._me]:
+                with suppress(TransportError):  # a server that is not asked any more
+                    channel.submit(request)
