@@ -131,7 +131,7 @@ def test_a_loader_goes_on_with_other_columns(folders):
             assert batch["paper"].num_nodes == other["paper"].num_nodes
 
 
-@pytest.mark.parametrize("mode", ["memory", "open", "hosts", "servers", "client"])
+@pytest.mark.parametrize("mode", ["memory", "shared", "open", "hosts", "servers", "client"])
 def test_transform_sees_what_came(tmp_path, mode):
     """Of five columns two; and without any: nodes and edges still have their numbers, ids and seeds."""
     data = wide_data()
@@ -166,6 +166,8 @@ def wide_data() -> Data:
 def opened(parts: Path, data: Any, mode: str) -> Any:
     if mode == "memory":
         return nullcontext(data)
+    if mode == "shared":
+        return nullcontext(halohop.graph(data))
     if mode == "open":
         return halohop.open(parts)
     return on_hosts(parts) if mode == "hosts" else on_servers(parts, mode)
