@@ -74,6 +74,21 @@ def process_group(world: World, device: torch.device, deadline_s: float) -> Iter
                     _LOG.warning("left the process group behind: a collective that its other ranks do not answer is under way")
 
 
+def check_number(world: World) -> None:
+    """Where there is a process group of as many ranks, each must have its number there: two ranks with one number draw alike.
+
+    Raises:
+        InputError: this one has another number.
+    """
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() == world.size):
+        return
+    if dist.get_rank() != world.rank:
+        raise InputError(
+            f"this is rank {dist.get_rank()} of the process group, but its seeds are to be those of rank {world.rank}; "
+            f"give World(rank={dist.get_rank()}, size={world.size}): ranks with one number draw alike"
+        )
+
+
 def _check_group(world: World, device: torch.device) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     if (rank, size) != (world.rank, world.size):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch_geometric.data import Data
 
@@ -189,6 +190,22 @@ def test_the_users_own_sampler(data):
     batches = NeighborLoader(data, [4], batch_sampler=BatchSampler(SequentialSampler(range(8)), BATCH, False), **options)
     alone = NeighborLoader(data, [4], torch.arange(8), batch_size=BATCH, **own(1, 2))
     assert [told(batch) for batch in positions] == [told(batch) for batch in batches] == [told(batch) for batch in alone]
+
+
+def test_two_ranks_with_one_number(data):
+    """Where a process group knows better."""
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        NeighborLoader(data, [2], **own(0, 1))
+        NeighborLoader(data, [2], **own(1, 2))  # of other ranks than those of the group
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dist, "get_world_size", lambda: 2)
+            NeighborLoader(data, [2], **own(0, 2))
+            with pytest.raises(InputError, match=r"rank 0 of the process group.* those of rank 1; give World\(rank=0, size=2\)"):
+                NeighborLoader(data, [2], **own(1, 2))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_what_is_refused(data):

@@ -17,7 +17,7 @@ from halohop.loading.options import Run, check_pin_memory_device, flight_of, ref
 from halohop.loading.pipeline import Backlog, Inline, Made, Makers, Threads, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import Course, Place, Stretch
-from halohop.loading.seeds import Share, digest, numbered, plan_of, positions_of
+from halohop.loading.seeds import OwnPlan, Share, digest, numbered, plan_of, positions_of
 from halohop.loading.worker import Bench
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
@@ -121,7 +121,6 @@ class BatchLoader(DataLoader[Any]):
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
-        self._numbering = (own_seeds and world) or World()
         self._kept: Kept[Task, Any] | None = None
         self._course = Course(self._plan, seed=self._seed)
         self._backlog = Backlog(self._flight)
@@ -158,7 +157,8 @@ class BatchLoader(DataLoader[Any]):
         return positions_of(index, len(self._seeds))
 
     def _one_batch(self, index: int, positions: Tensor) -> Any:
-        share = Share(index=numbered(index, self._numbering), positions=positions)
+        world = self._plan.world if isinstance(self._plan, OwnPlan) else World()
+        share = Share(index=numbered(index, world), positions=positions)
         return self._make((self._course.epoch, share)).item.value
 
     def __reduce__(self) -> Any:

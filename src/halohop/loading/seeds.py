@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.process_group import check_number
 from halohop.world import World
 
 
@@ -171,6 +172,8 @@ def plan_of(
             "or World.from_env() under torchrun"
         )
     world = world or World()
+    if own_seeds:
+        check_number(world)
     sharing, stream = (World(), world.rank) if own_seeds else (world, 0)
     plan: ShuffledPlan | SampledPlan
     if sampler is None and batch_sampler is None:

@@ -46,7 +46,7 @@ class Pool:
         >>> row = x[7]
         >>> del x
         >>> pool.statistics()["idle_bytes"]
-        0
+        0.0
         >>> del row
         >>> pool.statistics()["idle_bytes"] > 400_000
         True
