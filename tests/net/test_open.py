@@ -226,7 +226,7 @@ def test_several_hosts_need_all_partitions_too(parts):
 def test_several_hosts_need_a_token(parts, monkeypatch):
     monkeypatch.delenv("HALOHOP_TOKEN", raising=False)
     with pytest.raises(InputError, match="HALOHOP_TOKEN"):
-        open_graph(parts, world=World(size=2, num_hosts=2), board=dist.HashStore())
+        open_graph(parts, world=World(size=2, num_hosts=2), board=dist.HashStore(), listen="0.0.0.0:0")
 
 
 def test_another_token_is_refused(parts):

@@ -11,16 +11,15 @@ from typing import Any, Self
 from halohop.cluster.leased import Leased
 from halohop.errors import InputError, TransportError
 from halohop.net.finders import Announcer, Listed
-from halohop.net.interfaces import address_towards
+from halohop.net.interfaces import reached_at
 from halohop.net.messages import MeetReply, MeetRequest, server_codec
 from halohop.net.periodic import PeriodicThread
 from halohop.net.servers import Servers
 from halohop.transport import Channel, Identity, connect
-from halohop.transport.addresses import plain
+from halohop.transport.addresses import parsed, plain
 
 _TICKS = 5
 """In the time that an attempt takes."""
-_ANYWHERE = "0.0.0.0"
 _OUTSIDE = "192.0.2.1:9"
 """An address in no network of anybody's (RFC 5737): the way there is that to most hosts."""
 
@@ -233,9 +232,8 @@ class PeerDirectory:
 
     def _reached_from(self, address: str) -> str:
         """Where a server at an address finds this one; empty where no way leads there."""
-        host, _, port = self._own.rpartition(":")
         try:
-            return f"{address_towards(address.rpartition(':')[0])}:{port}" if host == _ANYWHERE else self._own
+            return reached_at(self._own, parsed(address)[0])
         except OSError:  # no way leads there
             return ""
 

@@ -1,18 +1,20 @@
 """The addresses under which other hosts reach this one."""
 
-import os
+import ipaddress
 import socket
 
 from halohop.errors import ClusterError
+from halohop.transport.addresses import parsed
+
+_ANYWHERE = ("0.0.0.0", "*")
 
 
-def own_address() -> str:
-    """The IPv4 address under which other hosts reach this one: that of the interface towards MASTER_ADDR.
+def own_address(master: str) -> str:
+    """The IPv4 address under which other hosts reach this one: that of the interface towards the host of torch's store.
 
     Raises:
-        ClusterError: MASTER_ADDR has no IPv4 address, no interface leads there, or only this host's own loopback.
+        ClusterError: that host has no IPv4 address, no interface leads there, or only this host's own loopback.
     """
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     try:
         address = address_towards(master)
     except OSError as error:
@@ -25,6 +27,29 @@ def own_address() -> str:
             "give `listen`, the address for the other hosts"
         )
     return address
+
+
+def reached_at(address: str, towards: str) -> str:
+    """Where a server that listens at an address is reached by another host.
+
+    Raises:
+        OSError: it listens on all interfaces, and none leads there.
+
+    Example:
+        >>> reached_at("10.0.0.7:5510", "10.0.0.8"), reached_at("0.0.0.0:5510", "127.0.0.1")
+        ('10.0.0.7:5510', '127.0.0.1:5510')
+    """
+    host, port = parsed(address)
+    return f"{address_towards(towards)}:{port}" if host in _ANYWHERE else address
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nothing but this host reaches what listens at an address."""
+    host, _ = parsed(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address_towards(host: str) -> str:

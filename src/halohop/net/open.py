@@ -11,13 +11,14 @@ from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import ClusterError, InputError
+from halohop.net.board import join_board, master_host, master_of
 from halohop.net.connections import Connections
 from halohop.net.directory import PeerDirectory
-from halohop.net.interfaces import own_address
+from halohop.net.interfaces import is_loopback, own_address, reached_at
 from halohop.net.introductions import Known, peers_of
 from halohop.net.ownership import owners
 from halohop.net.partitions import all_records
-from halohop.net.rendezvous import Board, HostCard, Rendezvous, join_board
+from halohop.net.rendezvous import Board, HostCard, Rendezvous
 from halohop.net.serve import Server
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping
@@ -25,6 +26,7 @@ from halohop.partitioning.book import Book
 from halohop.store.given import Given, given_names, with_absolute_paths
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token
+from halohop.transport.security import TOKEN_REMEDY
 from halohop.world import World
 
 
@@ -39,6 +41,7 @@ def open_graph(
     verify: bool = False,
     limits: Limits | None = None,
     deadline: float = 60.0,
+    master: str | None = None,
     board: Board | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
@@ -55,18 +58,23 @@ def open_graph(
             of a `.npy` file with a row for each id (of nodes the user's ids, of edges their places in the user's input) from 0
             on, or a pair of ids and rows. All hosts of a world give the same; rows of nodes and edges that lie elsewhere are not
             read.
-        world: who takes part; None reads torchrun's environment.
+        world: who takes part; None reads torchrun's environment. Where it does not say which ranks share a host
+            (`World.hosts_known`), and some partitions are not here or `master` is given, all ranks meet and find out: those on
+            one machine that hold the same partitions are one host.
         token: the secret that the hosts share, and whether they encrypt; None takes the environment's HALOHOP_TOKEN and
-            HALOHOP_ENCRYPT.
-        listen: address for the other hosts, ``tcp://IP:PORT``; None takes the interface towards MASTER_ADDR, and a free port.
+            HALOHOP_ENCRYPT. Not needed where all addresses are loopback ones.
+        listen: address for the other hosts, ``tcp://IP:PORT``; None takes the interface towards the master, and a free port.
         verify: also compare every mapped file with its checksum (reads everything once).
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for the other hosts at the start and at the end.
-        board: where the hosts meet; None takes the store at MASTER_ADDR:MASTER_PORT.
+        master: ``"HOST:PORT"`` where the hosts meet, on the host of rank 0, which keeps a store of torch's there if no launcher
+            or process group does; None takes MASTER_ADDR and MASTER_PORT.
+        board: a store of torch's to meet at instead.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
-        ClusterError: a partition is held by nobody, a host did not come in time, or was given other columns.
+        ClusterError: a partition is held by nobody, a host did not come in time or was given other columns, two processes have
+            one rank, or ranks were started with different world sizes.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
         InputError: partitions that are not here, rows that do not fit the nodes or edges, partitions in memory that do not fit
@@ -87,6 +95,11 @@ def open_graph(
         held = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
     else:
         held = OwnParts.of(path, partitions=partitions, verify=verify)
+    rendezvous = None
+    if world.num_hosts > 1 or (not world.hosts_known and (master or board or not _is_whole(held))):
+        board = board or join_board(master_of(master), rank=world.rank, deadline=deadline)
+        rendezvous = Rendezvous(board, world, deadline=deadline)
+        world = world if world.hosts_known else rendezvous.find_hosts(tuple(held.parts))
     if world.num_hosts == 1:
         holding = held if isinstance(held, Holding) else held.holding().with_columns(columns)
         owners([tuple(holding.parts)], holding.book.num_parts)
@@ -94,13 +107,29 @@ def open_graph(
         if isinstance(path, str | Path):
             graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
         return graph
+    assert rendezvous is not None
     token = token or load_token()
-    if token is None:
-        raise InputError("several hosts need a shared token; set HALOHOP_TOKEN to the same secret on all of them")
-    rendezvous = Rendezvous(board or join_board(deadline=deadline), world, deadline=deadline)
+    listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    return _joined(holding, rendezvous, world, servers, listen=listen, deadline=deadline)
+    return _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
+
+
+def _is_whole(held: Holding | OwnParts) -> bool:
+    """Whether all partitions are here."""
+    return len(held.parts) == (held.book.num_parts if isinstance(held, Holding) else held.records[0].num_parts)
+
+
+def _listens_at(listen: str | None, master: str | None, token: Token | None) -> str:
+    """Where to wait for the other hosts.
+
+    Raises:
+        InputError: others reach it, and there is no token.
+    """
+    listen = listen or f"tcp://{own_address(master_host(master))}:0"
+    if token is None and not is_loopback(listen):
+        raise InputError(f"several hosts need a shared token; {TOKEN_REMEDY}")
+    return listen
 
 
 def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -> Holding:
@@ -110,7 +139,7 @@ def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -
 
 
 def _joined(
-    holding: Holding, rendezvous: Rendezvous, world: World, servers: Servers, *, listen: str | None, deadline: float
+    holding: Holding, rendezvous: Rendezvous, world: World, servers: Servers, *, listen: str, master: str, deadline: float
 ) -> Graph:
     """The graph of this host and all others: serves what lies here, and connects to those that have the rest."""
     book, parts = holding.book, tuple(holding.parts)
@@ -119,11 +148,10 @@ def _joined(
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         server = None
         if world.local_rank == 0 and shard is not None:
-            listen = listen or f"tcp://{own_address()}:0"
             server = Server(holding, listen=listen, servers=servers, keeping=Keeping(), shard=shard, pool=pool)
             undo.enter_context(server)
         card = HostCard(
-            address=server.address if server else "",
+            address=reached_at(server.address, master) if server else "",
             dataset=holding.fingerprint,
             parts=parts,
             columns=given_names(holding.manifest),

@@ -1,12 +1,14 @@
 """How the hosts of one run find each other: a small board that torch's TCPStore keeps."""
 
 import os
+import socket
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import torch.distributed as dist
@@ -14,6 +16,8 @@ import torch.distributed as dist
 from halohop.errors import ClusterError
 from halohop.store.given import other_columns
 from halohop.world import World
+
+Card = TypeVar("Card")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,23 @@ class HostCard:
     dataset: str
     parts: tuple[int, ...]
     columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCard:
+    """What a rank says of itself where it is not known which ranks share a host.
+
+    Args:
+        size: how many ranks it believes there are.
+        machine: the same for all processes of a machine, or of a container with a network of its own.
+        process: the same for no two processes of a machine.
+        parts: the partitions that it holds.
+    """
+
+    size: int
+    machine: str
+    process: str
+    parts: tuple[int, ...]
 
 
 class Board(Protocol):
@@ -85,6 +106,42 @@ class Rendezvous:
                 )
         return cards
 
+    def find_hosts(self, parts: tuple[int, ...]) -> World:
+        """Which ranks share a host: those on one machine that hold the same partitions. This rank's place among them.
+
+        Raises:
+            ClusterError: a rank did not come in time, believes in another number of ranks, or is there twice.
+        """
+        mine = RankCard(size=self._world.size, machine=_this_machine(), process=_this_process(), parts=parts)
+        key = f"{self.prefix}/rank/{self._world.rank}"
+        twice = f"two processes are rank {self._world.rank} of {mine.size}; give each process a rank of its own"
+        with board_errors(self.board):
+            before = msgspec.json.decode(self.board.get(key), type=RankCard) if self.board.check([key]) else mine
+            if before.machine == mine.machine and before.process != mine.process and _is_running(before.process):
+                raise ClusterError(twice)
+            self.board.set(key, msgspec.json.encode(mine).decode())
+        cards = [self._read(f"{self.prefix}/rank/{rank}", f"rank {rank} did not come", RankCard) for rank in range(mine.size)]
+        if cards[self._world.rank].process != mine.process:
+            raise ClusterError(twice)
+        for rank, card in enumerate(cards):
+            if card.size != mine.size:
+                raise ClusterError(
+                    f"rank {rank} was started as one of {card.size} ranks, and rank {self._world.rank} as one of {mine.size}; "
+                    "give all the same world size"
+                )
+        self._all("found", wait=self._world.rank == 0)  # its process may keep the board, which others still read
+        shared = [(card.machine, card.parts) for card in cards]
+        hosts = list(dict.fromkeys(shared))
+        here = [rank for rank, place in enumerate(shared) if place == shared[self._world.rank]]
+        self._world = replace(
+            self._world,
+            host=hosts.index(shared[self._world.rank]),
+            num_hosts=len(hosts),
+            local_rank=here.index(self._world.rank),
+            local_size=len(here),
+        )
+        return self._world
+
     def addresses(self) -> list[str]:
         """Where the hosts that have come, or what took their place, serve now; none where the board does not answer."""
         found = []
@@ -114,10 +171,12 @@ class Rendezvous:
             self._wait([f"{self.prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
 
     def _card(self, host: int) -> HostCard:
-        key = f"{self.prefix}/host/{host}"
-        self._wait([key], f"host {host} of {self._world.num_hosts} did not come")
+        return self._read(f"{self.prefix}/host/{host}", f"host {host} of {self._world.num_hosts} did not come", HostCard)
+
+    def _read(self, key: str, complaint: str, kind: type[Card]) -> Card:
+        self._wait([key], complaint)
         with board_errors(self.board):
-            return msgspec.json.decode(self.board.get(key), type=HostCard)
+            return msgspec.json.decode(self.board.get(key), type=kind)
 
     def _wait(self, keys: Iterable[str], complaint: str) -> None:
         for number, key in enumerate(keys):
@@ -147,25 +206,6 @@ def board_errors(board: Board) -> Iterator[None]:
         ) from error
 
 
-def join_board(*, deadline: float) -> Board:
-    """The store at MASTER_ADDR:MASTER_PORT that torchrun, `halohop train` or rank 0's process group keeps.
-
-    Raises:
-        ClusterError: no address in the environment, or nobody answers there in time.
-    """
-    try:
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    except (KeyError, ValueError):
-        raise ClusterError("several hosts need MASTER_ADDR and MASTER_PORT in the environment, as torchrun sets them") from None
-    try:
-        return dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=deadline))
-    except (dist.DistNetworkError, dist.DistStoreError, RuntimeError) as error:
-        raise ClusterError(
-            f"no store answers at {address}:{port} within {deadline:g} s; start with torchrun or `halohop train`, "
-            "or call torch.distributed.init_process_group before halohop.open"
-        ) from error
-
-
 def _this_process() -> str:
     """Not the number alone: in containers that is often the same after a restart."""
     try:
@@ -173,3 +213,20 @@ def _this_process() -> str:
     except OSError:  # no Linux
         started = ""
     return f"{os.getpid()}-{started}"
+
+
+def _is_running(process: str) -> bool:
+    """Whether a process of this machine, as `_this_process` named it, has not ended."""
+    number, _, started = process.partition("-")
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19] == started
+    except OSError:
+        return False
+
+
+def _this_machine() -> str:
+    """The same for all processes that share memory and interfaces."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}-{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:  # no Linux
+        return f"{socket.gethostname()}-{uuid.getnode()}"
