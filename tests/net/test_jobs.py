@@ -173,6 +173,17 @@ def test_a_number_of_a_lost_client_is_the_next_ones(start: Start) -> None:
         wait_until(lambda: servers[1].statistics()[gauge] == 2)  # the others were heard of all the time
 
 
+def test_a_client_that_was_too_slow_is_warned(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    (server,) = start([0, 1], lease=0.8)
+    with clients_of([server], 2) as (slow, other):
+        assert slow.join("papers", clients=1).rank == 0
+        lose(slow)
+        wait_until(lambda: server.statistics()["clients"] == 0)
+        assert other.join("papers", clients=1).rank == 0
+        slow._connections.jobs.begin(0.8)  # type: ignore[union-attr]
+        wait_until(lambda: "this client has lost its number in a job: rank=0 of job 'papers'" in caplog.text)
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
 
     end = time.monotonic() + within(20)

@@ -1,9 +1,10 @@
 """A client's part in jobs: it says to its servers that it is there, takes a number, and reads their files of ids."""
 
+import logging
 import secrets
 import threading
 from collections.abc import Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from halohop.net.periodic import PeriodicThread
 from halohop.net.seed_files import SeedsReply, SeedsRequest
 from halohop.transport import Channel
 
+_LOG = logging.getLogger(__name__)
 _BEATS = 4
 """In a server's lease."""
 _LEAVE_SECONDS = 1.0
@@ -93,4 +95,10 @@ class Attending:
         for channel in self._channels:
             for request in list(self._jobs.values()) or [self._me]:
                 with suppress(TransportError):  # a server that is not asked any more
-                    channel.submit(request)
+                    channel.submit(request).add_done_callback(_note_refusal)
+
+
+def _note_refusal(done: "Future[AttendReply]") -> None:
+    """This client was slower than the lease, and another one has its number: their steps are the same now."""
+    if done.exception() is None and done.result().refusal:
+        _LOG.warning("this client has lost its number in a job: %s", done.result().refusal)
