@@ -4,10 +4,10 @@ Memory is the proportional set size (PSS) of all processes of a run together, th
 counts half for each. It is sampled ten times a second, and the highest sum counts. Pages of files are told apart: the kernel
 takes these back when it needs them.
 
-    python -m benchmarks.footprint make physics physics.npz            a graph of Coauthor Physics' shape
-    python -m benchmarks.footprint full-batch physics.npz --adjacency sparse
+    python -m benchmarks.footprint make physics physics.pt            a graph of Coauthor Physics' shape
+    python -m benchmarks.footprint full-batch physics.pt --adjacency sparse
     python -m benchmarks.footprint peak -- halohop train parts --nodes 2 --epochs 3
-    python -m benchmarks.footprint compare physics.npz --nodes 2       all of it, and the ratio
+    python -m benchmarks.footprint compare physics.pt --nodes 2       all of it, and the ratio
 """
 
 import argparse
@@ -24,9 +24,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
-from halohop.datasets.npz import read_npz
+import halohop
 from halohop.datasets.synthetic import synthetic
 from halohop.typing import EDGE, NODE
 
@@ -63,7 +64,7 @@ class Peak:
 
 
 def make(shape: Shape, out: Path) -> None:
-    """Writes a graph as an npz file of CSR arrays, the layout of Coauthor's; without `words` its features are dense."""
+    """Writes a graph as a PyG `Data`; its features are sparse, without `words` dense."""
     graph = synthetic(
         None,
         num_nodes=shape.num_nodes,
@@ -75,20 +76,12 @@ def make(shape: Shape, out: Path) -> None:
     columns, edges = graph.nodes[NODE].columns, graph.edges[EDGE]
     labels = columns["y"].numpy()
     order = np.lexsort((edges.dst.numpy(), edges.src.numpy()))
-    arrays = {
-        "adj_indices": edges.dst.numpy()[order],
-        "adj_indptr": np.concatenate([[0], np.bincount(edges.src.numpy(), minlength=shape.num_nodes).cumsum()]),
-        "adj_shape": np.array([shape.num_nodes] * 2),
-        "labels": labels,
-    }
-    if shape.words is None:
-        arrays["attr_matrix"] = columns["x"].numpy()
-    else:
-        arrays |= _words(labels, shape, shape.words)
-    np.savez(out, **arrays)
+    ends = torch.stack([edges.src, edges.dst])[:, torch.from_numpy(order)]
+    x = columns["x"] if shape.words is None else _words(labels, shape, shape.words)
+    torch.save(Data(x=x, y=columns["y"], edge_index=ends), out)
 
 
-def _words(labels: np.ndarray, shape: Shape, words: int) -> dict[str, np.ndarray]:
+def _words(labels: np.ndarray, shape: Shape, words: int) -> Tensor:
     """About `words` different words per node, half of them from the vocabulary of its class."""
     rng = np.random.default_rng(0)
     own = shape.num_features // shape.num_classes
@@ -97,12 +90,8 @@ def _words(labels: np.ndarray, shape: Shape, words: int) -> dict[str, np.ndarray
     drawn[topical] = (labels[:, None] * own + rng.integers(own, size=drawn.shape))[topical]
     keys = np.unique(np.arange(shape.num_nodes)[:, None] * shape.num_features + drawn)
     row, column = np.divmod(keys, shape.num_features)
-    return {
-        "attr_indices": column.astype(np.int32),
-        "attr_indptr": np.concatenate([[0], np.bincount(row, minlength=shape.num_nodes).cumsum()]).astype(np.int32),
-        "attr_data": np.ones(len(column), np.float32),
-        "attr_shape": np.array([shape.num_nodes, shape.num_features]),
-    }
+    places = torch.from_numpy(np.stack([row, column]))
+    return torch.sparse_coo_tensor(places, torch.ones(len(row)), (shape.num_nodes, shape.num_features), check_invariants=False)
 
 
 class _SAGE(nn.Module):
@@ -121,7 +110,7 @@ def full_batch(file: Path, adjacency: str, epochs: int) -> float:
     Args:
         adjacency: "edges" (`edge_index`: a row per edge is made) or "sparse" (a CSR matrix, which PyG multiplies with).
     """
-    tables = read_npz(file)
+    tables = halohop.load_source(file)
     columns, table = tables.nodes[NODE].columns, tables.edges[EDGE]
     x, y = columns["x"].to_dense(), columns["y"]
     edges = torch.stack([table.src.long(), table.dst.long()])

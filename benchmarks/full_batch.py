@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import halohop
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
-from halohop.pyg.sources import load_source
+from halohop.datasets.sources import load_source
 from halohop.store.tables import GraphTables
 from halohop.typing import EDGE, NODE
 
@@ -81,7 +81,7 @@ def read(source: str) -> GraphTables:
     name, _, nodes = source.partition("@")  # synthetic:@1000000 has the degrees and features of "medium"
     if nodes:
         return synthetic("medium", num_nodes=int(nodes))
-    return load_source(name, undirected=True, normalize=name.endswith(".npz"))
+    return load_source(name, undirected=True, normalize=name.startswith("pyg:"))
 
 
 def learn(source: str, way: str, goal: float, seconds: float) -> dict[str, Any]:

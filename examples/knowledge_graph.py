@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halohop.datasets import read_triples
 from halohop.recipes.decoders import DistMult
 from halohop.recipes.ranking import rank_links
 
@@ -35,6 +34,26 @@ def make_up(folder: Path) -> Path:
         begin = {"valid": 0, "test": 100, "train": 200}[name]
         (folder / f"{name}.txt").write_text("".join(triples[begin:end]))
     return folder
+
+
+def read_triples(folder: Path) -> tuple[dict[str, Tensor], int, int]:
+    """Of each split the numbers of source, relation and destination, ``[3, n]``; how many entities there are, and relations."""
+    entities: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    triples = {}
+    for split, name in {"train": "train", "val": "valid", "test": "test"}.items():
+        words = [line.split("\t") for line in (folder / f"{name}.txt").read_text().splitlines()]
+        triples[split] = torch.tensor(
+            [
+                [
+                    entities.setdefault(src, len(entities)),
+                    relations.setdefault(kind, len(relations)),
+                    entities.setdefault(dst, len(entities)),
+                ]
+                for src, kind, dst in words
+            ]
+        ).T.contiguous()
+    return triples, len(entities), len(relations)
 
 
 class Model(nn.Module):
@@ -59,15 +78,13 @@ class Model(nn.Module):
 
 
 def main(folder: Path, epochs: int) -> None:
-    links = read_triples(folder)
-    (entities,) = links.tables.nodes.values()
-    relations, train = len(links.relations), links.splits["train"]
+    triples, entities, relations = read_triples(folder)
     torch.manual_seed(0)
     torch.sparse.check_sparse_tensor_invariants.disable()  # or torch warns that it does not check the gradients' rows
-    model = Model(entities.num_nodes, relations)
+    model = Model(entities, relations)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
-    src, dst = torch.cat([train.src, train.dst]), torch.cat([train.dst, train.src])
-    relation = torch.cat([train.relation, train.relation + relations])
+    train, kind, end = triples["train"]
+    src, dst, relation = torch.cat([train, end]), torch.cat([end, train]), torch.cat([kind, kind + relations])
     for epoch in range(epochs):
         for chosen in torch.randperm(len(src)).split(BATCH):
             loss, cubes = model.loss(src[chosen], relation[chosen], dst[chosen])
@@ -77,15 +94,15 @@ def main(folder: Path, epochs: int) -> None:
         print(f"epoch {epoch}: loss {loss.item():.3f}", flush=True)
     model.entity.requires_grad_(False)
     for name in ("val", "test"):
-        split = links.splits[name]
+        src, relation, dst = triples[name]
         found = rank_links(
             lambda nodes, kind, all_of_them: model.decoder.tails(model.entity(nodes), kind, model.entity(all_of_them)),
             lambda nodes, kind, all_of_them: model.decoder.tails(
                 model.entity(nodes), kind + relations, model.entity(all_of_them)
             ),
-            (split.src, split.relation, split.dst),
-            links.known(),
-            num_nodes=entities.num_nodes,
+            (src, relation, dst),
+            tuple(torch.cat([*triples.values()], dim=1)),
+            num_nodes=entities,
         )
         print(f"{name} MRR {found.mrr:.4f}, hits@1 {found.hits[1]:.3f}, hits@10 {found.hits[10]:.3f}")
 

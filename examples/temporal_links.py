@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn.models import GraphSAGE
 
 import halohop
-from halohop.datasets import read_temporal
+from halohop.datasets import time_masks
 from halohop.recipes.ranking import auc, average_precision
 from halohop.testing.leaks import assert_no_future
 
@@ -25,6 +27,12 @@ def make_up(path: Path) -> Path:
     writers = [dice.randrange(100) for _ in range(3_000)]
     path.write_text("".join(f"{who} {(who + dice.randrange(1, 4)) % 100} {time}\n" for time, who in enumerate(writers)))
     return path
+
+
+def read(path: Path) -> tuple[Tensor, Tensor]:
+    """The ends ``[2, n]`` and times ``[n]`` of edges in lines "source destination time"."""
+    src, dst, time = torch.from_numpy(np.loadtxt(path, dtype=np.int64)).T.contiguous()
+    return torch.stack([src, dst]), time
 
 
 class Model(nn.Module):
@@ -43,36 +51,36 @@ class Model(nn.Module):
 
 def main(path: Path, epochs: int) -> None:
     # All edges are in the graph, and the reverse of each, so that everyone's messages are seen from both ends.
-    links = read_temporal(path, undirected=True, held_out=True)
-    halohop.partition(links.tables, "parts", num_parts=2, method="random", overwrite=True)
+    edge_index, time = read(path)
+    both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    data = Data(edge_index=both, time=time.repeat(2), num_nodes=int(both.max()) + 1)
+    halohop.partition(data, "parts", num_parts=2, method="random", overwrite=True)
     torch.manual_seed(0)
     with halohop.open("parts") as graph:
         loaders = {}
-        for name, split in links.splits.items():
+        for name, mask in time_masks(time).items():
             loaders[name] = halohop.LinkNeighborLoader(
                 graph,
                 [10, 5],
-                torch.stack([split.src_raw, split.dst_raw]),
-                edge_label_time=split.time - 1,  # an edge may see what was before it, and not itself
+                edge_index[:, mask],
+                edge_label_time=time[mask] - 1,  # an edge may see what was before it, and not itself
                 time_attr="time",
                 temporal_strategy="last",
                 neg_sampling="binary",
                 batch_size=256,
-                shuffle=name == "train",
+                shuffle=name == "train_mask",
             )
-        largest = max(int(split.src_raw.max()) for split in links.splits.values())
-        largest = max(largest, *(int(split.dst_raw.max()) for split in links.splits.values()))
-        model = Model(largest + 1, 64)
+        model = Model(int(edge_index.max()) + 1, 64)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
         for epoch in range(epochs):
-            for batch in loaders["train"]:
+            for batch in loaders["train_mask"]:
                 loss = F.binary_cross_entropy_with_logits(model(batch), batch.edge_label)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
             print(f"epoch {epoch}: loss {loss.item():.3f}")
         scores, labels = [], []
-        for batch in loaders["test"]:
+        for batch in loaders["test_mask"]:
             # What would make the numbers below worthless; each pair has a subgraph of its own, with a time of its own.
             assert_no_future(batch.time, batch.batch[batch.edge_index[1]], batch.edge_label_time)
             with torch.no_grad():

@@ -59,6 +59,21 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def pyg_root(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real graphs where PyG's classes look for their raw files; ``WordNet18RR`` has the root ``wn18rr`` below it."""
+    root = tmp_path_factory.mktemp("pyg")
+    amazon = shared_data / "amazon_coauthor"
+    raw = {name: [amazon / f"amazon_electronics_{name.lower()}.npz"] for name in ("Photo", "Computers")}
+    raw |= {"CS": [amazon / "ms_academic_cs.npz"], "aifb": [*(shared_data / "aifb").glob("*.[gt]*")]}
+    raw |= {"wn18rr": [shared_data / f"wn18rr/{split}.txt" for split in ("train", "valid", "test")]}
+    for name, files in raw.items():
+        (root / name / "raw").mkdir(parents=True)
+        for file in files:
+            (root / name / "raw" / file.name).symlink_to(file)
+    return root
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _imported_objects_stay() -> Iterator[None]:
     """Many tests ask for a collection: it need not look at the million objects of imported modules, which takes 0.4 s."""

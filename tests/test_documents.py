@@ -46,16 +46,18 @@ train = print
 from pathlib import Path
 import numpy as np
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 import halohop
 from halohop.datasets import random_edge_masks
 from halohop.pyg.convert import tables_from_pyg
 rng = np.random.default_rng(0)
 adjacency = dict(adj_indices=rng.integers(0, 200, 800), adj_indptr=np.arange(0, 804, 4), adj_shape=np.array([200, 200]))
-np.savez("amazon_electronics_photo.npz", **adjacency, attr_matrix=np.ones((200, 8)), labels=rng.integers(0, 3, 200))
-Path("data/collegemsg").mkdir(parents=True)
-messages = [f"{a} {b} {time}" for time, (a, b) in enumerate(rng.integers(0, 40, (400, 2)))]
-Path("data/collegemsg/CollegeMsg.txt").write_text("\\n".join(messages))
+words = dict(attr_data=np.ones(200), attr_indices=np.arange(200) % 8, attr_indptr=np.arange(201), attr_shape=np.array([200, 8]))
+Path("data/Photo/raw").mkdir(parents=True)
+photo = Path("data/Photo/raw/amazon_electronics_photo.npz")
+np.savez(photo, **adjacency, adj_data=np.ones(800), **words, labels=rng.integers(0, 3, 200))
+messages = torch.from_numpy(rng.integers(0, 40, (2, 400)))
+torch.save(Data(edge_index=messages, time=torch.arange(400), num_nodes=40), "messages.pt")
 """,
 }
 """What stands before the blocks of a page that begin in the middle."""

@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
     *("errors", "typing", "world", "memory", "telemetry", "files", "process_group", "collectives", "ops", "store"),
-    *("partitioning", "datasets", "transport", "cluster", "sampling", "net", "loading", "pyg", "samplers", "__init__"),
+    *("partitioning", "transport", "cluster", "sampling", "net", "loading", "pyg", "samplers", "datasets", "__init__"),
     *("inference", "recipes", "launch", "__main__", "testing"),
 )
 
@@ -24,7 +24,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numba": ("ops/cpu_*.py", "ops/warmup.py"),
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
-    "torch_geometric": ("pyg/*", "samplers/*", "recipes/*"),
+    "torch_geometric": ("pyg/*", "samplers/*", "datasets/pyg_*.py", "recipes/*"),
     "torch.distributed": ("process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
+    from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
     from halohop.net.connect import connect
     from halohop.net.open import open_graph as open
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
     from halohop.pyg.sampler import HalohopSampler
-    from halohop.pyg.sources import load_link_graph, load_source
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.samplers.cluster_loader import ClusterLoader
@@ -96,8 +96,8 @@ _HOMES = {
     "Certificate": ("halohop.transport.security", "Certificate"),
     "Schema": ("halohop.store.schema", "Schema"),
     "Limits": ("halohop.transport.base", "Limits"),
-    "load_link_graph": ("halohop.pyg.sources", "load_link_graph"),
-    "load_source": ("halohop.pyg.sources", "load_source"),
+    "load_link_graph": ("halohop.datasets.sources", "load_link_graph"),
+    "load_source": ("halohop.datasets.sources", "load_source"),
     "load_token": ("halohop.transport.security", "load_token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),

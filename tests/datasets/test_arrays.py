@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from halohop.datasets import read_arrays
+from halohop.datasets.sources import load_source
 from halohop.datasets.text import text_column, texts_of
 from halohop.errors import HalohopError, IdError, InputError
-from halohop.pyg.sources import load_source
 from halohop.typing import EDGE, NODE, RAW_TEXT
 
 ENDS = np.array([[0, 1, 2], [1, 2, 0]])

@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from halohop.datasets import add_reverses, directions
-from halohop.pyg.sources import load_source
+from halohop.datasets.sources import load_source
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
 
@@ -103,9 +102,7 @@ def test_shares_of_large_tables_are_those_of_a_sample() -> None:
 
 def write_sources(folder: Path) -> dict[str, Path]:
     """The edges 0 -> 1 -> 2 in a source of each kind."""
-    sources = {kind: folder / name for kind, name in (("npz", "g.npz"), ("pt", "g.pt"), ("typed", "h.pt"), ("csv", "tables"))}
-    adjacency = {"adj_indices": np.array([1, 2]), "adj_indptr": np.array([0, 1, 2, 2]), "adj_shape": np.array([3, 3])}
-    np.savez(sources["npz"], **adjacency, labels=np.zeros(3, np.int64))
+    sources = {kind: folder / name for kind, name in (("pt", "g.pt"), ("typed", "h.pt"), ("csv", "tables"))}
     ends = torch.tensor([[0, 1], [1, 2]])
     torch.save(Data(edge_index=ends, num_nodes=3), sources["pt"])
     typed = HeteroData()
@@ -118,7 +115,7 @@ def write_sources(folder: Path) -> dict[str, Path]:
     return sources
 
 
-@pytest.mark.parametrize("kind", ["npz", "pt", "typed", "csv"])
+@pytest.mark.parametrize("kind", ["pt", "typed", "csv"])
 def test_every_source_has_the_same_default_and_the_same_option(tmp_path: Path, kind: str) -> None:
     source = write_sources(tmp_path)[kind]
     assert pairs(load_source(source)) == [(0, 1), (1, 2)]

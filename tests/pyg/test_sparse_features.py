@@ -12,7 +12,6 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.cluster.graph import Graph, in_memory
-from halohop.datasets.npz import read_npz
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.errors import CorruptDatasetError, InputError
 from halohop.launch import inspect
@@ -175,25 +174,6 @@ def test_rows_are_divided_as_dense_ones_are() -> None:
     assert thin.layout == torch.sparse_coo
     assert torch.equal(thin.to_dense(), dense)
     assert scales(tables(sparse=True)) == scales(tables(sparse=False))
-
-
-@pytest.mark.parametrize("share", [0.04, 0.06])
-def test_npz_files_stay_sparse_where_few_entries_are_stored(tmp_path: Path, share: float) -> None:
-    import numpy as np
-
-    x = (torch.rand(20, 100) < 0.5).float()
-    x.view(-1)[torch.randperm(2000)[round(share * 2000) :]] = 0
-    x.view(-1)[: round(share * 2000) - int(x.sum())] = 1
-    row, column = x.nonzero(as_tuple=True)
-    arrays = {
-        **{"adj_indices": [1], "adj_indptr": [0, *[1] * 20], "adj_shape": [20, 20], "labels": [0] * 20},
-        **{"attr_indices": column.numpy(), "attr_data": np.ones(len(row)), "attr_shape": [20, 100]},
-        "attr_indptr": np.concatenate([[0], np.bincount(row.numpy(), minlength=20).cumsum()]),
-    }
-    np.savez(tmp_path / "graph.npz", **{name: np.asarray(array) for name, array in arrays.items()})
-    found = read_npz(tmp_path / "graph.npz").nodes["node"].columns["x"]
-    assert (found.layout == torch.strided) == (len(row) > 100)
-    assert torch.equal(found.to_dense() if found.is_sparse else found, x)
 
 
 def test_the_row_of_a_node_without_entries_is_zeros() -> None:

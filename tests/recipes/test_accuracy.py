@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import halohop
-from halohop.pyg.sources import load_source
+from halohop.datasets.sources import load_source
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.train import train
 from halohop.world import World
@@ -15,8 +15,8 @@ from halohop.world import World
 pytestmark = [pytest.mark.data, pytest.mark.timeout(300)]
 
 
-def parts_of(source: Path, folder: Path, *, undirected: bool = False) -> str:
-    halohop.partition(load_source(source, undirected=undirected, normalize=undirected), folder, num_parts=2, method="metis")
+def parts_of(source: str, folder: Path, *, normalize: bool = False) -> str:
+    halohop.partition(load_source(source, normalize=normalize), folder, num_parts=2, method="metis")
     return str(folder)
 
 
@@ -27,12 +27,12 @@ def accuracy_alone(config: TrainConfig) -> float:
 
 @pytest.mark.full
 def test_photo_alone_and_on_two_hosts(
-    shared_data: Path,
+    pyg_root: Path,
     tmp_path: Path,
     run_trainers: Callable[..., list[dict[str, Any]]],
     own_folders: Callable[[str], list[str]],
 ) -> None:
-    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_photo.npz", tmp_path / "parts", undirected=True)
+    parts = parts_of(f"pyg:Amazon/Photo?root={pyg_root}", tmp_path / "parts", normalize=True)
     alone = accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), fanout=(10, 10), epochs=15))
     assert alone >= 0.92
     configs = [
@@ -43,12 +43,14 @@ def test_photo_alone_and_on_two_hosts(
 
 
 @pytest.mark.soak
-def test_computers(shared_data: Path, tmp_path: Path) -> None:
-    parts = parts_of(shared_data / "amazon_coauthor/amazon_electronics_computers.npz", tmp_path / "parts", undirected=True)
+def test_computers(pyg_root: Path, tmp_path: Path) -> None:
+    parts = parts_of(f"pyg:Amazon/Computers?root={pyg_root}", tmp_path / "parts", normalize=True)
     assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), fanout=(10, 10), epochs=15)) >= 0.87
 
 
-def test_aifb(shared_data: Path, tmp_path: Path) -> None:
-    parts = parts_of(shared_data / "aifb", tmp_path / "parts")
+def test_aifb(pyg_root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    pytest.importorskip("pandas")
+    parts = parts_of(f"pyg:Entities/AIFB?root={pyg_root}&hetero=true", tmp_path / "parts")
     config = TrainConfig(parts=parts, out=str(tmp_path / "run"), hidden=32, batch_size=32, fanout=(10, 10), epochs=15)
     assert accuracy_alone(config) >= 0.9

@@ -13,9 +13,9 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
+from halohop.datasets.sources import load_link_graph
 from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files.whole import sealed_file
-from halohop.pyg.sources import load_link_graph
 from halohop.recipes import resume
 from halohop.recipes.checkpoint import load_tensors
 from halohop.recipes.config import TrainConfig

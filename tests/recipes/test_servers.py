@@ -11,9 +11,9 @@ import pytest
 
 import halohop
 from halohop.datasets import synthetic, synthetic_hetero
+from halohop.datasets.sources import load_link_graph
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError
 from halohop.net.serve import Server
-from halohop.pyg.sources import load_link_graph
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of
 from halohop.recipes.inference import infer
 from halohop.recipes.opening import opened
@@ -200,7 +200,7 @@ def test_servers_that_are_not_there_or_not_ours(graphs: dict[str, str], secret: 
         ("runs/a:1", ()),
         ("synthetic:small", ()),
         ("synthetic-hetero:tiny", ()),
-        ("data/x.npz", ()),
+        ("data/x.pt", ()),
     ],
 )
 def test_what_names_servers(parts: str, servers: tuple[str, ...]) -> None:

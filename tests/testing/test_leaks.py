@@ -1,12 +1,15 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from halohop import NeighborLoader, ops
 from halohop.cluster.graph import in_memory
-from halohop.datasets import read_temporal
+from halohop.datasets import add_reverses, time_masks
+from halohop.pyg.convert import tables_from_pyg
 from halohop.testing.leaks import assert_no_future, assert_trees_apart
 
 TIMES = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8])
@@ -80,18 +83,18 @@ def test_edges_between_trees_are_caught() -> None:
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 def test_real_messages_are_sampled_from_the_past_of_each_test_edge(shared_data: Path, strategy: str) -> None:
     """The whole graph, test edges included, is the history; what the loader draws with times is clean, without them it leaks."""
-    links = read_temporal(shared_data / "collegemsg" / "CollegeMsg.txt", undirected=True, held_out=True)
-    test = links.splits["test"]
-    assert test.time is not None
-    options = {"input_nodes": test.src_raw[:256], "batch_size": 64, "num_workers": 0}
-    timed = {"time_attr": "time", "input_time": test.time[:256], "temporal_strategy": strategy}
-    graph, edges = in_memory(links.tables), 0
+    src, dst, time = torch.from_numpy(np.loadtxt(shared_data / "collegemsg/CollegeMsg.txt", dtype=np.int64)).T.contiguous()
+    tables = tables_from_pyg(Data(edge_index=torch.stack([src, dst]), time=time, num_nodes=int(max(src.max(), dst.max())) + 1))
+    test = time_masks(time)["test_mask"]
+    options = {"input_nodes": src[test][:256], "batch_size": 64, "num_workers": 0}
+    timed = {"time_attr": "time", "input_time": time[test][:256], "temporal_strategy": strategy}
+    graph, edges = in_memory(add_reverses(tables)), 0
     for batch in NeighborLoader(graph, [5, 5], **options, **timed):
         src, dst = batch.edge_index
-        assert_no_future(batch.time, batch.batch[dst], test.time[batch.input_id])
+        assert_no_future(batch.time, batch.batch[dst], timed["input_time"][batch.input_id])
         assert_trees_apart(batch.batch[src], batch.batch[dst])
         edges += batch.num_edges
     assert edges > 1000
     blind = next(iter(NeighborLoader(graph, [5, 5], **options, disjoint=True)))
     with pytest.raises(AssertionError, match="edges leak"):
-        assert_no_future(blind.time, blind.batch[blind.edge_index[1]], test.time[blind.input_id])
+        assert_no_future(blind.time, blind.batch[blind.edge_index[1]], timed["input_time"][blind.input_id])

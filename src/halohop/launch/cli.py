@@ -70,13 +70,14 @@ def partition(
     undirected: options.Undirected = False,
     normalize: options.Normalize = False,
     task: options.PartitionTask = choices.Task.node,
+    time_attr: options.TimeAttr = None,
     config: options.Config = None,
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
 
     $ halohop partition synthetic:small parts --parts 4
 
-    $ halohop partition data/coauthor.npz parts --parts 2 --undirected --normalize
+    $ halohop partition 'pyg:Coauthor/CS?root=data' parts --parts 2 --normalize
     """
     from halohop.launch import inspect, runs
 
@@ -92,6 +93,7 @@ def partition(
         undirected=undirected,
         normalize=normalize,
         task=task.value,
+        time_attr=time_attr,
         console=logs.people(),
     )
     Console().print(inspect.render(inspect.summarize(out)))
@@ -175,7 +177,7 @@ def train(
 
     $ halohop train synthetic:small --nodes 2 --epochs 5
 
-    $ halohop train data/collegemsg --undirected --task link --time-attr time
+    $ halohop train messages.pt --undirected --task link --time-attr time
 
     $ halohop train parts --config sage.toml --lr 0.003
 

@@ -132,7 +132,8 @@ PartsOrServers = Annotated[
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="SOURCE", help="synthetic:SIZE, synthetic-hetero:SIZE, a .npz or .pt file, a graph.toml, a data set's folder."
+        metavar="SOURCE",
+        help="synthetic:SIZE, synthetic-hetero:SIZE, pyg:CLASS/NAME, a .pt file, a graph.toml, or a data set's folder.",
     ),
 ]
 Verify = Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum first.")]

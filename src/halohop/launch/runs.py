@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from halohop.datasets import directions, scales
+from halohop.datasets.sources import load_link_graph, load_source
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.whole import write_file
@@ -22,7 +23,6 @@ from halohop.loading.metrics import address_of
 from halohop.partitioning.assign import chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.report import Report
-from halohop.pyg.sources import load_link_graph, load_source
 from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
 from halohop.recipes.folder import check_run
 from halohop.recipes.inference import check_output, infer_with_events
@@ -68,15 +68,16 @@ def partition_source(
     undirected: bool = False,
     normalize: bool = False,
     task: str = "node",
+    time_attr: str | None = None,
 ) -> Report:
     """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
 
-    With the task "link" it has the edges of val and test, too: see `load_link_graph`.
+    With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`.
     """
     with stages(console) as progress:
         progress("read", 0, 1)
-        read = load_link_graph if task == "link" else load_source
-        tables = read(source, seed=seed, undirected=undirected, normalize=normalize)
+        given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
+        tables = load_link_graph(source, time_attr=time_attr, **given) if task == "link" else load_source(source, **given)
         if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
@@ -136,6 +137,7 @@ def train(
             normalize=source.normalize,
             seed=config.seed,
             task=config.task,
+            time_attr=config.time_attr,
             overwrite=True,
             console=console,
         )

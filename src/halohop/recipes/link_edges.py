@@ -48,9 +48,8 @@ def find_relation(schema: Schema, name: tuple[str, ...] | None) -> Relation:
 
 
 def reverse_relation(schema: Schema, relation: Relation) -> Relation | None:
-    """The relation that holds the same edges the other way round: by PyG's convention, or the inverse of a kind of triple."""
-    inverse = (relation[2], f"{relation[1]}_inv", relation[0])
-    return inverse if inverse in schema.edges else schema.reverse_of(relation)
+    """The relation that holds the same edges the other way round, by PyG's convention."""
+    return schema.reverse_of(relation)
 
 
 def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict[str, LinkEdges]:

@@ -60,7 +60,7 @@ def rank_links(
         tails: scores destinations for given sources.
         heads: scores sources for given destinations.
         triples: what to predict; with several ranks, those of all.
-        known: all that is true, of every split (`LinkTables.known`).
+        known: all that is true, of every split.
         num_nodes: ids of candidates go from 0 to num_nodes - 1.
         ks: which hits@k.
         max_scores: questions are asked in batches of at most so many scores.

@@ -1,13 +1,13 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
 import halohop
-from halohop.errors import InputError
-from halohop.pyg.sources import load_link_graph, load_links, load_source
+from halohop import load_link_graph, load_source
+from halohop.errors import InputError, SchemaError
+from halohop.typing import EDGE, NODE
 
 MASKS = ["test_mask", "train_mask", "val_mask"]
 
@@ -34,29 +34,14 @@ def test_a_folder_of_nothing_known_is_refused(tmp_path: Path) -> None:
         load_source(tmp_path)
 
 
-def write_npz(path: Path) -> Path:
-    dense = np.array([[1, 1, 0], [0, 0, 0], [2, 0, 2], [0, 5, 0]], dtype=np.float32)
-    np.savez(
-        path,
-        adj_data=np.ones(3),
-        adj_indices=np.array([1, 2, 3]),
-        adj_indptr=np.array([0, 1, 2, 3, 3]),
-        adj_shape=np.array([4, 4]),
-        attr_matrix=dense,
-        labels=np.array([0, 1, 0, 1]),
-    )
-    return path
-
-
 def test_features_of_every_source_are_as_stored_unless_asked_otherwise(tmp_path: Path) -> None:
-    write_npz(tmp_path / "graph.npz")
-    x = load_source(tmp_path / "graph.npz").nodes["node"].columns["x"]
+    x = torch.tensor([[1.0, 1, 0], [0, 0, 0], [2, 0, 2], [0, 5, 0]])
     torch.save(Data(x=x, edge_index=torch.tensor([[0], [1]])), tmp_path / "graph.pt")
     rows = "".join(f"{number},{','.join(map(str, row))}\n" for number, row in enumerate(x.tolist()))
     (tmp_path / "nodes.csv").write_text("id,a,b,c\n" + rows)
     spec = '[nodes.node]\nfile = "nodes.csv"\nid = "id"\nfeatures = ["a", "b", "c"]\n'
     (tmp_path / "graph.toml").write_text(spec)
-    for name in ("graph.npz", "graph.pt", "graph.toml"):
+    for name in ("graph.pt", "graph.toml"):
         assert load_source(tmp_path / name).nodes["node"].columns["x"].sum(dim=1).tolist() == [2, 0, 4, 5], name
         assert load_source(tmp_path / name, normalize=True).nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1], name
     (tmp_path / "graph.toml").write_text(spec + "normalize = true\n")
@@ -121,68 +106,35 @@ def test_pt_never_runs_code_and_holds_a_graph(tmp_path: Path) -> None:
         load_source(tmp_path / "text.pt")
 
 
-def write_links(folder: Path) -> dict[str, Path]:
-    """A source of each kind that holds edges to predict."""
-    triples, messages = folder / "triples", folder / "messages"
-    for part in (triples, messages):
-        part.mkdir()
-    for name, triple in {"train": "a r b", "valid": "b r c", "test": "c r a"}.items():
-        (triples / f"{name}.txt").write_text(triple.replace(" ", "\t"))
-    (messages / "CollegeMsg.txt").write_text("".join(f"1 {number} {number}\n" for number in range(2, 22)))
-    return {"triples": triples, "folder": messages, "file": messages / "CollegeMsg.txt"}
+def test_edges_to_predict_are_split_at_random_unless_they_have_masks_or_times(tmp_path: Path) -> None:
+    columns = load_link_graph("synthetic:tiny").edges[EDGE].columns
+    assert masks_of(columns) == MASKS
+    assert abs(float(columns["train_mask"].float().mean()) - 0.8) < 0.02
+    edge_index = torch.stack([torch.arange(20), torch.arange(20).roll(-1)])
+    marked = HeteroData({NODE: {"num_nodes": 20}, EDGE: {"edge_index": edge_index, "train_mask": torch.arange(20) < 7}})
+    torch.save(marked, tmp_path / "marked.pt")
+    assert masks_of(load_link_graph(tmp_path / "marked.pt").edges[EDGE].columns) == ["train_mask"]
 
 
-@pytest.mark.parametrize(("kind", "held_out"), [("triples", 2), ("folder", 6), ("file", 6)])
-def test_held_out_edges_stay_out_of_the_graph_and_are_at_hand(tmp_path: Path, kind: str, held_out: int) -> None:
-    source = write_links(tmp_path)[kind]
-    tables, links = load_source(source), load_links(source)
-    first = next(iter(tables.edges))
-    assert torch.equal(tables.edges[first].src, links.splits["train"].src)
-    assert sum(len(links.splits[name]) for name in ("val", "test")) == held_out
-    halohop.partition(tables, tmp_path / "parts", num_parts=2, method="random")
-    with halohop.open(tmp_path / "parts") as graph:
-        assert graph.schema.edges[first].count == len(links.splits["train"])
+@pytest.mark.parametrize("undirected", [False, True])
+def test_edges_with_times_are_split_by_them_and_their_reverses_only_carry_messages(tmp_path: Path, undirected: bool) -> None:
+    time = torch.arange(20).flip(0)
+    data = Data(edge_index=torch.stack([torch.arange(20), torch.arange(20).roll(-1)]), num_nodes=21, time=time)
+    torch.save(data, tmp_path / "timed.pt")
+    table = load_link_graph(tmp_path / "timed.pt", undirected=undirected, time_attr="time").edges[EDGE]
+    assert table.num_edges == (40 if undirected else 20)
+    found = {name: table.columns["time"][table.columns[name]].tolist() for name in MASKS}
+    assert {name: (min(times), max(times)) for name, times in found.items()} == {
+        "train_mask": (0, 13),
+        "val_mask": (14, 16),
+        "test_mask": (17, 19),
+    }
+    assert sum(map(len, found.values())) == 20
+    rest = ~torch.stack([table.columns[name] for name in MASKS]).any(dim=0)
+    assert rest.tolist() == [False] * 20 + [True] * (table.num_edges - 20)
+    assert torch.equal(table.src[rest], table.dst[~rest][: int(rest.sum())])
 
 
-def test_graphs_to_predict_links_on_have_all_edges_and_masks(tmp_path: Path) -> None:
-    sources = write_links(tmp_path)
-    for name, source in sources.items():
-        links, tables = load_links(source), load_link_graph(source, undirected=name != "triples")
-        relation = links.relations[0]
-        table = tables.edges[relation]
-        for split, edges in links.splits.items():
-            mask, mine = table.columns[f"{split}_mask"], edges.relation == 0
-            assert torch.equal(table.src[mask], edges.src[mine]), name
-            assert torch.equal(table.dst[mask], edges.dst[mine]), name
-        rest = ~torch.stack([table.columns[column] for column in MASKS]).any(dim=0)
-        if links.splits["train"].time is None:
-            inverse = tables.edges[relation[0], f"{relation[1]}_inv", relation[2]]
-            assert not rest.any()
-            assert inverse.columns["train_mask"].all()
-            assert torch.equal(inverse.dst, table.src[table.columns["train_mask"]])
-        else:  # the reverses of all edges, for messages only
-            assert torch.equal(table.src[rest], table.dst[~rest])
-            assert torch.equal(table.columns["time"][rest], table.columns["time"][~rest])
-    assert masks_of(load_link_graph("synthetic:tiny").edges["node", "to", "node"].columns) == MASKS
-
-
-def test_a_graph_toml_is_read_before_what_else_lies_there(tmp_path: Path) -> None:
-    folder = write_links(tmp_path)["triples"]
-    (folder / "edges.csv").write_text("a,b\n1,2\n")
-    (folder / "graph.toml").write_text('[edges.node__to__node]\nfile = "edges.csv"\nsrc = "a"\ndst = "b"\n')
-    assert list(load_source(folder).nodes) == ["node"]
-
-
-def test_sources_without_edges_to_predict_are_refused(tmp_path: Path) -> None:
-    for source in ("synthetic:tiny", tmp_path):
-        with pytest.raises(InputError, match="has no edges to predict; known"):
-            load_links(source)
-
-
-@pytest.mark.data
-def test_real_folders_are_known_by_their_files(shared_data: Path) -> None:
-    tables = load_source(shared_data / "aifb")
-    assert len(tables.edges) == 90
-    assert masks_of(tables.nodes["entity"].columns) == MASKS
-    assert len(load_source(shared_data / "wn18rr").edges) == 22
-    assert load_source(shared_data / "collegemsg").nodes["node"].num_nodes == 1_899
+def test_times_that_no_relation_has_are_named() -> None:
+    with pytest.raises(SchemaError, match="no relation has a column 'when' of times; columns of edges"):
+        load_link_graph("synthetic:tiny", time_attr="when")
