@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
-from halohop.loading.pipeline import Backlog, Flight, Inline, Job, Made, Threads, in_order
+from halohop.loading.pipeline import Backlog, Job, Made, PrefetchConfig, in_order
+from halohop.loading.threads import Inline, Threads
 from halohop.telemetry import Counters
 
 
-def run(tasks: Iterable[Any], make: Callable[[Any], Any], flight: Flight, counters: Counters | None = None) -> Iterator[Any]:
-    """What `make` returns for each task, by the flight's number of threads."""
-    makers = Threads(lambda task: Made(item=make(task)), flight.workers, counters) if flight.workers else None
-    return in_order(tasks, makers or Inline(lambda task: Made(item=make(task)), counters), flight, counters=counters)
+def run(
+    tasks: Iterable[Any], make: Callable[[Any], Any], config: PrefetchConfig, counters: Counters | None = None
+) -> Iterator[Any]:
+    """What `make` returns for each task, by the number of threads."""
+    makers = Threads(lambda task: Made(item=make(task)), config.workers, counters) if config.workers else None
+    return in_order(tasks, makers or Inline(lambda task: Made(item=make(task)), counters), config, counters=counters)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
@@ -31,7 +34,7 @@ def test_items_come_in_order_whatever_finishes_first(threads):
             gates[n].set()
         return n * n
 
-    assert list(run(range(20), make, Flight(workers=threads))) == [n * n for n in range(20)]
+    assert list(run(range(20), make, PrefetchConfig(workers=threads))) == [n * n for n in range(20)]
 
 
 def test_a_failure_arrives_in_its_place_with_its_traceback():
@@ -41,7 +44,7 @@ def test_a_failure_arrives_in_its_place_with_its_traceback():
         return n
 
     for threads in (0, 3):
-        items = run(range(9), make, Flight(workers=threads))
+        items = run(range(9), make, PrefetchConfig(workers=threads))
         assert [next(items), next(items)] == [0, 1]
         with pytest.raises(BatchError, match="batch 2 could not be made: ZeroDivisionError: in the user's transform") as caught:
             next(items)
@@ -54,14 +57,14 @@ def test_our_own_errors_are_not_wrapped():
         raise IdError("id 7")
 
     with pytest.raises(IdError, match="id 7"):
-        list(run([0], make, Flight(workers=1)))
+        list(run([0], make, PrefetchConfig(workers=1)))
 
 
 def test_an_item_that_never_comes_is_an_error_at_the_deadline():
     stuck = threading.Event()
     try:
         with pytest.raises(DeadlineExceededError, match=r"0\.2 s"):
-            list(run(range(3), lambda n: stuck.wait(30), Flight(workers=1, deadline=0.2)))
+            list(run(range(3), lambda n: stuck.wait(30), PrefetchConfig(workers=1, deadline=0.2)))
     finally:
         stuck.set()
 
@@ -75,7 +78,7 @@ def test_work_ahead_is_bounded():
             started.append(n)
         return n
 
-    items = run(range(1000), make, Flight(workers=2, prefetch=3))
+    items = run(range(1000), make, PrefetchConfig(workers=2, prefetch=3))
     assert next(items) == 0
     items.close()
     assert len(started) <= 2 * 3 + 1
@@ -99,7 +102,7 @@ class LateMakers:
 
     def submit(self, job: Job[int]) -> Late:
         self.begun += 1
-        return Late(job.task)
+        return Late(job.spec)
 
     def stop(self) -> None:
         self.stopped = True
@@ -107,9 +110,9 @@ class LateMakers:
 
 @pytest.mark.parametrize(("limit", "ahead"), [(0, 1), (100, 1), (250, 2), (399, 3), (400, 4), (10**9, 8)])
 def test_the_backlog_is_bounded_by_bytes(limit, ahead):
-    flight = Flight(workers=4, prefetch=2, backlog_bytes=limit)
-    makers, backlog = LateMakers(), Backlog(flight)
-    items = in_order(range(50), makers, flight, backlog=backlog)
+    config = PrefetchConfig(workers=4, prefetch=2, backlog_bytes=limit)
+    makers, backlog = LateMakers(), Backlog(config)
+    items = in_order(range(50), makers, config, backlog=backlog)
     assert next(items) == 0
     assert makers.begun == 4  # nothing was known about sizes: one for each worker
     for number in range(1, 30):
@@ -124,10 +127,10 @@ def test_the_backlog_is_bounded_by_bytes(limit, ahead):
 
 
 def test_a_backlog_of_real_threads_stays_under_its_limit():
-    flight = Flight(workers=3, prefetch=4, backlog_bytes=500)
-    backlog = Backlog(flight)
-    makers = Threads(lambda n: Made(item=n, num_bytes=100), flight.workers)
-    assert list(in_order(range(200), makers, flight, backlog=backlog)) == list(range(200))
+    config = PrefetchConfig(workers=3, prefetch=4, backlog_bytes=500)
+    backlog = Backlog(config)
+    makers = Threads(lambda n: Made(item=n, num_bytes=100), config.workers)
+    assert list(in_order(range(200), makers, config, backlog=backlog)) == list(range(200))
     assert 300 <= backlog.statistics()["backlog_peak_bytes"] <= 500
 
 
@@ -135,8 +138,8 @@ def test_what_was_handed_over_is_held_by_nobody():
     class Item:
         pass
 
-    flight = Flight(workers=1, prefetch=1)  # the thread that made it has nothing else to do then
-    items = in_order(range(9), Threads(lambda n: Made(item=Item()), 1), flight)
+    config = PrefetchConfig(workers=1, prefetch=1)  # the thread that made it has nothing else to do then
+    items = in_order(range(9), Threads(lambda n: Made(item=Item()), 1), config)
     item = next(items)
     gone = threading.Event()
     weakref.finalize(item, gone.set)
@@ -147,7 +150,7 @@ def test_what_was_handed_over_is_held_by_nobody():
 
 def test_stopping_early_ends_the_threads():
     before = threading.active_count()
-    for item in run(range(1000), lambda n: n, Flight(workers=4)):
+    for item in run(range(1000), lambda n: n, PrefetchConfig(workers=4)):
         if item == 3:
             break
     del item
@@ -156,10 +159,11 @@ def test_stopping_early_ends_the_threads():
 
 HOLDS_AN_ITERATOR = """
 import torch
-from halohop.loading.pipeline import Flight, Made, Threads, in_order
+from halohop.loading.pipeline import PrefetchConfig, Made, in_order
+from halohop.loading.threads import Threads
 rows = torch.zeros(50_000, 64)
 threads = Threads(lambda n: Made(item=rows[torch.arange(20_000)]), 4)
-held = in_order(range(10**6), threads, Flight(workers=4, prefetch=3))
+held = in_order(range(10**6), threads, PrefetchConfig(workers=4, prefetch=3))
 next(held)
 raise SystemExit(3)
 """
@@ -173,7 +177,7 @@ def test_a_script_may_end_with_an_unfinished_iterator():
 
 def test_waiting_and_making_are_counted():
     counters = Counters()
-    list(run(range(5), lambda n: n, Flight(workers=2), counters))
+    list(run(range(5), lambda n: n, PrefetchConfig(workers=2), counters))
     snapshot = counters.snapshot()
     assert snapshot["make_calls"] == 5
     assert snapshot["wait_seconds"] >= 0
@@ -182,4 +186,4 @@ def test_waiting_and_making_are_counted():
 @pytest.mark.parametrize("bad", [{"workers": -1}, {"prefetch": 0}, {"deadline": 0.0}, {"backlog_bytes": -1}])
 def test_impossible_flights(bad):
     with pytest.raises(InputError, match="need workers"):
-        Flight(**bad)
+        PrefetchConfig(**bad)

@@ -184,5 +184,5 @@ def test_what_is_no_state_is_refused(data, state):
 @pytest.mark.parametrize("place", [{"batches": 6}, {"batches": -1}, {"epoch": -1}])
 def test_a_place_that_does_not_exist_is_refused(data, place):
     mine = loader(data)
-    with pytest.raises(InputError, match="no place of a loader with 5 batches"):
+    with pytest.raises(InputError, match="is not of this loader, which has 5 batches an epoch"):
         mine.load_state_dict(mine.state_dict() | place)

@@ -9,7 +9,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.sampling.exclusion import SeedEdges, check_reverse
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.requests import FetchRequest, RowQuery

@@ -11,7 +11,7 @@ from halohop.sampling import subgraph
 from halohop.sampling.batch import Batch, Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.subgraph import partners_of
 from halohop.store.draw import Rules

@@ -23,7 +23,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.ops.pool import SMALL, Buffer
 
-Place = Callable[[Tensor], tuple[Tensor, int] | None]
+Placement = Callable[[Tensor], tuple[Tensor, int] | None]
 """Where a tensor lies: itself or a copy of it, in the buffer of that number; None if it is better pickled."""
 
 
@@ -160,7 +160,7 @@ class Borrower:
         return torch.from_numpy(memory)
 
 
-def pack(value: Any, place: Place = lambda tensor: None) -> bytes:
+def pack(value: Any, place: Placement = lambda tensor: None) -> bytes:
     """The value in bytes, without the tensors that `place` finds a place for.
 
     Example:
@@ -178,7 +178,7 @@ def unpack(data: bytes | bytearray, buffers: Mapping[int, Tensor] | None = None)
 
 
 class _Packer(pickle.Pickler):
-    def __init__(self, stream: io.BytesIO, place: Place) -> None:
+    def __init__(self, stream: io.BytesIO, place: Placement) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._place = place
 

@@ -9,7 +9,7 @@ from torch.utils.data import IterableDataset
 from halohop import ops
 from halohop.loading.seeds import Share
 from halohop.sampling.batch import AnySeeds, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.typing import NodeType, Relation
 
 

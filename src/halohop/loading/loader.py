@@ -1,7 +1,7 @@
 """The loader: seeds in, finished batches out, several in flight. What a finished batch looks like is the face's business."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -12,13 +12,14 @@ from torch.utils.data import DataLoader
 
 from halohop.errors import InputError
 from halohop.loading.examples import Examples
-from halohop.loading.making import Dated, Task, initialised, noted, pinned, seed_generators
-from halohop.loading.options import Run, check_pin_memory_device, flight_of, refuse_keywords, whole
-from halohop.loading.pipeline import Backlog, Inline, Made, Makers, Threads, in_order
+from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
+from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
+from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
-from halohop.loading.resume import Course, Place, Stretch
+from halohop.loading.resume import EpochProgress, LoaderProgress, Resumable
 from halohop.loading.seeds import OwnPlan, Share, digest, numbered, plan_of, positions_of
-from halohop.loading.worker import Bench
+from halohop.loading.threads import Inline, Threads
+from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import checked_layout, collect, laid_out
@@ -27,7 +28,7 @@ from halohop.telemetry import Counters, added
 from halohop.world import World
 
 
-class BatchLoader(DataLoader[Any]):
+class BatchLoader(Resumable, DataLoader[Any]):
     """A `torch.utils.data.DataLoader` that works ahead in threads, since the kernels release the GIL, or in forked processes.
 
     Batches are bit for bit the same in both; what a process makes lies in memory that the trainer maps, too, and is not copied.
@@ -88,13 +89,13 @@ class BatchLoader(DataLoader[Any]):
     ) -> None:
         refuse_keywords(keywords)
         check_pin_memory_device(pin_memory_device)
-        _refuse_collating(self)
+        refuse_collating(self, BatchLoader.collate_fn)
         self._layout = checked_layout(layout)
         batch_size = None if batch_size is None else whole(batch_size, "batch_size")
-        self._flight = flight_of(run, num_workers, prefetch_factor, backlog_bytes, timeout)
+        self._prefetch = prefetch_config(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         self._in_processes = run == "processes"
         if self._in_processes:
-            _require_forkable(sampler)
+            require_processes(local=sampler.graph.is_local)
         self._plan = plan_of(
             len(seeds),
             world=world,
@@ -109,7 +110,7 @@ class BatchLoader(DataLoader[Any]):
         # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
         DataLoader.__init__(self, seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
         del self.collate_fn  # torch's, which hides ours
-        self.num_workers = self._flight.workers
+        self.num_workers = self._prefetch.workers
         self.prefetch_factor = prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn = timeout, worker_init_fn
@@ -121,9 +122,9 @@ class BatchLoader(DataLoader[Any]):
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
-        self._kept: Kept[Task, Any] | None = None
-        self._course = Course(self._plan, seed=self._seed)
-        self._backlog = Backlog(self._flight)
+        self._kept: Kept[BatchSpec, Any] | None = None
+        self._progress = LoaderProgress(self._plan, seed=self._seed)
+        self._backlog = Backlog(self._prefetch)
         self.counters = Counters()
 
     def __len__(self) -> int:
@@ -132,8 +133,8 @@ class BatchLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The next epoch's batches. Each call is a new epoch, with another shuffle and other draws."""
-        _refuse_collating(self)
-        return self._epoch(self._course.begin())
+        refuse_collating(self, BatchLoader.collate_fn)
+        return self._epoch(self._progress.begin())
 
     def __call__(self, index: Any) -> Any:
         """One batch for given positions into the input nodes, or a mask over them, outside any epoch (as of PyG's loaders)."""
@@ -159,39 +160,10 @@ class BatchLoader(DataLoader[Any]):
     def _one_batch(self, index: int, positions: Tensor) -> Any:
         world = self._plan.world if isinstance(self._plan, OwnPlan) else World()
         share = Share(index=numbered(index, world), positions=positions)
-        return self._make((self._course.epoch, share)).item.value
+        return self._make((self._progress.epoch, share)).item.value
 
     def __reduce__(self) -> Any:
         raise InputError(f"a {type(self).__name__} cannot be sent to another process; send its data, and make the loader there")
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does.
-
-        Raises:
-            InputError: it is no whole number, or below 0.
-        """
-        epoch = whole(epoch, "epoch")
-        if epoch < 0:
-            raise InputError(f"epoch={epoch}; epochs are counted from 0")
-        self._course.turn_to(Place(epoch=epoch, batches=0))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where this loader stands: behind the batches that it has handed over (the protocol of torchdata's
-        StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks that share
-        their seeds: one may save them for all. A rank with seeds of its own saves its own.
-        """
-        return self._course.state()
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Makes the next iteration go on with the very batches that were left, in this run or another.
-
-        Seeds, batch size, order and number of ranks must be as they were; workers, run mode, partitions and hosts need not.
-        A `sampler` or `batch_sampler` of the user's is asked anew, and what it says first is left out: it has to repeat itself.
-
-        Raises:
-            InputError: no such state, or one of a loader that goes through its seeds in another way.
-        """
-        self._course.restore(state_dict)
 
     def statistics(self) -> dict[str, float]:
         """Sums since the loader was made, those of worker processes included.
@@ -206,29 +178,29 @@ class BatchLoader(DataLoader[Any]):
         """What the graph counts of each host or server that it asks."""
         return self._sampler.graph.statistics_by_peer()
 
-    def _epoch(self, stretch: Stretch) -> Iterator[Any]:
-        tasks: deque[Task] = deque()
-        begun = noted(stretch.tasks(), tasks)
-        batches = in_order(begun, self._makers(), self._flight, backlog=self._backlog, counters=self.counters)
+    def _epoch(self, progress: EpochProgress) -> Iterator[Any]:
+        specs: deque[BatchSpec] = deque()
+        begun = noted(progress.specs(), specs)
+        batches = in_order(begun, self._makers(), self._prefetch, backlog=self._backlog, counters=self.counters)
         with closing(batches):
             for batch in batches:
-                stretch.hand_over()
-                yield self._current(batch, tasks.popleft())
+                progress.hand_over()
+                yield self._current(batch, specs.popleft())
                 del batch  # its memory is the next one's
-        stretch.ended = True
+        progress.ended = True
 
-    def _current(self, batch: Dated, task: Task) -> Any:
+    def _current(self, batch: Dated, spec: BatchSpec) -> Any:
         """The batch, made again if the user's graph has changed since it was made ahead."""
         if batch.number == self._number():
             return batch.value
         self.counters.add("batches_remade", 1)
-        return self._make_for_epoch(task).item.value
+        return self._make_for_epoch(spec).item.value
 
-    def _makers(self) -> Makers[Task, Any]:
+    def _makers(self) -> Makers[BatchSpec, Any]:
         if self._in_processes:
             return self._processes()
         make = initialised(self.worker_init_fn, self._make_for_epoch)
-        workers = self._flight.workers
+        workers = self._prefetch.workers
         if not workers:
             return Inline(make, self.counters)
         threads = Threads(make, workers, self.counters)
@@ -236,15 +208,15 @@ class BatchLoader(DataLoader[Any]):
             self._sampler.graph.keep_until_exit()
         return threads
 
-    def _processes(self) -> Makers[Task, Any]:
+    def _processes(self) -> Makers[BatchSpec, Any]:
         number = self._number()
         if self._kept is not None and self._kept.serves(number):
             return self._kept
         graph = self._sampler.graph
         counters = (self.counters, graph.counters)
-        bench = Bench(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
+        context = WorkerContext(pool=graph.pool, counters=counters, settle=self._settle, make=self._make_in_process)
         land = pinned if self._pin else None
-        processes = Processes(bench, self._flight.workers, self.counters, land)
+        processes = Processes(context, self._prefetch.workers, self.counters, land)
         if not self.persistent_workers:
             return processes
         self._kept = Kept(processes=processes, number=number)
@@ -256,9 +228,9 @@ class BatchLoader(DataLoader[Any]):
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker)
 
-    def _make_in_process(self, task: Task) -> Made[Any]:
-        seed_generators(self._seed, task)
-        return self._make_for_epoch(task)
+    def _make_in_process(self, spec: BatchSpec) -> Made[Any]:
+        seed_generators(self._seed, spec)
+        return self._make_for_epoch(spec)
 
     def _revised(self, batch: Batch) -> Batch:
         return batch
@@ -273,12 +245,12 @@ class BatchLoader(DataLoader[Any]):
         """Of the state of what the user may change between batches."""
         return 0
 
-    def _make_for_epoch(self, task: Task) -> Made[Dated]:
-        made = self._make(task)
+    def _make_for_epoch(self, spec: BatchSpec) -> Made[Dated]:
+        made = self._make(spec)
         return replace(made, item=replace(made.item, value=self.filter_fn(made.item.value)))
 
-    def _make(self, task: Task) -> Made[Dated]:
-        epoch, share = task
+    def _make(self, spec: BatchSpec) -> Made[Dated]:
+        epoch, share = spec
         number = self._number()
         with self.counters.span("sample"):
             batch = self._sampler.sample(self._seeds.seeds(epoch, share))
@@ -292,23 +264,3 @@ class BatchLoader(DataLoader[Any]):
                 finished = pinned(finished)
         self.counters.add_all({"batches": 1, "seeds": len(share.positions), "sampled_edges": batch.num_edges})
         return Made(item=finished, num_bytes=made.num_bytes)
-
-
-def _require_forkable(sampler: Sampler) -> None:
-    require_processes()
-    if not sampler.graph.is_local:
-        raise InputError(
-            "run='processes' needs all partitions on this host: connections do not survive a fork; use run='threads'"
-        )
-
-
-def _refuse_collating(loader: BatchLoader) -> None:
-    """
-    Raises:
-        InputError: a subclass, or an assignment, has put another `collate_fn` in place, which no epoch would call.
-    """
-    if getattr(loader.collate_fn, "__func__", None) is not BatchLoader.collate_fn:
-        raise InputError(
-            f"{type(loader).__name__} overrides collate_fn, but batches are not made from lists of positions here; "
-            "override filter_fn, which gets every finished batch, or give a `transform`"
-        )

@@ -1,4 +1,4 @@
-"""What goes with the making of a batch: its task, its date, and what a worker does before its first one."""
+"""What goes with the making of a batch: its spec, its date, and what a worker does before its first one."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ from halohop import ops
 from halohop.loading.pipeline import Made
 from halohop.loading.seeds import Share
 
-Task = tuple[int, Share]
+BatchSpec = tuple[int, Share]
 """The epoch, and its batch."""
 
 
@@ -31,34 +31,34 @@ def pinned(batch: Dated) -> Dated:
     return replace(batch, value=batch.value.pin_memory())
 
 
-def noted(tasks: Iterable[Task], begun: deque[Task]) -> Iterator[Task]:
-    """The tasks, each entered into `begun` when it is taken."""
-    for task in tasks:
-        begun.append(task)
-        yield task
+def noted(specs: Iterable[BatchSpec], begun: deque[BatchSpec]) -> Iterator[BatchSpec]:
+    """The specs, each entered into `begun` when it is taken."""
+    for spec in specs:
+        begun.append(spec)
+        yield spec
 
 
-def initialised(init: Callable[[int], None] | None, make: Callable[[Task], Made[Any]]) -> Callable[[Task], Made[Any]]:
+def initialised(init: Callable[[int], None] | None, make: Callable[[BatchSpec], Made[Any]]) -> Callable[[BatchSpec], Made[Any]]:
     """`make`, with the user's worker_init_fn called once in each thread before it."""
     if init is None:
         return make
     per_thread = threading.local()
     lock, workers = threading.Lock(), itertools.count()
 
-    def make_after_init(task: Task) -> Made[Any]:
+    def make_after_init(spec: BatchSpec) -> Made[Any]:
         if not getattr(per_thread, "ready", False):
             with lock:
                 worker = next(workers)
             init(worker)
             per_thread.ready = True
-        return make(task)
+        return make(spec)
 
     return make_after_init
 
 
-def seed_generators(seed: int, task: Task) -> None:
+def seed_generators(seed: int, spec: BatchSpec) -> None:
     """Forked processes inherit one state of all generators, so each batch begins with its own, in any of them."""
-    epoch, share = task
+    epoch, share = spec
     key = ops.stream_key(seed=seed, epoch=epoch, batch=share.index, hop=0, relation=("", "transform", ""))
     random.seed(key)
     np.random.seed(key & 0xFFFFFFFF)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from halohop.errors import InputError
-from halohop.loading.pipeline import Flight
+from halohop.loading.pipeline import PrefetchConfig
 from halohop.memory import spare_bytes
 from halohop.world import World, trainers_here
 
@@ -58,6 +58,18 @@ def refuse_keywords(keywords: dict[str, Any]) -> None:
             raise InputError(f"{name}={value!r} has no meaning here: {_WITHOUT_MEANING[name]}; leave it out")
 
 
+def refuse_collating(loader: Any, own: Callable[..., Any]) -> None:
+    """
+    Raises:
+        InputError: a subclass, or an assignment, has put another `collate_fn` in place of its own, which no epoch would call.
+    """
+    if getattr(loader.collate_fn, "__func__", None) is not own:
+        raise InputError(
+            f"{type(loader).__name__} overrides collate_fn, but batches are not made from lists of positions here; "
+            "override filter_fn, which gets every finished batch, or give a `transform`"
+        )
+
+
 def check_pin_memory_device(device: str) -> None:
     """Page-locked memory serves every GPU, so it need not be one of a certain number.
 
@@ -68,7 +80,9 @@ def check_pin_memory_device(device: str) -> None:
         raise InputError(f"pin_memory_device={device!r}: memory is page-locked for CUDA only; leave it out")
 
 
-def flight_of(run: Run, num_workers: int | None, prefetch_factor: int | None, backlog: int | None, timeout: float) -> Flight:
+def prefetch_config(
+    run: Run, num_workers: int | None, prefetch_factor: int | None, backlog: int | None, timeout: float
+) -> PrefetchConfig:
     """How many batches are made at a time.
 
     Raises:
@@ -79,7 +93,7 @@ def flight_of(run: Run, num_workers: int | None, prefetch_factor: int | None, ba
     workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
     if run in ("threads", "processes") and workers == 0:
         raise InputError(f"run={run!r} needs num_workers of at least 1")
-    return Flight(
+    return PrefetchConfig(
         workers=0 if run == "inline" else workers,
         prefetch=prefetch_factor or 2,
         backlog_bytes=spare_bytes() if backlog is None else whole(backlog, "backlog_bytes"),

@@ -1,30 +1,23 @@
-"""Keeps several batches in flight and hands them over in order, whoever makes them."""
+"""Keeps several batches in flight and yields them in order, whatever makes them."""
 
-import atexit
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
-
-import torch
 
 from halohop.errors import BatchError, DeadlineExceededError, HalohopError, InputError
 from halohop.memory import spare_bytes
 from halohop.telemetry import Counters, Gauge
 
-Task = TypeVar("Task")
+Spec = TypeVar("Spec")
 Item = TypeVar("Item")
-
-_SETTLING = 10.0
-"""Seconds that a thread may take to start on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
+class PrefetchConfig:
     """How many batches are made at a time, and how long to wait for one.
 
     Args:
@@ -48,11 +41,11 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Generic[Task]):
-    """A task and its place in the order."""
+class Job(Generic[Spec]):
+    """A spec and its place in the order."""
 
     number: int
-    task: Task
+    spec: Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +56,10 @@ class Made(Generic[Item]):
     num_bytes: int = 0
 
 
-class Makers(Protocol[Task, Item]):
+class Makers(Protocol[Spec, Item]):
     """Whoever makes items: this thread, other threads, other processes."""
 
-    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
+    def submit(self, job: Job[Spec]) -> "Future[Made[Item]]":
         """Has the item made, now or later. A failure is the future's."""
 
     def stop(self) -> None:
@@ -79,8 +72,8 @@ class Backlog:
     A batch in the making counts as much as the heaviest so far. Before there is one, each worker begins only one.
     """
 
-    def __init__(self, flight: Flight) -> None:
-        self._flight = flight
+    def __init__(self, config: PrefetchConfig) -> None:
+        self._config = config
         self._lock = threading.Lock()
         self._waiting: list[Future[Made[Any]]] = []
         self._heaviest: int | None = None
@@ -91,8 +84,8 @@ class Backlog:
         with self._lock:
             weight = self._weigh()
             if self._heaviest is None:
-                return len(self._waiting) < self._flight.workers
-            return weight + self._heaviest <= self._flight.backlog_bytes
+                return len(self._waiting) < self._config.workers
+            return weight + self._heaviest <= self._config.backlog_bytes
 
     def add(self, future: "Future[Made[Any]]") -> None:
         with self._lock:
@@ -127,32 +120,33 @@ class Backlog:
 
 
 def in_order(
-    tasks: Iterable[Task],
-    makers: Makers[Task, Item],
-    flight: Flight,
+    specs: Iterable[Spec],
+    makers: Makers[Spec, Item],
+    config: PrefetchConfig,
     *,
     backlog: Backlog | None = None,
     counters: Counters | None = None,
 ) -> Generator[Item, None, None]:
-    """Yields the item of every task, in order; the makers work ahead, by a bounded number of items and of bytes.
+    """Yields the item of every spec, in order; the makers work ahead, by a bounded number of items and of bytes.
 
     A failure is raised where its item would have come, after the good ones before it. Ending the iteration early stops the
     makers.
 
     Raises:
         BatchError: making failed; the error is the cause (errors of halohop itself pass unwrapped).
-        DeadlineExceededError: an item took longer than the flight's deadline.
+        DeadlineExceededError: an item took longer than the deadline.
 
     Example:
-        >>> list(in_order(range(4), Threads(lambda n: Made(item=n * n), 2), Flight(workers=2)))
+        >>> from halohop.loading.threads import Threads
+        >>> list(in_order(range(4), Threads(lambda n: Made(item=n * n), 2), PrefetchConfig(workers=2)))
         [0, 1, 4, 9]
     """
-    backlog, counters = backlog or Backlog(flight), counters or Counters()
-    jobs = (Job(number=number, task=task) for number, task in enumerate(tasks))
+    backlog, counters = backlog or Backlog(config), counters or Counters()
+    jobs = (Job(number=number, spec=spec) for number, spec in enumerate(specs))
     waiting: deque[Future[Made[Item]]] = deque()
     try:
         while True:
-            while not waiting or (len(waiting) < flight.workers * flight.prefetch and backlog.has_room()):
+            while not waiting or (len(waiting) < config.workers * config.prefetch and backlog.has_room()):
                 job = next(jobs, None)
                 if job is None:
                     break
@@ -160,7 +154,7 @@ def in_order(
                 backlog.add(waiting[-1])
             if not waiting:
                 return
-            yield _fetch(waiting, flight, backlog, counters)
+            yield _fetch(waiting, config, backlog, counters)
     finally:
         for future in waiting:
             future.cancel()
@@ -168,99 +162,23 @@ def in_order(
         makers.stop()
 
 
-class Inline(Generic[Task, Item]):
-    """Makes each item in the caller, when it is asked for."""
-
-    def __init__(self, make: Callable[[Task], Made[Item]], counters: Counters | None = None) -> None:
-        self._make = make
-        self._counters = counters or Counters()
-
-    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
-        future: Future[Made[Item]] = Future()
-        _fulfil(future, self._make, job, self._counters)
-        return future
-
-    def stop(self) -> None:
-        """Nothing is left to end."""
-
-
-class Threads(Generic[Task, Item]):
-    """Daemon threads that make items. (A ThreadPoolExecutor would join a stuck thread at exit, and hang there.)
-
-    A script may end while it holds an unfinished iterator. The threads are stopped then too, since one that is inside torch when
-    the interpreter goes away takes the whole process down with SIGABRT.
-    """
-
-    def __init__(self, make: Callable[[Task], Made[Item]], count: int, counters: Counters | None = None) -> None:
-        self._make = make
-        self._counters = counters or Counters()
-        self._jobs: SimpleQueue[tuple[Future[Made[Item]], Job[Task]] | None] = SimpleQueue()
-        self._settled = threading.Semaphore(0)
-        self._threads = [threading.Thread(target=self._work, name=f"halohop-loader-{n}", daemon=True) for n in range(count)]
-        atexit.register(self.stop, grace=2.0)
-        intra_op = torch.get_num_threads()
-        for thread in self._threads:
-            thread.start()
-        for _ in self._threads:
-            self._settled.acquire(timeout=_SETTLING)
-        torch.set_num_threads(intra_op)  # what makers chose for themselves is torch's default for all new threads until then
-
-    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
-        future: Future[Made[Item]] = Future()
-        self._jobs.put((future, job))
-        return future
-
-    def stop(self, *, grace: float = 1.0) -> None:
-        """Drops what is not begun and lets the threads end; waits `grace` seconds at most, so a stuck one holds up nobody."""
-        while (waiting := self._next()) is not None:
-            waiting[0].cancel()
-        for _ in self._threads:
-            self._jobs.put(None)
-        until = time.monotonic() + grace
-        for thread in self._threads:
-            if thread is not threading.current_thread():  # a forgotten iterator is ended wherever it is found
-                thread.join(timeout=max(0.0, until - time.monotonic()))
-        if not any(thread.is_alive() for thread in self._threads):
-            atexit.unregister(self.stop)
-
-    def _next(self) -> "tuple[Future[Made[Item]], Job[Task]] | None":
-        try:
-            return self._jobs.get_nowait()
-        except Empty:
-            return None
-
-    def _work(self) -> None:
-        torch.get_num_threads()  # a thread takes over the default when it first asks: now, not after what is set here
-        torch.set_num_threads(1)  # a core makes a batch; torch's other threads are the trainer's
-        self._settled.release()
-        while self._make_one():
-            pass
-
-    def _make_one(self) -> bool:
-        """A function of its own, so that an idle thread does not hold on to the last item."""
-        todo = self._jobs.get()
-        if todo is None:
-            return False
-        _fulfil(todo[0], self._make, todo[1], self._counters)
-        return True
-
-
-def attempt(make: Callable[[Task], Made[Item]], job: Job[Task], counters: Counters) -> Made[Item]:
-    """``make(job.task)``, timed; a failure says which batch it was.
+def attempt(make: Callable[[Spec], Made[Item]], job: Job[Spec], counters: Counters) -> Made[Item]:
+    """``make(job.spec)``, timed; a failure says which batch it was.
 
     Raises:
         BatchError: `make` raised something that is not halohop's own.
     """
     with counters.span("make"):
         try:
-            return make(job.task)
+            return make(job.spec)
         except HalohopError:
             raise
         except Exception as error:
             raise BatchError(f"batch {job.number} could not be made: {type(error).__name__}: {error}") from error
 
 
-def _fulfil(future: "Future[Made[Item]]", make: Callable[[Task], Made[Item]], job: Job[Task], counters: Counters) -> None:
+def fulfil(future: "Future[Made[Item]]", make: Callable[[Spec], Made[Item]], job: Job[Spec], counters: Counters) -> None:
+    """Makes the item, or the failure, that a future waits for; unless nobody waits any more."""
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(attempt(make, job, counters))
@@ -268,15 +186,15 @@ def _fulfil(future: "Future[Made[Item]]", make: Callable[[Task], Made[Item]], jo
             future.set_exception(error)
 
 
-def _fetch(waiting: "deque[Future[Made[Item]]]", flight: Flight, backlog: Backlog, counters: Counters) -> Item:
+def _fetch(waiting: "deque[Future[Made[Item]]]", config: PrefetchConfig, backlog: Backlog, counters: Counters) -> Item:
     """Waits for the first item. (In a function of its own, so that nothing holds on to an item that was handed over.)"""
     future, start = waiting[0], time.perf_counter()
     try:
-        made = future.result(timeout=flight.deadline)
+        made = future.result(timeout=config.deadline)
     except TimeoutError as error:
         if not future.done():
             raise DeadlineExceededError(
-                f"no batch within {flight.deadline:g} s; raise `timeout` if batches take longer"
+                f"no batch within {config.deadline:g} s; raise `timeout` if batches take longer"
             ) from error
         made = future.result()  # the batch itself failed with a time-out, or came at the last moment
     finally:

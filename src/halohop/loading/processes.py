@@ -17,9 +17,9 @@ from typing import Any, Generic
 
 from halohop.errors import BatchError, InputError
 from halohop.loading.channel import Borrower, Loan, pack, unpack
-from halohop.loading.pipeline import Item, Job, Made, Task
-from halohop.loading.wire import Wire, pidfd
-from halohop.loading.worker import Bench, Order, Outcome, run
+from halohop.loading.pipeline import Item, Job, Made, Spec
+from halohop.loading.worker import Order, Outcome, WorkerContext, run
+from halohop.loading.worker_pipe import WorkerPipe, pidfd
 from halohop.store.mapped import shortened_files
 from halohop.telemetry import Counters
 
@@ -27,13 +27,13 @@ _GRACE = 1.0
 """Seconds that a worker has to end by itself before it is killed."""
 
 
-class Processes(Generic[Task, Item]):
+class Processes(Generic[Spec, Item]):
     """Forked processes that make items.
 
     They end when they are stopped, when the interpreter ends, and when the trainer is killed.
 
     Args:
-        bench: what they work with.
+        context: what they work with.
         count: how many.
         counters: the trainer's; the workers' sums are added to them.
         land: applied to each item in the trainer.
@@ -41,7 +41,7 @@ class Processes(Generic[Task, Item]):
 
     def __init__(
         self,
-        bench: Bench[Task, Item],
+        context: WorkerContext[Spec, Item],
         count: int,
         counters: Counters,
         land: Callable[[Item], Item] | None = None,
@@ -52,7 +52,7 @@ class Processes(Generic[Task, Item]):
         atexit.register(self.stop)
         try:
             for number in range(count):
-                self._workers.append(_Worker(number, *_fork(number, bench), counters, land or _as_it_is))
+                self._workers.append(_Worker(number, *_fork(number, context), counters, land or _as_it_is))
         except BaseException:
             self.stop()
             raise
@@ -62,7 +62,7 @@ class Processes(Generic[Task, Item]):
         """Whether all workers live."""
         return not any(worker.lost for worker in self._workers)
 
-    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
+    def submit(self, job: Job[Spec]) -> "Future[Made[Item]]":
         with self._lock:
             return min(self._workers, key=lambda worker: worker.load).submit(job)
 
@@ -77,14 +77,14 @@ class Processes(Generic[Task, Item]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class Kept(Generic[Task, Item]):
+class Kept(Generic[Spec, Item]):
     """Processes that outlive the iteration that they serve. They end when neither a loader nor an iteration refers to this.
 
     Args:
         number: of the state of the user's data that they were forked with.
     """
 
-    processes: Processes[Task, Item]
+    processes: Processes[Spec, Item]
     number: int
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Kept(Generic[Task, Item]):
         """Whether all of them live, and have this state of the data."""
         return self.number == number and self.processes.complete
 
-    def submit(self, job: Job[Task]) -> "Future[Made[Item]]":
+    def submit(self, job: Job[Spec]) -> "Future[Made[Item]]":
         return self.processes.submit(job)
 
     def stop(self) -> None:
@@ -104,10 +104,12 @@ class Kept(Generic[Task, Item]):
 class _Worker(Generic[Item]):
     """The trainer's view of one worker: a thread that takes its outcomes, and at the end sees to its process."""
 
-    def __init__(self, number: int, process: BaseProcess, wire: Wire, counters: Counters, land: Callable[[Item], Item]) -> None:
+    def __init__(
+        self, number: int, process: BaseProcess, pipe: WorkerPipe, counters: Counters, land: Callable[[Item], Item]
+    ) -> None:
         self._name = f"worker process {number} (pid {process.pid})"
         self._process = process
-        self._wire = wire
+        self._pipe = pipe
         self._counters = counters
         self._land = land
         self._borrower = Borrower()
@@ -137,16 +139,16 @@ class _Worker(Generic[Item]):
                 return future
             self._pending[number] = future
         try:
-            self._wire.send(pack(Order(number=number, job=job, returned=self._borrower.returned())))
+            self._pipe.send(pack(Order(number=number, job=job, returned=self._borrower.returned())))
         except OSError:
-            self._wire.cut()  # so that the thread sees it, too, and fails what is pending
+            self._pipe.cut()  # so that the thread sees it, too, and fails what is pending
         except BaseException:  # Ctrl-C, say: half an order may be on the line
-            self._wire.cut()
+            self._pipe.cut()
             raise
         return future
 
     def cut(self) -> None:
-        self._wire.cut()
+        self._pipe.cut()
 
     def join(self) -> None:
         if self._thread is not threading.current_thread():  # a forgotten iterator is ended wherever it is found
@@ -154,7 +156,7 @@ class _Worker(Generic[Item]):
 
     def _listen(self) -> None:
         try:
-            while (received := self._wire.receive()) is not None:
+            while (received := self._pipe.receive()) is not None:
                 self._take(*received)
         finally:
             self._end()
@@ -200,37 +202,41 @@ class _Worker(Generic[Item]):
                 future.set_exception(BatchError(self._lost))
         if self._process.exitcode is not None:
             self._process.close()
-        self._wire.close()
+        self._pipe.close()
 
 
 def _as_it_is(item: Item) -> Item:
     return item
 
 
-def require_processes() -> None:
-    """Sees whether this system has what worker processes need.
+def require_processes(*, local: bool) -> None:
+    """Checks that worker processes can be had: of this system, and of the graph, whose partitions must all be `local`.
 
     Raises:
-        InputError: it lacks fork, memfd_create or pidfd_open.
+        InputError: the system lacks fork, memfd_create or pidfd_open, or other hosts hold partitions.
     """
     if "fork" not in multiprocessing.get_all_start_methods() or not hasattr(os, "memfd_create"):
         raise InputError(f"run='processes' needs Linux, this is {sys.platform}; use run='threads'")
     os.close(pidfd(os.getpid()))
+    if not local:
+        raise InputError(
+            "run='processes' needs all partitions on this host: connections do not survive a fork; use run='threads'"
+        )
 
 
-def _fork(number: int, bench: Bench[Any, Any]) -> tuple[BaseProcess, Wire]:
+def _fork(number: int, context: WorkerContext[Any, Any]) -> tuple[BaseProcess, WorkerPipe]:
     near, far = socket.socketpair()
     trainer = pidfd(os.getpid())
     try:
         process = multiprocessing.get_context("fork").Process(
-            target=run, args=(number, bench, near, far, trainer), name=f"halohop-loader-{number}", daemon=True
+            target=run, args=(number, context, near, far, trainer), name=f"halohop-loader-{number}", daemon=True
         )
         with warnings.catch_warnings():
             # Python warns of forking where there are threads. The worker takes no lock that one of them can hold: it has its own.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         assert process.pid is not None
-        return process, Wire(near, pidfd(process.pid))
+        return process, WorkerPipe(near, pidfd(process.pid))
     finally:
         far.close()
         os.close(trainer)

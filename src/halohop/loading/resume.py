@@ -1,7 +1,7 @@
 """Where a loader stands: what an iteration begins with, how far it came, and how another run goes on from there.
 
-A batch is a function of (seed, epoch, index), so a place is two numbers: an epoch, and how many of its batches were handed over.
-Batches in flight are not part of it; they are made again.
+A batch is a function of (seed, epoch, index), so a position is two numbers: an epoch, and how many of its batches the
+consumer has. Batches in flight are not part of it; they are made again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from halohop.errors import InputError
+from halohop.loading.options import whole
 from halohop.loading.seeds import OwnPlan, Plan, Share
 from halohop.world import World
 
@@ -20,7 +21,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Position:
     """In `epoch`, after `batches` batches."""
 
     epoch: int
@@ -37,20 +38,20 @@ class _State:
     plan: dict[str, int | bool | None]
 
 
-class Stretch:
-    """One iteration: from a place to the end of its epoch."""
+class EpochProgress:
+    """One iteration: from a position to the end of its epoch."""
 
-    def __init__(self, plan: Plan, start: Place) -> None:
+    def __init__(self, plan: Plan, start: Position) -> None:
         self._plan = plan
         self._start = start
         self._handed = 0
         self.ended = False
 
     @property
-    def place(self) -> Place:
-        return Place(epoch=self._start.epoch, batches=self._start.batches + self._handed)
+    def position(self) -> Position:
+        return Position(epoch=self._start.epoch, batches=self._start.batches + self._handed)
 
-    def tasks(self) -> Iterator[tuple[int, Share]]:
+    def specs(self) -> Iterator[tuple[int, Share]]:
         """The epoch and the seeds of each batch that is left."""
         shares = islice(self._plan.epoch(self._start.epoch), self._start.batches, None)
         return ((self._start.epoch, share) for share in shares)
@@ -60,7 +61,7 @@ class Stretch:
         self._handed += 1
 
 
-class Course:
+class LoaderProgress:
     """Where a loader stands in its epochs.
 
     Args:
@@ -70,39 +71,39 @@ class Course:
     Example:
         >>> from halohop.loading.seeds import ShuffledPlan
         >>> plan = ShuffledPlan(num_seeds=5, batch_size=2)
-        >>> course = Course(plan, seed=0)
-        >>> course.begin().hand_over()
-        >>> later = Course(plan, seed=0)
-        >>> later.restore(course.state())
-        >>> [share.positions.tolist() for _, share in later.begin().tasks()]
+        >>> progress = LoaderProgress(plan, seed=0)
+        >>> progress.begin().hand_over()
+        >>> later = LoaderProgress(plan, seed=0)
+        >>> later.restore(progress.state())
+        >>> [share.positions.tolist() for _, share in later.begin().specs()]
         [[2, 3], [4]]
     """
 
     def __init__(self, plan: Plan, *, seed: int) -> None:
         self._plan = plan
         self._identity = _named(plan) | {"seed": seed}
-        self._next = Place(epoch=0, batches=0)
-        self._last: Stretch | None = None
+        self._next = Position(epoch=0, batches=0)
+        self._last: EpochProgress | None = None
 
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
         return self._next.epoch
 
-    def turn_to(self, place: Place) -> None:
+    def turn_to(self, position: Position) -> None:
         """Makes the next iteration begin there."""
-        self._next, self._last = place, None
+        self._next, self._last = position, None
 
-    def begin(self) -> Stretch:
+    def begin(self) -> EpochProgress:
         """A new iteration."""
-        self._last = Stretch(self._plan, self._next)
-        self._next = Place(epoch=self._next.epoch + 1, batches=0)
+        self._last = EpochProgress(self._plan, self._next)
+        self._next = Position(epoch=self._next.epoch + 1, batches=0)
         return self._last
 
     def state(self) -> dict[str, Any]:
         """Numbers and words alone, so that any format can hold them."""
-        place = self._next if self._last is None or self._last.ended else self._last.place
-        return {"format": FORMAT, "epoch": place.epoch, "batches": place.batches, "plan": self._identity}
+        position = self._next if self._last is None or self._last.ended else self._last.position
+        return {"format": FORMAT, "epoch": position.epoch, "batches": position.batches, "plan": self._identity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The opposite of `state`.
@@ -119,16 +120,20 @@ class Course:
         mine, other = self._identity, saved.plan
         differing = {name: (other.get(name), mine.get(name)) for name in {*mine, *other} if mine.get(name) != other.get(name)}
         if differing:
-            told = ", ".join(f"{name}: {then} then, {now} now" for name, (then, now) in sorted(differing.items()))
-            raise InputError(f"the loader that saved this state goes through its seeds in another way ({told}); make it alike")
-        place = Place(epoch=saved.epoch, batches=saved.batches)
-        if not 0 <= place.batches <= len(self._plan) or place.epoch < 0:
-            raise InputError(f"{place} is no place of a loader with {len(self._plan)} batches an epoch")
-        self.turn_to(place)
+            differences = ", ".join(f"{name}: {then} then, {now} now" for name, (then, now) in sorted(differing.items()))
+            raise InputError(
+                f"the loader that saved this state goes through its seeds in another way ({differences}); make it alike"
+            )
+        if not 0 <= saved.batches <= len(self._plan) or saved.epoch < 0:
+            raise InputError(
+                f"a state with epoch {saved.epoch} and batch {saved.batches} is not of this loader, which has {len(self._plan)} "
+                "batches an epoch; give what `state_dict` returned"
+            )
+        self.turn_to(Position(epoch=saved.epoch, batches=saved.batches))
 
 
 def _named(plan: Plan) -> dict[str, Any]:
-    """What decides which seeds make up which batch, as far as a plan knows. Ranks that share seeds stand at the same place; a
+    """What decides which seeds make up which batch, as far as a plan knows. Ranks that share seeds stand at the same position; a
     rank with seeds of its own stands at its own, and is named."""
     if isinstance(plan, OwnPlan):
         return _named(plan.plan) | {"ranks": plan.world.size, "own_seeds_of_rank": plan.world.rank}
@@ -140,3 +145,38 @@ def _named(plan: Plan) -> dict[str, Any]:
         elif isinstance(value, int | None) and field.name != "stream":  # it follows from the rank
             named[field.name] = value
     return named
+
+
+class Resumable:
+    """What users say to a loader about its progress: the protocol of torchdata's StatefulDataLoader."""
+
+    _progress: LoaderProgress
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration epoch number `epoch`, as torch's DistributedSampler does.
+
+        Raises:
+            InputError: it is no whole number, or below 0.
+        """
+        epoch = whole(epoch, "epoch")
+        if epoch < 0:
+            raise InputError(f"epoch={epoch}; epochs are counted from 0")
+        self._progress.turn_to(Position(epoch=epoch, batches=0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader stands: behind the batches that it has handed over (the protocol of torchdata's
+        StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks that share
+        their seeds: one may save them for all. A rank with seeds of its own saves its own.
+        """
+        return self._progress.state()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Makes the next iteration go on with the very batches that were left, in this run or another.
+
+        Seeds, batch size, order and number of ranks must be as they were; workers, run mode, partitions and hosts need not.
+        A `sampler` or `batch_sampler` of the user's is asked anew, and what it says first is left out: it has to repeat itself.
+
+        Raises:
+            InputError: no such state, or one of a loader that goes through its seeds in another way.
+        """
+        self._progress.restore(state_dict)

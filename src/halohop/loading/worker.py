@@ -18,8 +18,8 @@ import torch
 from halohop import ops
 from halohop.errors import BatchError
 from halohop.loading.channel import Lender, Packed, pack, unpack
-from halohop.loading.pipeline import Item, Job, Made, Task, attempt
-from halohop.loading.wire import Wire
+from halohop.loading.pipeline import Item, Job, Made, Spec, attempt
+from halohop.loading.worker_pipe import WorkerPipe
 from halohop.telemetry import Counters
 
 
@@ -54,57 +54,57 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench(Generic[Task, Item]):
+class WorkerContext(Generic[Spec, Item]):
     """What a worker works with.
 
     Args:
         pool: the memory that items borrow; its buffers are made in shared memory there.
         counters: whose sums the trainer wants, beside its own; `make` is timed in the first.
         settle: called first in the worker, with its number.
-        make: makes the item of a task.
+        make: makes the item of a spec.
     """
 
     pool: ops.Pool
     counters: tuple[Counters, ...]
     settle: Callable[[int], None]
-    make: Callable[[Task], Made[Item]]
+    make: Callable[[Spec], Made[Item]]
 
 
-def run(number: int, bench: Bench[Task, Any], near: socket.socket, far: socket.socket, trainer: int) -> None:
+def run(number: int, context: WorkerContext[Spec, Any], near: socket.socket, far: socket.socket, trainer: int) -> None:
     gc.freeze()  # the trainer's garbage is not ours to finalize
     near.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the trainer ends us then
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    wire = Wire(far, trainer)
+    pipe = WorkerPipe(far, trainer)
     orders: SimpleQueue[Order] = SimpleQueue()
-    threading.Thread(target=_hear, args=(wire, orders), name="halohop-orders", daemon=True).start()
+    threading.Thread(target=_hear, args=(pipe, orders), name="halohop-orders", daemon=True).start()
     try:
-        _Maker(number, bench, wire).serve(orders)
+        _Maker(number, context, pipe).serve(orders)
     except OSError:  # the line is cut; the other thread may not have had the time to see it
         return
 
 
-def _hear(wire: Wire, orders: "SimpleQueue[Order]") -> None:
+def _hear(pipe: WorkerPipe, orders: "SimpleQueue[Order]") -> None:
     """Takes orders while the worker is busy, so that the trainer never waits; ends the process when no more can come."""
-    while (received := wire.receive()) is not None:
+    while (received := pipe.receive()) is not None:
         orders.put(unpack(received[0]))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
 
 
-class _Maker(Generic[Task]):
-    def __init__(self, number: int, bench: Bench[Task, Any], wire: Wire) -> None:
-        self._bench = bench
-        self._wire = wire
-        self._lender = Lender(bench.pool, lambda loan, descriptor: wire.send(pack(loan), descriptor))
-        for counters in bench.counters:
+class _Maker(Generic[Spec]):
+    def __init__(self, number: int, context: WorkerContext[Spec, Any], pipe: WorkerPipe) -> None:
+        self._context = context
+        self._pipe = pipe
+        self._lender = Lender(context.pool, lambda loan, descriptor: pipe.send(pack(loan), descriptor))
+        for counters in context.counters:
             counters.begin_anew()
         self._counted: dict[str, float] = {}
         self._unsettled: BatchError | None = None
         try:
-            bench.settle(number)
+            context.settle(number)
         except Exception as error:
             self._unsettled = BatchError(f"worker_init_fn failed in worker {number}: {type(error).__name__}: {error}")
             self._unsettled.__cause__ = error
@@ -115,18 +115,18 @@ class _Maker(Generic[Task]):
             while not todo or not orders.empty():
                 todo.append(orders.get())
                 self._lender.take_back(todo[-1].returned)
-            self._wire.send(pack(self._outcome(todo.popleft())))
+            self._pipe.send(pack(self._outcome(todo.popleft())))
 
     def _outcome(self, order: Order) -> Outcome:
         try:
             if self._unsettled is not None:
                 raise self._unsettled
-            made = attempt(self._bench.make, order.job, self._bench.counters[0])
+            made = attempt(self._context.make, order.job, self._context.counters[0])
             failed, num_bytes, value = False, made.num_bytes, self._packed(made.item, order.job.number)
         except BaseException as error:
-            failed, num_bytes, value = True, 0, Packed(data=_told(error))
+            failed, num_bytes, value = True, 0, Packed(data=_pickled_failure(error))
         counted, self._counted = self._counted, {}
-        for counters in self._bench.counters:
+        for counters in self._context.counters:
             self._counted |= counters.snapshot()
         return Outcome(
             number=order.number,
@@ -147,11 +147,11 @@ class _Maker(Generic[Task]):
             ) from error
 
 
-def _told(error: BaseException) -> bytes:
+def _pickled_failure(error: BaseException) -> bytes:
     """A failure with its cause and its traceback, as far as they can be pickled; the traceback can."""
     trace = "".join(traceback.format_exception(error))
-    told = error if _travels(error) else BatchError(f"{type(error).__name__}: {error}")
-    return pack((told, error.__cause__ if _travels(error.__cause__) else None, trace))
+    sent = error if _travels(error) else BatchError(f"{type(error).__name__}: {error}")
+    return pack((sent, error.__cause__ if _travels(error.__cause__) else None, trace))
 
 
 def _travels(error: BaseException | None) -> bool:

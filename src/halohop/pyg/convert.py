@@ -15,7 +15,7 @@ from halohop import ops
 from halohop.errors import InputError
 from halohop.pyg.attributes import STRUCTURE, Rows, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation, TableKey
 
@@ -159,13 +159,13 @@ def to_pyg(batch: Batch, out: Data | HeteroData) -> Data | HeteroData:
         _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
     match batch.seeds:
         case Seeds() as seeds:
-            _tell_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
+            _fill_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
         case LinkSeeds() as links:
-            _tell_links(out, links, batch)
+            _fill_links(out, links, batch)
     return out
 
 
-def _tell_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
+def _fill_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
     size = len(seeds.input_id) if room is None else room.seeds
     store.input_id = _lengthened(seeds.input_id, size, -1)
     store.batch_size = size
@@ -175,16 +175,16 @@ def _tell_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
         store.seed_mask = _first(len(seeds.input_id), size)
 
 
-def _tell_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
+def _fill_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
     src_type, _, dst_type = links.relation
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
-    told = link_metadata(links, *batch.ends_bid)
+    metadata = link_metadata(links, *batch.ends_bid)
     if batch.room is not None:
         edges.seed_mask = _first(links.num_pos, batch.room.seeds)
         if not links.triplet:
             edges.edge_label_mask = _first(len(links.dst_gid), batch.room.pairs)
-        told = _padded_links(told, links, batch, batch.room)
-    edges.input_id, *answers = told  # storages leave out what is None
+        metadata = _padded_links(metadata, links, batch, batch.room)
+    edges.input_id, *answers = metadata  # storages leave out what is None
     if links.triplet:
         sources.src_index, destinations.dst_pos_index, destinations.dst_neg_index, time = answers
         sources.seed_time = destinations.seed_time = time
@@ -205,9 +205,9 @@ def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[A
     return links.input_id, ops.join_rows([src_bid, dst_bid]).view(2, -1), links.label, time
 
 
-def _padded_links(told: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: Room) -> tuple[Any, ...]:
+def _padded_links(metadata: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: Room) -> tuple[Any, ...]:
     """With as many entries as there are places; the further ones point at nodes that are none."""
-    input_id, *answers = told
+    input_id, *answers = metadata
     src, dst = (int(np.flatnonzero(batch.nodes[name].gid.numpy() < 0)[0]) for name in links.relation[::2])
     if links.triplet:
         longer = [_lengthened(part, room.seeds, value) for part, value in zip(answers, (src, dst, dst, 0), strict=True)]

@@ -14,7 +14,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import LinkDataset
 from halohop.pyg.inputs import as_tensor, comparable_times
 from halohop.sampling.exclusion import SeedEdges, check_reverse
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.negative import Candidates, Negatives
 from halohop.sampling.subgraph import partners_of
 from halohop.store.draw import Rules
@@ -125,7 +125,7 @@ def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tenso
     if neg_sampling.is_triplet():
         raise InputError("edge_label has no place beside triplets, which tell edges from negatives by position; leave it out")
     if label.dtype == torch.bool or label.is_complex():
-        raise InputError(f"edge_label of {label.dtype} cannot be told from negatives; give numbers from 0 on")
+        raise InputError(f"edge_label of {label.dtype} cannot be distinguished from negatives; give numbers from 0 on")
     return label + 1 if label.numel() and label.min() == 0 else label
 
 

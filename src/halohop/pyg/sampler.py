@@ -24,7 +24,7 @@ from halohop.pyg.link_inputs import check_edge_times, negatives_of, seed_relatio
 from halohop.pyg.sampler_output import to_sampler_output
 from halohop.pyg.source import source_of
 from halohop.sampling.batch import Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.negative import Negatives
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.typing import EdgeDir, Relation
@@ -74,7 +74,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         self._epoch = 0
         self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
         self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
-        self._neighbors()  # what cannot work is told now
+        self._neighbors()  # what cannot work is refused now
 
     def set_epoch(self, epoch: int) -> None:
         """Other draws for the same seeds from now on."""

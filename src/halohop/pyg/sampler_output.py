@@ -12,7 +12,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.pyg.convert import link_metadata
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Seeds
-from halohop.sampling.links import End, LinkSeeds
+from halohop.sampling.link_seeds import End, LinkSeeds
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation, TableKey
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.samplers.walks import NOWHERE, Place, Walker
+from halohop.samplers.walks import NOWHERE, Walker, Walkers
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import Relation
@@ -42,12 +42,12 @@ class _Turns:
     extra: NDArray[np.float64]
 
     @classmethod
-    def of(cls, graph: Graph, relation: Relation, place: Place, back: float) -> "_Turns":
-        assert place.before is not None
-        (edges,) = graph.find_neighbors(((relation, place.before, place.gid),))
-        counts, degrees = edges.counts.numpy(), graph.degrees(relation, place.gid).numpy()
+    def of(cls, graph: Graph, relation: Relation, walkers: Walkers, back: float) -> "_Turns":
+        assert walkers.before is not None
+        (edges,) = graph.find_neighbors(((relation, walkers.before, walkers.gid),))
+        counts, degrees = edges.counts.numpy(), graph.degrees(relation, walkers.gid).numpy()
         return cls(
-            before=place.before.numpy(),
+            before=walkers.before.numpy(),
             edge_gid=edges.edge_gid.numpy(),
             begins=np.cumsum(counts) - counts,
             counts=counts,
@@ -102,14 +102,14 @@ class Node2VecWalker(Walker):
             ceiling = max(1 / p, ceiling)
         self._back, self._near, self._far = 1 / p / ceiling, 1.0 / ceiling, 1 / q / ceiling
 
-    def take(self, place: Place) -> tuple[Tensor, Tensor]:
-        if place.before is None:
-            return self.draw(place, attempt=0)
-        turns = _Turns.of(self.graph, self.path[place.step], place, self._back) if self._back > 1 else None
-        gid, edge_gid = torch.full_like(place.gid, NOWHERE), torch.full_like(place.gid, NOWHERE)
+    def take(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
+        if walkers.before is None:
+            return self.draw(walkers, attempt=0)
+        turns = _Turns.of(self.graph, self.path[walkers.step], walkers, self._back) if self._back > 1 else None
+        gid, edge_gid = torch.full_like(walkers.gid, NOWHERE), torch.full_like(walkers.gid, NOWHERE)
         undecided = torch.arange(len(gid))
         for attempt in range(_ROUNDS):
-            asked = place.of(undecided)
+            asked = walkers.of(undecided)
             candidates, edges = self.draw(asked, attempt=attempt)
             level = ops.fractions(self._key(asked, attempt), asked.number).numpy()
             if turns is not None:
@@ -121,15 +121,15 @@ class Node2VecWalker(Walker):
             undecided = ops.gather_rows(undecided, refused)
             if not len(undecided):
                 return gid, edge_gid
-        listed = self._listed(place.of(undecided))
+        listed = self._listed(walkers.of(undecided))
         for found, room in zip(listed, (gid, edge_gid), strict=True):
             ops.scatter_rows(found, undecided, room)
         return gid, edge_gid
 
-    def _accepted(self, place: Place, candidates: NDArray[np.int64], level: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _accepted(self, walkers: Walkers, candidates: NDArray[np.int64], level: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which candidates are taken, those whose bias is above the level; to find none at all is accepted, too."""
-        assert place.before is not None
-        before = place.before.numpy()
+        assert walkers.before is not None
+        before = walkers.before.numpy()
         low, high = min(self._near, self._far), max(self._near, self._far)
         accepted: NDArray[np.bool_] = (level < np.where(candidates == before, self._back, low)) | (candidates == NOWHERE)
         unsure = np.flatnonzero(~accepted & (candidates != before) & (level < high))
@@ -143,20 +143,20 @@ class Node2VecWalker(Walker):
             return torch.zeros(0, dtype=torch.bool)
         return self.graph.find_neighbors(((self.path[0], gid, before),))[0].counts > 0
 
-    def _listed(self, place: Place) -> tuple[Tensor, Tensor]:
+    def _listed(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
         """A choice among all edges, for walkers that have some."""
-        gid, edge_gid = torch.empty_like(place.gid), torch.empty_like(place.gid)
-        order = torch.argsort(place.gid, stable=True)  # whoever shares a node shares its list
-        entries = self.graph.degrees(self.path[place.step], place.gid[order]).cumsum(0)
+        gid, edge_gid = torch.empty_like(walkers.gid), torch.empty_like(walkers.gid)
+        order = torch.argsort(walkers.gid, stable=True)  # whoever shares a node shares its list
+        entries = self.graph.degrees(self.path[walkers.step], walkers.gid[order]).cumsum(0)
         _, sizes = torch.unique_consecutive(entries // _LISTED_AT_ONCE, return_counts=True)
         for rows in order.split(sizes.tolist()):
-            gid[rows], edge_gid[rows] = self._chosen(place.of(rows))
+            gid[rows], edge_gid[rows] = self._chosen(walkers.of(rows))
         return gid, edge_gid
 
-    def _chosen(self, place: Place) -> tuple[Tensor, Tensor]:
-        assert place.before is not None
-        relation = self.path[place.step]
-        nodes, which = place.gid.unique(return_inverse=True)
+    def _chosen(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
+        assert walkers.before is not None
+        relation = self.path[walkers.step]
+        nodes, which = walkers.gid.unique(return_inverse=True)
         query = HopQuery(relation=relation, fanout=-1, dst_gid=nodes)
         draw = Draw(seed=0, epoch=0, batch=0, hop=0, rules=Rules(weight=self._weight))
         (lists,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
@@ -165,12 +165,12 @@ class Node2VecWalker(Walker):
         walker = torch.repeat_interleave(counts)
         entry = torch.arange(len(walker)) + (begins - ends + counts)[walker]
         src_gid, edge_gid = lists.src_gid[entry].long(), lists.edge_gid[entry]
-        share = self._bias(src_gid, place.before[walker])
+        share = self._bias(src_gid, walkers.before[walker])
         if self._weight in self.graph.schema.edges[relation].columns:
             share *= self._weights(relation, lists.edge_gid)[entry]
         indptr = torch.cat([ends[:1] - ends[:1], ends])
-        rows, key = torch.arange(len(counts)), self._key(place, _ROUNDS)
-        _, places = ops.sample_neighbors(indptr, rows, place.number, 1, key, replace=True, weights=share)
+        rows, key = torch.arange(len(counts)), self._key(walkers, _ROUNDS)
+        _, places = ops.sample_neighbors(indptr, rows, walkers.number, 1, key, replace=True, weights=share)
         return src_gid[places], edge_gid[places]
 
     def _bias(self, gid: Tensor, before: Tensor) -> Tensor:
@@ -186,8 +186,8 @@ class Node2VecWalker(Walker):
         ((weights,),) = self.graph.fetch(FetchRequest(queries=(RowQuery(table=relation, columns=(self._weight,), gid=edge_gid),)))
         return weights.double()
 
-    def _key(self, place: Place, attempt: int) -> int:
+    def _key(self, walkers: Walkers, attempt: int) -> int:
         """Of the random numbers that decide on candidates; those that draw them have the relation's name."""
         stream = ("", "node2vec", "")
-        hop = self.hop(place, attempt)
-        return ops.stream_key(seed=self._seed, epoch=place.epoch, batch=place.batch, hop=hop, relation=stream)
+        hop = self.hop(walkers, attempt)
+        return ops.stream_key(seed=self._seed, epoch=walkers.epoch, batch=walkers.batch, hop=hop, relation=stream)

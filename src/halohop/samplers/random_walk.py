@@ -166,11 +166,11 @@ def _stays(path: list[Relation], dead_end: DeadEnd | None, *, by_default: bool) 
 def _user_ids(graph: Graph, path: list[Relation], walks: Walks, *, with_edges: bool) -> tuple[Tensor, Tensor]:
     """Raw ids ``[n, length + 1]``, and edge ids ``[n, length]``."""
     types = [start_type(graph, path), *(graph.book.neighbor_type(relation) for relation in path)]
-    nodes = _told(graph, types, RAW_ID, walks.gid)
-    return nodes, _told(graph, path, EDGE_ID, walks.edge_gid) if with_edges else walks.edge_gid.T
+    nodes = _user_column(graph, types, RAW_ID, walks.gid)
+    return nodes, _user_column(graph, path, EDGE_ID, walks.edge_gid) if with_edges else walks.edge_gid.T
 
 
-def _told(graph: Graph, tables: Sequence[TableKey], column: str, gid: Tensor) -> Tensor:
+def _user_column(graph: Graph, tables: Sequence[TableKey], column: str, gid: Tensor) -> Tensor:
     """A column of ids for gids ``[steps, n]``, each step in its own table, as ``[n, steps]``; -1 remains."""
     known = gid != NOWHERE
     queries = tuple(

@@ -21,8 +21,9 @@ from halohop.files.aside import writing
 from halohop.files.reading import open_regular
 from halohop.files.whole import whole_file
 from halohop.loading.examples import Examples
-from halohop.loading.pipeline import Flight, Made, Threads, in_order
+from halohop.loading.pipeline import Made, PrefetchConfig, in_order
 from halohop.loading.seeds import Share
+from halohop.loading.threads import Threads
 from halohop.samplers.saint import RandomNodes
 from halohop.sampling.batch import EdgeBlock, NodeBlock, NodeSet
 from halohop.sampling.sampler import Sampler
@@ -75,7 +76,9 @@ class Occurrences:
         return torch.from_numpy(norm)
 
 
-def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flight, tell: Callable[[float], None]) -> Occurrences:
+def count(
+    nodes: RandomNodes, sampler: Sampler, *, coverage: float, config: PrefetchConfig, report: Callable[[float], None]
+) -> Occurrences:
     """Draws subgraphs until they have `coverage` nodes for each node of the graph, and counts.
 
     A function of the graph, the seed and `coverage`. Costs as much as making so many batches, without their features; two numbers
@@ -85,8 +88,8 @@ def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flig
         nodes: draws the nodes of a subgraph.
         sampler: finds the edges among them.
         coverage: how often a node is seen in the mean.
-        flight: how many are made at a time.
-        tell: told which part is done, 0 to 1.
+        config: how many are made at a time.
+        report: called with the part that is done, 0 to 1.
     """
     graph, dataset = sampler.graph, SaintDataset(nodes, 0)
 
@@ -99,12 +102,12 @@ def count(nodes: RandomNodes, sampler: Sampler, *, coverage: float, flight: Flig
     of_nodes = np.zeros(graph.schema.nodes[nodes.node_type].count, np.int32)
     of_edges = np.zeros(graph.schema.edges[nodes.relation].count, np.int32)
     wanted, seen, num_subgraphs = math.ceil(coverage * len(of_nodes)), 0, 0
-    with closing(in_order(itertools.count(), Threads(make, max(flight.workers, 1)), flight)) as subgraphs:
+    with closing(in_order(itertools.count(), Threads(make, max(config.workers, 1)), config)) as subgraphs:
         for gid, edge_id in subgraphs:
             of_nodes[gid.numpy()] += 1  # each is there once
             of_edges[edge_id.numpy()] += 1
             seen, num_subgraphs = seen + len(gid), num_subgraphs + 1
-            tell(min(seen / wanted, 1.0))
+            report(min(seen / wanted, 1.0))
             if seen >= wanted:
                 break
     return Occurrences(of_nodes=of_nodes, of_edges=of_edges, num_subgraphs=num_subgraphs)
@@ -146,10 +149,10 @@ def progress_lines(what: str) -> Callable[[float], None]:
     """Says on standard error how much is done, a line for every tenth."""
     said = -1
 
-    def tell(part: float) -> None:
+    def report(part: float) -> None:
         nonlocal said
         if int(10 * part) > said:
             said = int(10 * part)
             print(f"halohop: {what}: {10 * said} %", file=sys.stderr)
 
-    return tell
+    return report

@@ -12,7 +12,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.options import default_workers, whole
-from halohop.loading.pipeline import Flight, Made
+from halohop.loading.pipeline import Made, PrefetchConfig
 from halohop.pyg.sampled_loader import SampledLoader
 from halohop.samplers import saint_counts
 from halohop.samplers.saint import By, RandomNodes
@@ -39,7 +39,7 @@ class GraphSAINTSampler(SampledLoader):
             edges occur. Batches have `node_norm` then, by which the losses of their nodes count, and `edge_norm`, which
             multiplies the weights of their edges. This takes as long as making so many batches, in every process, and 4 bytes
             a node and an edge from then on.
-        save_dir: a folder where the counts are kept and found again, for any partitioning. (To tell the graph, all edges are
+        save_dir: a folder where the counts are kept and found again, for any partitioning. (To report the graph, all edges are
             listed once, 24 bytes each.)
         log: whether the counting says on standard error how far it is.
         kwargs: transform, seed, world, run, num_workers and the other arguments of `halohop.NeighborLoader` and of
@@ -92,9 +92,9 @@ class GraphSAINTSampler(SampledLoader):
     def _counted(self, nodes: RandomNodes, sampler: Sampler, path: Path | None, *, log: bool) -> saint_counts.Occurrences:
         if path is not None and path.exists():
             return saint_counts.load(path, sampler.graph, nodes)
-        tell = saint_counts.progress_lines("GraphSAINT norms") if log else lambda part: None
-        flight = Flight(workers=default_workers())
-        counts = saint_counts.count(nodes, sampler, coverage=self.sample_coverage, flight=flight, tell=tell)
+        report = saint_counts.progress_lines("GraphSAINT norms") if log else lambda part: None
+        config = PrefetchConfig(workers=default_workers())
+        counts = saint_counts.count(nodes, sampler, coverage=self.sample_coverage, config=config, report=report)
         if path is not None:
             saint_counts.save(counts, path, sampler.graph, nodes)
         return counts

@@ -21,7 +21,7 @@ NOWHERE = -1
 """Stands where a walk has ended."""
 
 _AT_ONCE = 1 << 20
-"""Walkers that go together: their numbers are told apart as trees, of which there may be 2**23."""
+"""Walkers that go together: their numbers count as trees, of which there may be 2**23."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Walks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One step of some walkers.
+class Walkers:
+    """Some walkers before a step.
 
     Args:
         epoch, batch: of the walks.
@@ -66,7 +66,7 @@ class Place:
     gid: Tensor
     before: Tensor | None
 
-    def of(self, rows: Tensor) -> "Place":
+    def of(self, rows: Tensor) -> "Walkers":
         """That of some of the walkers, by position."""
         before = None if self.before is None else ops.gather_rows(self.before, rows)
         number, gid = ops.gather_rows(self.number, rows), ops.gather_rows(self.gid, rows)
@@ -114,36 +114,39 @@ class Walker:
             for step in range(len(self.path)):
                 if not len(number):
                     break
-                place = Place(epoch=epoch, batch=batch, step=step, number=number, gid=here, before=before)
-                found, edges = self.take(place)
+                walkers = Walkers(epoch=epoch, batch=batch, step=step, number=number, gid=here, before=before)
+                found, edges = self.take(walkers)
                 ops.scatter_rows(found, number, gid[step + 1])
                 ops.scatter_rows(edges, number, edge_gid[step])
                 going = torch.from_numpy(np.flatnonzero(found.numpy() != NOWHERE))
                 number, before, here = (ops.gather_rows(column, going) for column in (number, here, found))
         return Walks(gid=gid, edge_gid=edge_gid)
 
-    def take(self, place: Place) -> tuple[Tensor, Tensor]:
+    def take(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
         """Nodes and edges of a step; -1 where there is none."""
-        return self.draw(place, attempt=0)
+        return self.draw(walkers, attempt=0)
 
-    def draw(self, place: Place, *, attempt: int) -> tuple[Tensor, Tensor]:
+    def draw(self, walkers: Walkers, *, attempt: int) -> tuple[Tensor, Tensor]:
         """One in-neighbour of every node, and the edge; -1 where there is none. Attempts are independent."""
         query = HopQuery(
-            relation=self.path[place.step], fanout=1, dst_gid=place.gid, tree=torch.from_numpy(place.number.numpy() % _AT_ONCE)
+            relation=self.path[walkers.step],
+            fanout=1,
+            dst_gid=walkers.gid,
+            tree=torch.from_numpy(walkers.number.numpy() % _AT_ONCE),
         )
-        hop = self.hop(place, attempt)
-        draw = Draw(seed=self._seed, epoch=place.epoch, batch=place.batch, hop=hop, rules=self._rules)
+        hop = self.hop(walkers, attempt)
+        draw = Draw(seed=self._seed, epoch=walkers.epoch, batch=walkers.batch, hop=hop, rules=self._rules)
         (answer,) = self.graph.sample(SampleRequest(draw=draw, queries=(query,))).answers
         found = np.flatnonzero(answer.counts.numpy())  # NumPy, because torch would wake its threads for it
-        gid, edge_gid = (np.full(len(place.gid), NOWHERE) for _ in range(2))
+        gid, edge_gid = (np.full(len(walkers.gid), NOWHERE) for _ in range(2))
         gid[found], edge_gid[found] = answer.src_gid.numpy(), answer.edge_gid.numpy()
         return torch.from_numpy(gid), torch.from_numpy(edge_gid)
 
     @staticmethod
-    def hop(place: Place, attempt: int) -> int:
-        """The hop that the random numbers of an attempt belong to: walkers who do not go together are told apart by it, too."""
-        flock = int(place.number[0]) // _AT_ONCE if len(place.number) else 0
-        return (flock << 40) + (attempt << 32) + place.step
+    def hop(walkers: Walkers, attempt: int) -> int:
+        """The hop that the random numbers of an attempt belong to: walkers who do not go together have different ones, too."""
+        flock = int(walkers.number[0]) // _AT_ONCE if len(walkers.number) else 0
+        return (flock << 40) + (attempt << 32) + walkers.step
 
 
 def start_type(graph: Graph, path: Sequence[Relation]) -> NodeType:

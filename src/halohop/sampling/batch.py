@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.ops import SparseRows
-from halohop.sampling.links import End, LinkSeeds
+from halohop.sampling.link_seeds import End, LinkSeeds
 from halohop.typing import RAW_ID, NodeType, Relation
 
 

@@ -9,7 +9,7 @@ import torch
 
 from halohop.errors import InputError, SchemaError
 from halohop.sampling.batch import AnySeeds, Batch, NodeBlock, Room, Seeds
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import RemoteSampler
 from halohop.store.schema import Schema
@@ -215,13 +215,13 @@ def _fit(count: int, cap: int) -> int:
 
 
 def _fit_all(counts: tuple[int, ...], caps: tuple[int, ...], *, keep: int) -> tuple[int, ...]:
-    """Room for all; `keep` places of the first are never taken. Where hops are told no more, for their sum."""
+    """Room for all; `keep` places of the first are never taken. Where hops are not distinguished, for their sum."""
     fitting = [_fit(count, cap) for count, cap in zip(counts, _shortened(caps, len(counts)), strict=True)]
     return tuple(size + keep * (hop == 0) for hop, size in enumerate(fitting))
 
 
 def _shortened(counts: tuple[int, ...], length: int) -> tuple[int, ...]:
-    """So many numbers; the last stands for all hops that are told no more."""
+    """So many numbers; the last stands for all hops that are not distinguished."""
     return (*counts[: length - 1], sum(counts[length - 1 :])) if len(counts) > length else counts
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import SchemaError
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.subgraph import Partners
 from halohop.store.schema import Schema
 from halohop.typing import Relation

@@ -10,7 +10,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.sampling.links import LinkSeeds, trees
+from halohop.sampling.link_seeds import LinkSeeds, trees
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.topology import comparable
 from halohop.typing import NodeType, Relation

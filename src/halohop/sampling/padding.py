@@ -27,7 +27,7 @@ def pad(batch: Batch, caps: Sizes, pool: ops.Pool) -> Batch:
     """
     sizes = Sizes.of(batch)
     room = caps.room_for(sizes)
-    places = {name: _Places.of(sizes.nodes[name], room.nodes[name]) for name in batch.nodes}
+    places = {name: _NodeSlots.of(sizes.nodes[name], room.nodes[name]) for name in batch.nodes}
     edges = {
         relation: _padded_edges(
             block, sizes.edges[relation], room.edges[relation], places[relation[0]], places[relation[2]], pool
@@ -67,14 +67,14 @@ def fill_places(name: str, column: Tensor, gid: Tensor, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
+class _NodeSlots:
     """Where the nodes of a type go: int64 ``[n]``; and the empty places, by hop."""
 
     of_bid: Tensor
     empty: list[NDArray[np.int64]]
 
     @classmethod
-    def of(cls, counts: tuple[int, ...], room: tuple[int, ...]) -> "_Places":
+    def of(cls, counts: tuple[int, ...], room: tuple[int, ...]) -> "_NodeSlots":
         begins = list(accumulate(room, initial=0))
         taken = [np.arange(begin, begin + count) for begin, count in zip(begins, counts, strict=False)]
         spare = [np.arange(begin + count, end) for begin, count, end in zip(begins, counts, begins[1:], strict=False)]
@@ -85,7 +85,7 @@ class _Places:
 
 
 def _padded_edges(
-    block: EdgeBlock, counts: tuple[int, ...], room: tuple[int, ...], src: _Places, dst: _Places, pool: ops.Pool
+    block: EdgeBlock, counts: tuple[int, ...], room: tuple[int, ...], src: _NodeSlots, dst: _NodeSlots, pool: ops.Pool
 ) -> EdgeBlock:
     ends_bid = pool.empty((2, sum(room)), torch.int64)
     for old, new, places in zip(block.ends_bid, ends_bid, (src, dst), strict=True):
@@ -110,7 +110,7 @@ def _padded_edges(
     )
 
 
-def _spread_rows(column: Tensor, gid: Tensor, places: _Places, pool: ops.Pool) -> Tensor:
+def _spread_rows(column: Tensor, gid: Tensor, places: _NodeSlots, pool: ops.Pool) -> Tensor:
     """Rows that the sampler has made, in their places."""
     spread = pool.empty((len(gid), *column.shape[1:]), column.dtype)
     ops.scatter_rows(column, places.of_bid, spread)

@@ -11,7 +11,7 @@ from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock, NodeBlock, NodeSe
 from halohop.sampling.collect import collect
 from halohop.sampling.columns import ALL, Columns
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.links import LinkSeeds
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler, check_columns
 from halohop.sampling.subgraph import Partners, partners_of
 from halohop.store.draw import Rules

@@ -10,15 +10,15 @@ from halohop.errors import InputError
 _HEADER = struct.Struct("<Q")
 
 
-class Wire:
+class WorkerPipe:
     """One end of the line. One thread may send while another receives.
 
     The end of the peer is seen in its process (pidfd), not only in the socket: any process that was forked meanwhile may hold a
     copy of the peer's socket, and keep it open.
 
     Args:
-        end: a connected Unix stream socket; belongs to the wire from now on.
-        peer: a pidfd of the process at the other end; belongs to the wire, too.
+        end: a connected Unix stream socket; belongs to the pipe from now on.
+        peer: a pidfd of the process at the other end; belongs to the pipe, too.
     """
 
     def __init__(self, end: socket.socket, peer: int) -> None:

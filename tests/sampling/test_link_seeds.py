@@ -6,7 +6,7 @@ import torch
 from halohop.cluster.graph import Graph
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.links import LinkSeeds, trees
+from halohop.sampling.link_seeds import LinkSeeds, trees
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
 from halohop.testing import graphs

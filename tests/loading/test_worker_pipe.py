@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from halohop.errors import InputError
-from halohop.loading import wire
-from halohop.loading.wire import Wire, pidfd
+from halohop.loading import worker_pipe
+from halohop.loading.worker_pipe import WorkerPipe, pidfd
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Wire, Wire]]:
-    near, far = (Wire(end, pidfd(os.getpid())) for end in socket.socketpair())
+def ends() -> Iterator[tuple[WorkerPipe, WorkerPipe]]:
+    near, far = (WorkerPipe(end, pidfd(os.getpid())) for end in socket.socketpair())
     yield near, far
     near.close()
     far.close()
@@ -65,7 +65,7 @@ def test_a_peer_that_is_gone_is_noticed_though_its_socket_is_still_open():
     with far:
         peer = multiprocessing.get_context("fork").Process(target=lambda: far.sendall(b"\5" + b"\0" * 7 + b"whole" + b"\5"))
         peer.start()
-        end = Wire(near, pidfd(peer.pid))
+        end = WorkerPipe(near, pidfd(peer.pid))
         assert end.receive() == (b"whole", None)
         assert end.receive() is None  # it ended in the middle of a header
         peer.join(10)
@@ -75,6 +75,6 @@ def test_a_peer_that_is_gone_is_noticed_though_its_socket_is_still_open():
 
 
 def test_systems_without_pidfd(monkeypatch):
-    monkeypatch.delattr(wire.os, "pidfd_open")
+    monkeypatch.delattr(worker_pipe.os, "pidfd_open")
     with pytest.raises(InputError, match=r"Linux 5\.3"):
         pidfd(os.getpid())
