@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from halohop.net.connect import connect
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
+    from halohop.partitioning.slice_reader import join_slices
+    from halohop.partitioning.slice_writer import SliceWriter
     from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
     from halohop.pyg.graph import graph
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -58,11 +60,13 @@ __all__ = [
     "PPRLoader",
     "Padding",
     "Schema",
+    "SliceWriter",
     "SubGraphLoader",
     "Token",
     "World",
     "connect",
     "graph",
+    "join_slices",
     "load_link_graph",
     "load_source",
     "load_token",
@@ -91,6 +95,7 @@ _HOMES = {
     "PPRLoader": ("halohop.samplers.ppr_loader", "PPRLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "Padding": ("halohop.sampling.caps", "Padding"),
+    "SliceWriter": ("halohop.partitioning.slice_writer", "SliceWriter"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
@@ -102,6 +107,7 @@ _HOMES = {
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
     "graph": ("halohop.pyg.graph", "graph"),
+    "join_slices": ("halohop.partitioning.slice_reader", "join_slices"),
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),

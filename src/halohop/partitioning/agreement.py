@@ -85,7 +85,7 @@ def record_of(given: MemoryPartition, book: OwnBook, part: Part) -> PartRecord:
             EdgeRecord(
                 relation=relation,
                 count=part.edges[relation].num_edges,
-                ids=None if own.edge_id is None else _sums(own.edge_id),
+                ids=None if own.edge_id is None else id_sums(own.edge_id),
                 book="" if (owners := book.edges[relation]) is None else owners.digest,
                 columns=specs_of(own.columns, {}),
                 halo=specs_of(part.edges[relation].halo, {}),
@@ -189,19 +189,25 @@ def _text(spec: ColumnSpec) -> str:
 
 
 def _check_ids(relation: Relation, records: list[EdgeRecord]) -> None:
-    """Whether ids are 0 to count - 1, each once, without having seen them: by their sum and that of their squares."""
     given = [record.ids for record in records if record.ids is not None]
-    if not given:
-        return
-    count = sum(record.count for record in records)
+    if given:
+        check_id_sums(relation, given, sum(record.count for record in records))
+
+
+def check_id_sums(relation: Relation, sums: Iterable[tuple[int, int]], count: int) -> None:
+    """Whether ids are 0 to count - 1, each once, without having seen them: by their sum and that of their squares.
+
+    Raises:
+        InputError: they are not.
+    """
     expected = (count * (count - 1) // 2 % _MODULUS, count * (count - 1) * (2 * count - 1) // 6 % _MODULUS)
-    if tuple(sum(sums) % _MODULUS for sums in zip(*given, strict=True)) != expected:
+    if tuple(sum(parts) % _MODULUS for parts in zip(*sums, strict=True)) != expected:
         raise InputError(
-            f"the edge ids of {relation} in all partitions are not 0 to {count - 1}, each once; number the edges of the whole "
-            "graph, or give edge_id in no partition"
+            f"the edge ids of {relation} in all partitions are not 0 to {count - 1}, each once; number all edges of the graph"
         )
 
 
-def _sums(ids: Tensor) -> tuple[int, int]:
+def id_sums(ids: Tensor) -> tuple[int, int]:
+    """Of ids and of their squares, modulo 2**64."""
     values = ids.long().numpy().view(np.uint64)
     return int(values.sum()), int((values * values).sum())

@@ -42,16 +42,21 @@ class OwnBook:
         return cls(nodes=nodes, edges=edges)
 
 
-def own_part(given: MemoryPartition, book: OwnBook) -> Part:
+def own_part(given: MemoryPartition, book: OwnBook, numbers: dict[NodeType, NodeNumbers] | None = None) -> Part:
     """The partition as it is stored. Where rows are in order already, its columns are views of those given.
 
     The ids of edges are int64: how many there are is not known before the partitions have met (`with_edge_ids`).
+
+    Args:
+        given: what the user gave.
+        book: the owners.
+        numbers: of all nodes, where they are known already.
 
     Raises:
         InputError: rows or edges that another partition owns, rows that are missing, or ids that occur twice.
         IdError: an edge from or to a node that has no owner.
     """
-    numbers = {name: owners.numbers() for name, owners in book.nodes.items()}
+    numbers = numbers or {name: owners.numbers() for name, owners in book.nodes.items()}
     return Part(
         nodes={name: _node_part(own, name, book.nodes[name], numbers[name], given.part) for name, own in given.nodes.items()},
         edges={

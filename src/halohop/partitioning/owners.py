@@ -73,7 +73,7 @@ class Owners:
         """The partitions of some ids, int64 ``[n]``."""
         if self.dense is not None:
             return self.dense[ids].long()
-        return torch.searchsorted(torch.tensor(self.bounds[1:]), ids, right=True)
+        return torch.searchsorted(torch.tensor(self.bounds[1:]), ids.contiguous(), right=True)
 
     def numbers(self) -> NodeNumbers:
         """The gids that the nodes get."""

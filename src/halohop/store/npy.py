@@ -70,7 +70,7 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
         )
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
-    header, data = _header(dtype, shape), _bytes_of(tensor)
+    header, data = _header(dtype, shape), bytes_of(tensor)
     with writing(file), file.open("xb") as stream:
         summed = SumStream(stream)
         summed.write(header)
@@ -122,7 +122,7 @@ class ArrayFile:
     def write(self, first: int, rows: Tensor) -> None:
         """Writes consecutive rows; `first` is where they begin."""
         assert rows.dtype == self._dtype, f"{rows.dtype} rows for {self._file}, an array of {self._dtype}"
-        data, position = _bytes_of(rows.detach().contiguous()), self._begin + first * self._row_bytes
+        data, position = bytes_of(rows.detach().contiguous()), self._begin + first * self._row_bytes
         with writing(self._file):
             while data:
                 count = os.pwrite(self._descriptor, data, position)
@@ -215,7 +215,8 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor."""
     if tensor.numel() == 0:
         return memoryview(b"")
     # A single entry may have any stride and still pass for contiguous; as bytes it would not.
