@@ -18,10 +18,12 @@ from torch_geometric.data import HeteroData
 import halohop
 from halohop import ClusterLoader, Graph, HGTLoader, LinkNeighborLoader, NeighborLoader, World
 from halohop.errors import ClusterError, InputError, SchemaError
-from halohop.testing.worlds import TOKEN, free_addresses, hosts
+from halohop.pyg.convert import tables_from_pyg
+from halohop.testing.worlds import TOKEN, divided, free_addresses, hosts, memory_hosts
 
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
 PAPERS, AUTHORS = 90, 40
+OWNERS = {"paper": torch.arange(PAPERS) * 7 % 4, "author": torch.arange(AUTHORS) % 3}
 
 
 def data() -> HeteroData:
@@ -58,9 +60,8 @@ def bare() -> HeteroData:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The graph with all of its columns, and without some of them; in four partitions, one of them without authors."""
     path = tmp_path_factory.mktemp("given")
-    assignment = {"paper": torch.arange(PAPERS) * 7 % 4, "author": torch.arange(AUTHORS) % 3}
-    halohop.partition(data(), path / "whole", num_parts=4, method=assignment)
-    halohop.partition(bare(), path / "bare", num_parts=4, method=assignment)
+    halohop.partition(data(), path / "whole", num_parts=4, method=OWNERS)
+    halohop.partition(bare(), path / "bare", num_parts=4, method=OWNERS)
     np.save(path / "y.npy", data()["paper"].y.numpy())
     np.save(path / "weight.npy", data()[CITES].weight.numpy())
     return {"whole": path / "whole", "bare": path / "bare", "files": path}
@@ -92,9 +93,17 @@ def on_hosts(folder: Path, given: Any) -> Iterator[Graph]:
         yield graphs[1]
 
 
+@contextmanager
+def in_memory_on_hosts(_: Path, given: Any) -> Iterator[Graph]:
+    own = divided(tables_from_pyg(bare()), OWNERS, 4)
+    with memory_hosts([own[:1], own[1:]], columns=given) as graphs:
+        yield graphs[1]
+
+
 PLACES: dict[str, Callable[[Path, Any], Any]] = {
     "one process": lambda folder, given: halohop.open(folder, columns=given),
     "hosts": on_hosts,
+    "hosts, partitions in memory": in_memory_on_hosts,
     "servers": lambda folder, given: on_servers(folder, given, "servers"),
     "servers, sampled here": lambda folder, given: on_servers(folder, given, "client"),
 }

@@ -20,13 +20,18 @@ class Columns:
 
     def has(self, table: TableKey, name: str) -> bool:
         """Whether a column of a table is one of them."""
-        if isinstance(table, str):
-            return self.nodes is None or name in self.nodes.get(table, ())
-        return self.edges is None or name in self.edges.get(table, ())
+        chosen = self._chosen(table)
+        return chosen is None or name in chosen
 
     def of(self, table: TableKey, known: Iterable[str]) -> tuple[str, ...]:
         """Those of a table, in the order of `known`, which are all that it has."""
-        return tuple(name for name in known if self.has(table, name))
+        chosen = self._chosen(table)
+        return tuple(known) if chosen is None else tuple(name for name in known if name in chosen)
+
+    def _chosen(self, table: TableKey) -> tuple[str, ...] | None:
+        if isinstance(table, str):
+            return None if self.nodes is None else self.nodes.get(table, ())
+        return None if self.edges is None else self.edges.get(table, ())
 
 
 ALL = Columns()
