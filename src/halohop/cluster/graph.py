@@ -5,6 +5,7 @@ import itertools
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -29,6 +30,27 @@ from halohop.telemetry import Counters, added
 from halohop.typing import EdgeDir, NodeType
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphReference:
+    """Where a graph lies: its folder or servers, its partitions and limits, and never a token. It pickles.
+
+    Args:
+        opens: makes the graph.
+    """
+
+    opens: "Callable[[], Graph]"
+
+    def open(self) -> "Graph":
+        """The same graph in this process, which takes the token from its own environment.
+
+        Raises:
+            DatasetError, ClusterError, TransportError: as of `halohop.open` and `halohop.connect`.
+        """
+        graph = self.opens()
+        graph.opened_by = self
+        return graph
+
+
 class Graph(Counted, Lookups, Jobs):
     """Answers two questions about any node, wherever it lies: some neighbours of it, and its rows.
 
@@ -42,7 +64,7 @@ class Graph(Counted, Lookups, Jobs):
         counters: what this process has done for requests.
         parts_here: the partitions in this process.
         batch_servers: servers that make whole batches, so that nothing need be sampled here; None where there are none.
-        reopen: opens this graph in another process, to which it is sent; None where only this process has it.
+        opened_by: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
     def __init__(
@@ -62,7 +84,7 @@ class Graph(Counted, Lookups, Jobs):
         self.pool = pool
         self.counters = counters
         self.batch_servers = batch_servers
-        self.reopen: Callable[[], Graph] | None = None
+        self.opened_by: GraphReference | None = None
         self._router = router
         self.parts_here = router.parts_here
         self._connections = connections
@@ -192,10 +214,18 @@ class Graph(Counted, Lookups, Jobs):
     def _close_at_exit(self) -> None:
         self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news
 
+    def reference(self) -> GraphReference:
+        """What another process opens this graph by; graphs, loaders and samplers that are pickled take it along.
+
+        Raises:
+            InputError: the graph lies in the memory of this process alone.
+        """
+        if self.opened_by is None:
+            raise InputError("this graph cannot be sent to another process; send what it was made from, and make it there")
+        return self.opened_by
+
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.reopen is not None:
-            return self.reopen, ()
-        raise InputError("this graph cannot be sent to another process; send what it was made from, and make it there")
+        return GraphReference.open, (self.reference(),)
 
     def __enter__(self) -> "Graph":
         return self

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from halohop.errors import InputError
+from halohop.cluster.graph import Graph
 from halohop.loading.examples import Examples
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
 from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
-from halohop.loading.resume import EpochProgress, LoaderProgress, Resumable
+from halohop.loading.resume import EpochProgress, LoaderProgress
 from halohop.loading.seeds import OwnPlan, Share, digest, numbered, plan_of, positions_of
+from halohop.loading.sent import SentByArguments
 from halohop.loading.threads import Inline, Threads
 from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
@@ -28,7 +29,7 @@ from halohop.telemetry import Counters, added
 from halohop.world import World
 
 
-class BatchLoader(Resumable, DataLoader[Any]):
+class BatchLoader(SentByArguments, DataLoader[Any]):
     """A `torch.utils.data.DataLoader` that works ahead in threads, since the kernels release the GIL, or in forked processes.
 
     Batches are bit for bit the same in both; what a process makes lies in memory that the trainer maps, too, and is not copied.
@@ -162,8 +163,8 @@ class BatchLoader(Resumable, DataLoader[Any]):
         share = Share(index=numbered(index, world), positions=positions)
         return self._make((self._progress.epoch, share)).item.value
 
-    def __reduce__(self) -> Any:
-        raise InputError(f"a {type(self).__name__} cannot be sent to another process; send its data, and make the loader there")
+    def _graph(self) -> Graph:
+        return self._sampler.graph
 
     def statistics(self) -> dict[str, float]:
         """Sums since the loader was made, those of worker processes included.

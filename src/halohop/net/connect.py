@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Literal, get_args
 
 from halohop import ops
-from halohop.cluster.graph import Graph
-from halohop.cluster.holding import book_of
-from halohop.cluster.router import Router
+from halohop.cluster.graph import Graph, GraphReference
+from halohop.cluster.holding import Holding, book_of
+from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import InputError
 from halohop.net.attending import Attending
 from halohop.net.connections import Connections
@@ -61,11 +62,28 @@ def connect(
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
     if sampling not in get_args(Place):
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
-    limits = limits or Limits()
-    where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits)
+    where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits or Limits())
+    graph = connected(where, sampling=sampling, deadline=deadline, first=first)
+    again = servers if callable(servers) else tuple(servers)
+    opens = partial(connect, again, sampling=sampling, limits=limits, deadline=deadline, first=first)
+    graph.opened_by = GraphReference(opens=opens)
+    return graph
+
+
+def connected(
+    where: Servers, *, sampling: Place, deadline: float, first: str | None = None, here: Holding | None = None
+) -> Graph:
+    """`connect`, for a process that may hold some of the partitions: it asks the servers about the others."""
+    limits, mine = where.limits, () if here is None else tuple(here.parts)
     with ExitStack() as undo:
         directory = undo.enter_context(PeerDirectory(where, lease_seconds=limits.attempt_seconds))
-        introductions = Introductions(directory, attempt_seconds=limits.attempt_seconds, deadline=deadline)
+        introductions = Introductions(
+            directory,
+            attempt_seconds=limits.attempt_seconds,
+            deadline=deadline,
+            manifest=None if here is None else here.document,
+            without=mine,
+        )
         known = introductions.wait()
         if first is not None:
             known = _with_first(known, first)
@@ -80,17 +98,21 @@ def connect(
             )
             for channel in channels:
                 directory.ask_about(channel, Identity(dataset=dataset))
-        peers = peers_of(known, book, directory, dataset=dataset, call_seconds=limits.call_seconds, even=first is None)
+        peers = peers_of(
+            known, book, directory, dataset=dataset, without=mine, call_seconds=limits.call_seconds, even=first is None
+        )
+        owners = [] if here is None or not mine else [PartitionOwner(shard=here.shard(pool, counters), parts=mine)]
         jobs = _attending(known)
         directory.begin()
         graph = Graph(
             schema=manifest.schema,
             book=book,
-            router=Router(book, [peer.owner for peer in peers], pool, counters),
+            router=Router(book, [*owners, *(peer.owner for peer in peers)], pool, counters),
             pool=pool,
             counters=counters,
             connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds, jobs=jobs),
             batch_servers=makers,
+            one_owner=here is None,
         )
         graph.keep_until_exit()
         undo.pop_all()

@@ -6,14 +6,16 @@ from functools import partial
 from pathlib import Path
 
 from halohop import ops
-from halohop.cluster.graph import Graph, local_graph
+from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.errors import ClusterError, InputError
 from halohop.net.board import join_board, master_host, master_of
+from halohop.net.connect import connected
 from halohop.net.connections import Connections
 from halohop.net.directory import PeerDirectory
+from halohop.net.finders import finder_of
 from halohop.net.interfaces import is_loopback, own_address, reached_at
 from halohop.net.introductions import Known, peers_of
 from halohop.net.ownership import owners
@@ -105,14 +107,35 @@ def open_graph(
         owners([tuple(holding.parts)], holding.book.num_parts)
         graph = local_graph(holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1)
         if isinstance(path, str | Path):
-            graph.reopen = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
+            opens = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
+            graph.opened_by = GraphReference(opens=opens)
         return graph
     assert rendezvous is not None
     token = token or load_token()
     listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    return _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
+    graph = _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
+    again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline)
+    if isinstance(path, str | Path):
+        again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
+    graph.opened_by = GraphReference(opens=again)
+    return graph
+
+
+def rejoin(
+    servers: Sequence[str],
+    path: Path | None = None,
+    partitions: Sequence[int] = (),
+    *,
+    columns: Given | None = None,
+    limits: Limits,
+    deadline: float,
+) -> Graph:
+    """The graph of several hosts in one more process of one of them: a client of their servers, which maps what lies here."""
+    here = None if path is None else Holding.of(path, partitions=partitions).with_columns(columns)
+    where = Servers(finder=finder_of(servers), token=load_token(), limits=limits)
+    return connected(where, sampling="client", deadline=deadline, here=here)
 
 
 def _is_whole(held: Holding | OwnParts) -> bool:

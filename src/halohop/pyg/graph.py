@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
-from halohop.cluster.graph import Graph, in_one_part, local_router
+from halohop.cluster.graph import Graph, GraphReference, in_one_part, local_router
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
 from halohop.pyg.convert import structure_from_pyg
@@ -96,7 +96,7 @@ def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
         ([0, 1, 3], [3, 2])
     """
     made = LiveGraph(data, edge_dir=edge_dir)
-    made.reopen = partial(graph, data, edge_dir=edge_dir)
+    made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir))
     return made
 
 
