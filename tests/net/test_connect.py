@@ -86,6 +86,8 @@ def test_batches_are_those_of_the_opened_graph(parts, undisturbed, shares, run, 
         assert statistics["local_rows"] == 0
         assert (statistics["remote_rows"] > 0) == (sampling == "client")
         assert sum(server.statistics().get("batches", 0) for server in servers) == len(undisturbed) * (sampling == "servers")
+        for counted in ("draw_calls", "load_calls", "gather_calls"):  # by the partitions themselves
+            assert sum(server.statistics().get(counted, 0) for server in servers) >= len(undisturbed)
         raw = torch.tensor([17, 3, 3])
         assert graph.select("train")[1].tolist() == sorted(graph.select("train")[1].tolist())
         with halohop.open(parts) as here:

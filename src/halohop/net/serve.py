@@ -59,8 +59,9 @@ class Server:
     ) -> None:
         self.parts = tuple(holding.parts)
         pool = pool or ops.Pool()
-        shard = shard or holding.shard(pool, Counters())
-        self._service = Service(holding, shard, servers, keeping, pool, clients=clients, seeds=SeedFiles(seeds))
+        counters = Counters()
+        shard = shard or holding.shard(pool, counters)
+        self._service = Service(holding, shard, servers, keeping, pool, counters, clients=clients, seeds=SeedFiles(seeds))
         self.directory = self._service.directory
         with ExitStack() as undo:
             undo.callback(self._service.close)

@@ -57,6 +57,7 @@ class Service:
         servers: where others are looked for.
         keeping: what is kept for clients.
         pool: where answers take their memory from.
+        counters: of what this server does for requests.
         clients: how many are expected; None: it is not known.
         seeds: files of ids that clients may read.
 
@@ -72,6 +73,7 @@ class Service:
         servers: Servers,
         keeping: Keeping,
         pool: ops.Pool,
+        counters: Counters,
         *,
         clients: int | None,
         seeds: SeedFiles,
@@ -79,7 +81,7 @@ class Service:
         self.attendance = Attendance(lease_seconds=keeping.lease_seconds, expected=clients)
         self._seeds = seeds
         self._keeping = keeping
-        self._counters, self._pool, self._shard = Counters(), pool, shard
+        self._counters, self._pool, self._shard = counters, pool, shard
         name, parts = secrets.token_hex(8), tuple(holding.parts)
         self._about = DescribeReply(
             server=name,
