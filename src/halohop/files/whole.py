@@ -37,11 +37,35 @@ def whole_file(file: Path, *, instead_of: Sequence[Path] = (), record: Path | No
         >>> Path("notes.txt").read_bytes()
         b'whole'
     """
-    with set_aside([file]) as (partial,), _stream(partial, file) as stream:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
+    with set_aside([file]) as (partial,):
+        with synced_stream(partial, name=file) as stream:
+            yield stream
         publish({partial: file}, instead_of=instead_of, record=record)
+
+
+@contextmanager
+def synced_stream(file: Path, *, name: Path | None = None, mode: str = "wb") -> Iterator[IO[bytes]]:
+    """A file that is open for writing, all of which is on the disk when the block ends well.
+
+    Args:
+        file: where it is written.
+        name: what errors call it, where that is another name.
+        mode: "wb", or "xb" for a file that must not be there yet.
+
+    Raises:
+        WriteError: it cannot be written; names it.
+    """
+    name = name or file
+    with writing(name), _Remembering(file, mode) as raw:
+        try:
+            with io.BufferedWriter(cast(io.RawIOBase, raw), 1 << 20) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+        except Exception as error:
+            if raw.failure is None:
+                raise
+            raise WriteError.of(name, raw.failure) from error
 
 
 def write_file(file: Path, data: bytes) -> None:
@@ -180,18 +204,6 @@ class _Remembering(io.FileIO):
         except OSError as error:
             self.failure = error
             raise
-
-
-@contextmanager
-def _stream(partial: Path, file: Path) -> Iterator[IO[bytes]]:
-    """The unfinished file, open for writing; errors name what it is to become."""
-    with writing(file), _Remembering(partial, "wb") as raw:
-        try:
-            yield io.BufferedWriter(cast(io.RawIOBase, raw), 1 << 20)
-        except Exception as error:
-            if raw.failure is None:
-                raise
-            raise WriteError.of(file, raw.failure) from error
 
 
 def _take_place(partial: Path, folder: Path, *, overwrite: bool) -> None:

@@ -3,7 +3,6 @@
 They are written beside their names and get them together, when all are complete.
 """
 
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 from halohop.collectives import from_rank_0
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
-from halohop.files.whole import publish, set_aside, whole_file
+from halohop.files.whole import publish, set_aside, synced_stream, whole_file
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
@@ -104,18 +103,11 @@ class Results:
         (path,) = self._stack.enter_context(set_aside([self._out / f"{name}.npy"]))
         self.unfinished[name] = path
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
-        with writing(path):
-            stream = path.open("r+b")
-        with stream:
-            with writing(path):
-                np.lib.format.write_array_header_1_0(stream, header)
+        with synced_stream(path) as stream:
+            np.lib.format.write_array_header_1_0(stream, header)
             for chunk in chunks:
-                with writing(path):
-                    stream.write(chunk.astype(dtype).tobytes())
+                stream.write(chunk.astype(dtype).tobytes())
                 yield len(chunk)
-            with writing(path):
-                stream.flush()
-                os.fsync(stream.fileno())
 
     def close(self) -> None:
         """Removes what was not published."""

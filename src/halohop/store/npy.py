@@ -22,7 +22,7 @@ from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputErr
 from halohop.files.aside import writing
 from halohop.files.libc import map_privately
 from halohop.files.reading import open_regular
-from halohop.files.whole import SumStream
+from halohop.files.whole import SumStream, synced_stream
 from halohop.store.manifest import FileRecord
 
 _CHUNK = 1 << 20
@@ -71,13 +71,11 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
     header, data = _header(dtype, shape), bytes_of(tensor)
-    with writing(file), file.open("xb") as stream:
+    with synced_stream(file, mode="xb") as stream:
         summed = SumStream(stream)
         summed.write(header)
         for begin in range(0, len(data), _CHUNK):
             summed.write(data[begin : begin + _CHUNK])
-        stream.flush()
-        os.fsync(stream.fileno())
     return FileRecord(dtype=dtype, shape=shape, bytes=len(header) + len(data), crc32=f"{summed.checksum:08x}")
 
 
