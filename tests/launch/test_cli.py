@@ -11,7 +11,8 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from halohop.errors import InputError
-from halohop.launch import cli, options, runs
+from halohop.launch import cli, parsing, runs
+from halohop.launch.source import SourceOptions
 from halohop.recipes.config import InferConfig, TrainConfig
 
 
@@ -24,7 +25,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What `halohop train` would have started."""
     calls: list[dict[str, Any]] = []
 
-    def train(config: TrainConfig, source: runs.SourceOptions, **more: Any) -> None:
+    def train(config: TrainConfig, source: SourceOptions, **more: Any) -> None:
         calls.append({"config": config, "source": source, **more})
 
     monkeypatch.setattr(runs, "train", train)
@@ -69,7 +70,7 @@ def test_defaults_are_the_librarys() -> None:
     for command, kind in ((cli.train, TrainConfig), (cli.infer, InferConfig)):
         parameters = inspect.signature(command).parameters
         others = {"deadline": "deadline_s"}
-        library = options.defaults(kind)
+        library = parsing.defaults(kind)
         for name, parameter in parameters.items():
             field = others.get(name, name)
             if field in library and name != "resume":  # a folder here, a yes or no there

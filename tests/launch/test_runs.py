@@ -15,7 +15,7 @@ import pytest
 
 from halohop.errors import DatasetError, InputError
 from halohop.launch.local import node_folders
-from halohop.launch.runs import is_partitioned
+from halohop.launch.source import is_partitioned
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference import infer
 from halohop.store.disk import held_parts, read_manifest

@@ -7,11 +7,12 @@ from rich.console import Console
 
 from halohop.errors import ClusterError, CorruptDatasetError, InputError
 from halohop.launch import runs
+from halohop.launch.source import SourceOptions
 from halohop.launch.verifying import check_still_whole, verify
 from halohop.recipes.config import InferConfig, TrainConfig
 
 QUIET = Console(quiet=True)
-SOURCE = runs.SourceOptions(num_parts=2, method="random")
+SOURCE = SourceOptions(num_parts=2, method="random")
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from halohop.datasets import synthetic, synthetic_hetero
 from halohop.datasets.sources import load_link_graph
 from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError
 from halohop.net.serve import Server
-from halohop.recipes.config import InferConfig, TrainConfig, servers_of
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
 from halohop.recipes.opening import opened
 from halohop.recipes.train import train

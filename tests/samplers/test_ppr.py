@@ -9,7 +9,7 @@ import halohop
 from halohop import PPRLoader, SubGraphLoader, ppr
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.store.tables import GraphTables
-from halohop.testing import graphs
+from halohop.testing import checks, graphs
 from halohop.testing.oracle_subgraph import induced_edges, raw_ids
 from halohop.testing.walk_oracle import in_edges
 from halohop.testing.worlds import hosts, partitioned
@@ -195,7 +195,7 @@ def test_neighbourhoods_are_the_highest_and_all_edges_among_them(name, top):
         for batch in batches:
             seeds = raw[batch.input_id].tolist()
             assert batch.n_id[batch.mapping].tolist() == seeds
-            graphs.check_nodes(tables, batch.n_id, {"x": batch.x, "y": batch.y})
+            checks.check_nodes(tables, batch.n_id, {"x": batch.x, "y": batch.y})
             others = [
                 (tree, *entry)
                 for tree, at in enumerate(batch.input_id.tolist())

@@ -16,7 +16,7 @@ from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
 from halohop.store.tables import EdgeTable, GraphTables
-from halohop.testing import graphs
+from halohop.testing import checks, graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
@@ -278,7 +278,7 @@ def test_columns_are_those_of_the_ids(name, num_parts):
     gid, _ = graph.select(None, next(iter(tables.nodes)))
     seeds = Seeds(node_type=next(iter(tables.nodes)), gid=gid[:20], input_id=torch.arange(20), epoch=0, index=0)
     batch = collect(graph, NeighborSampler(graph, Fanouts.uniform([3, 3], graph.schema)).sample(seeds))
-    graphs.check_batch(
+    checks.check_batch(
         tables,
         nodes={name: block.columns[RAW_ID] for name, block in batch.nodes.items()},
         edges={relation: block.ends_bid for relation, block in batch.edges.items()},

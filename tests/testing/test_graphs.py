@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from halohop.errors import InputError
 from halohop.store.tables import GraphTables
-from halohop.testing import graphs
+from halohop.testing import checks, graphs
 from halohop.typing import EDGE, NODE
 
 TYPES = {"user": 40, "item": 30, "shop": 0}
@@ -118,8 +118,8 @@ def batch(tables: GraphTables) -> dict:
 
 
 def test_a_right_batch_passes(tables: GraphTables, batch: dict) -> None:
-    graphs.check_batch(tables, **batch)
-    graphs.check_batch(tables, batch["nodes"], batch["edges"])
+    checks.check_batch(tables, **batch)
+    checks.check_batch(tables, batch["nodes"], batch["edges"])
 
 
 BUYS = ("user", "buys", "item")
@@ -178,15 +178,15 @@ def _spoil(batch: dict, what: str) -> None:
 def test_every_wrong_batch_is_found(tables: GraphTables, batch: dict, what: str, message: str) -> None:
     _spoil(batch, what)
     with pytest.raises(AssertionError, match=message):
-        graphs.check_batch(tables, **batch)
+        checks.check_batch(tables, **batch)
 
 
 def test_edges_without_ids_must_exist() -> None:
     tables = graphs.ring(5)
-    graphs.check_edges(tables, torch.tensor([4, 4]), torch.tensor([0, 1]))
-    graphs.check_edges(tables, torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+    checks.check_edges(tables, torch.tensor([4, 4]), torch.tensor([0, 1]))
+    checks.check_edges(tables, torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
     with pytest.raises(AssertionError, match=r"no edge \(0, 4\)"):
-        graphs.check_edges(tables, torch.tensor([4, 0]), torch.tensor([0, 4]))
+        checks.check_edges(tables, torch.tensor([4, 0]), torch.tensor([0, 4]))
 
 
 @given(num_nodes=st.integers(1, 12), data=st.data())
@@ -198,15 +198,15 @@ def test_ring_batches_by_arithmetic_and_by_table_agree(num_nodes: int, data: st.
     table = tables.edges[EDGE]
     edge_index = torch.stack([place[table.src[edge_id]], place[table.dst[edge_id]]])
     x = raw[:, None].float().repeat(1, 2)
-    graphs.check_ring_batch(num_nodes, raw, edge_index, edge_id, x)
-    graphs.check_batch(tables, {NODE: raw}, {EDGE: edge_index}, {EDGE: edge_id}, {NODE: {"x": x}})
+    checks.check_ring_batch(num_nodes, raw, edge_index, edge_id, x)
+    checks.check_batch(tables, {NODE: raw}, {EDGE: edge_index}, {EDGE: edge_id}, {NODE: {"x": x}})
     with pytest.raises(AssertionError):
-        graphs.check_ring_batch(num_nodes, raw, edge_index, edge_id, x + 1)
+        checks.check_ring_batch(num_nodes, raw, edge_index, edge_id, x + 1)
     if num_nodes > 2 and len(edge_id):
         with pytest.raises(AssertionError, match=r"no .edge id, src, dst"):
-            graphs.check_ring_batch(num_nodes, raw, edge_index.roll(1, 0), edge_id, x)
+            checks.check_ring_batch(num_nodes, raw, edge_index.roll(1, 0), edge_id, x)
         with pytest.raises(AssertionError, match=r"no .edge id, src, dst"):
-            graphs.check_ring_batch(num_nodes, raw, edge_index, edge_id + 1, x)
+            checks.check_ring_batch(num_nodes, raw, edge_index, edge_id + 1, x)
 
 
 def test_fanout() -> None:
@@ -215,7 +215,7 @@ def test_fanout() -> None:
 
     def check(edge_id: list[int], fanout: int, *, replace: bool = False, expanded: torch.Tensor = hub) -> None:
         ids = torch.tensor(edge_id, dtype=torch.int64)
-        graphs.check_fanout(tables, torch.zeros(len(ids), dtype=torch.int64), ids, expanded, fanout, replace=replace)
+        checks.check_fanout(tables, torch.zeros(len(ids), dtype=torch.int64), ids, expanded, fanout, replace=replace)
 
     check([0, 1, 2, 3, 4], -1)
     check([4, 0], 2)

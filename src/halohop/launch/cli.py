@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options, serve_options, tools
+from halohop.launch import choices, logs, options, parsing, serve_options, tools
 from halohop.launch.group import Command, Commands
 from halohop.recipes.config import InferConfig, TrainConfig
 
-_TRAIN = options.defaults(TrainConfig)
-_INFER = options.defaults(InferConfig)
+_TRAIN = parsing.defaults(TrainConfig)
+_INFER = parsing.defaults(InferConfig)
 
 
 app = typer.Typer(
@@ -79,9 +79,10 @@ def partition(
 
     $ halohop partition 'pyg:Coauthor/CS?root=data' parts --parts 2 --normalize
     """
-    from halohop.launch import inspect, runs
+    from halohop.launch import inspect
+    from halohop.launch.source import partition_source
 
-    runs.partition_source(
+    partition_source(
         source,
         out,
         num_parts=parts,
@@ -190,11 +191,12 @@ def train(
     given = locals()
     from halohop.launch import runs
     from halohop.launch.outcome import show
+    from halohop.launch.source import SourceOptions
     from halohop.recipes.events import print_event
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    settings = options.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
-    source = runs.SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
+    settings = parsing.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
+    source = SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
     on_event = print_event if as_json else runs.ignore_event
     outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
     if outcome is not None:
@@ -242,7 +244,7 @@ def infer(
     from halohop.launch import runs
     from halohop.recipes.events import print_event
 
-    settings = options.config_of(InferConfig, given, deadline_s=deadline)
+    settings = parsing.config_of(InferConfig, given, deadline_s=deadline)
     on_event = print_event if as_json else runs.ignore_event
     files = runs.infer(settings, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
     for file in files if not as_json else ():

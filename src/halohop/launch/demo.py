@@ -8,6 +8,7 @@ from rich.console import Console
 from halohop.launch import runs
 from halohop.launch.inspect import render, summarize
 from halohop.launch.outcome import Outcome
+from halohop.launch.source import partition_source
 from halohop.recipes.config import TrainConfig
 
 NODES = 2
@@ -24,7 +25,7 @@ def demo(out: Path, *, size: str, console: Console) -> Outcome:
     """
     parts = out / "parts"
     console.print(f"[bold]1. Partition[/] a synthetic graph of size {size!r} for {NODES} nodes")
-    runs.partition_source(f"synthetic:{size}", parts, num_parts=NODES, method="auto", seed=0, overwrite=True, console=console)
+    partition_source(f"synthetic:{size}", parts, num_parts=NODES, method="auto", seed=0, overwrite=True, console=console)
     console.print(render(summarize(parts)))
     trainers = 2 if (os.cpu_count() or 1) >= 2 * NODES else 1
     console.print(

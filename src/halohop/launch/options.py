@@ -1,106 +1,16 @@
 """The options of the commands: their help, their groups, and defaults that are the library's own."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from halohop.errors import InputError
-from halohop.launch import choices, spec
+from halohop.launch import choices
 from halohop.launch.choices import Decoder, Form, Method, Model, Sampling, Strategy, Task
-from halohop.memory import parse_size
-from halohop.recipes.config import Config as AnyConfig
-from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.launch.parsing import check_numbers, check_size, read_config_option, read_run_option
 
 MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
 EVALUATION, PLACE = "Evaluation and inference", "Where it runs"
-
-
-def defaults(kind: type[TrainConfig] | type[InferConfig]) -> dict[str, Any]:
-    """What a config takes where nothing is said, by name; sequences as the command line spells them.
-
-    Example:
-        >>> defaults(TrainConfig)["fanout"]
-        '15,10'
-    """
-    values = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-    return {name: ",".join(map(str, value)) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
-def numbers(text: str | None) -> tuple[int, ...] | None:
-    """The fanout that an option spells.
-
-    Example:
-        >>> numbers("15,10,5")
-        (15, 10, 5)
-    """
-    return None if text is None else tuple(int(number) for number in text.split(","))
-
-
-def names(text: str | None) -> tuple[str, ...] | None:
-    """The relation that an option spells.
-
-    Example:
-        >>> names("user,rates,film")
-        ('user', 'rates', 'film')
-    """
-    return None if text is None else tuple(text.split(","))
-
-
-def num_bytes(text: str | None) -> int | None:
-    """The size that an option spells.
-
-    Example:
-        >>> num_bytes("512MiB")
-        536870912
-    """
-    return None if text is None else parse_size(text)
-
-
-def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
-    """The config that a command's parameters spell, by their names; `others` go first."""
-    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names, "backlog_bytes": num_bytes}
-    values: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in given:
-            value = given[field.name]
-            spelled = str(value) if isinstance(value, StrEnum | Path) else value
-            values[field.name] = readers[field.name](spelled) if field.name in readers else spelled
-    return kind(**values | others)
-
-
-def check_numbers(text: str | None) -> str | None:
-    """Callback of an option that spells a fanout: refuses what is none."""
-    try:
-        numbers(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not like 15,10,5: one whole number per hop, -1 for all neighbours") from None
-    return text
-
-
-def _check_size(text: str | None) -> str | None:
-    try:
-        num_bytes(text)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
-
-
-def _read_config(context: typer.Context, path: Path | None) -> Path | None:
-    try:
-        return spec.from_file(context, path)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def _read_run(context: typer.Context, folder: Path | None) -> Path | None:
-    try:
-        return spec.from_run(context, folder)
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _group(panel: str, help_text: str, **settings: Any) -> Any:
@@ -112,7 +22,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        callback=_read_config,
+        callback=read_config_option,
         is_eager=True,
         show_default=False,
         help="TOML or YAML file with any of these options by their names; the command line wins.",
@@ -236,7 +146,7 @@ BacklogBytes = Annotated[
         PLACE,
         "What the batches made ahead may weigh together, per trainer; each has one in any case.",
         metavar="SIZE",
-        callback=_check_size,
+        callback=check_size,
         show_default="1/16 of its memory, at most 4GiB",
     ),
 ]
@@ -264,7 +174,7 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="RUN",
-        callback=_read_run,
+        callback=read_run_option,
         is_eager=True,
         show_default=False,
         help="Go on with the run in this folder, with its options, as if it had never been interrupted.",

@@ -13,7 +13,8 @@ from halohop.launch import local
 from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
 from halohop.launch.picture import page, training_charts
-from halohop.recipes.config import TrainConfig, servers_of
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS
 from halohop.recipes.folder import CHECKPOINT
 

@@ -7,7 +7,8 @@ from halohop.inference import parquet
 from halohop.launch.refusal import RefusedError
 from halohop.loading.metrics import prometheus
 from halohop.recipes.checkpoint import load_checkpoint
-from halohop.recipes.config import InferConfig, TrainConfig, servers_of
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.fit import check_fit
 from halohop.recipes.opening import opened, token_of
 from halohop.recipes.sharing import choose_device

@@ -1,8 +1,8 @@
 """A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,21 @@ import msgspec
 import torch
 from rich.console import Console
 
-from halohop.datasets import directions, scales
-from halohop.datasets.sources import load_link_graph, load_source
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.whole import write_file
 from halohop.launch import local, preflight, spec
 from halohop.launch.outcome import Outcome, draw
 from halohop.launch.progress import TrainingDisplay, stages
+from halohop.launch.source import SourceOptions, is_partitioned, partition_source
 from halohop.launch.verifying import check_still_whole, verify
 from halohop.loading.metrics import address_of
-from halohop.partitioning.assign import chosen
-from halohop.partitioning.build import partition
-from halohop.partitioning.report import Report
-from halohop.recipes.config import InferConfig, TrainConfig, servers_of, to_dict
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.recipes.folder import check_run
 from halohop.recipes.inference import check_output, infer_with_events
 from halohop.recipes.inference import infer as predict
 from halohop.recipes.train import train as recipe
-from halohop.store.manifest import MANIFEST
-from halohop.typing import EdgeDir
 from halohop.world import World
 
 OnEvent = Callable[[local.Event], None]
@@ -37,54 +32,6 @@ OnEvent = Callable[[local.Event], None]
 
 def ignore_event(event: local.Event) -> None:
     """Does nothing with an event."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """How a training run partitions a source: see `partition_source`."""
-
-    num_parts: int
-    method: str
-    undirected: bool = False
-    normalize: bool = False
-
-
-def is_partitioned(path: str | Path) -> bool:
-    """Whether a folder is a partitioned data set, or what is left of one."""
-    return Path(path, MANIFEST).is_file() or any(Path(path).glob("part-[0-9]*"))
-
-
-def partition_source(
-    source: str,
-    out: Path,
-    *,
-    num_parts: int,
-    method: str,
-    seed: int,
-    console: Console,
-    halo: Sequence[str] = (),
-    edge_dir: EdgeDir = "in",
-    overwrite: bool = False,
-    undirected: bool = False,
-    normalize: bool = False,
-    task: str = "node",
-    time_attr: str | None = None,
-) -> Report:
-    """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
-
-    With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`.
-    """
-    with stages(console) as progress:
-        progress("read", 0, 1)
-        given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
-        tables = load_link_graph(source, time_attr=time_attr, **given) if task == "link" else load_source(source, **given)
-        if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
-            console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
-        options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
-        report = partition(tables, out, num_parts=num_parts, method=method, seed=seed, **options)
-        for line in (*directions(tables), *scales(tables)):
-            console.print(line, style="dim", markup=False, soft_wrap=True)
-        return report
 
 
 def train(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from halohop.launch import options
+from halohop.launch import parsing
 
 
 def top(
@@ -28,7 +28,7 @@ def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: sampling, gather or partitioned.")] = "sampling",
     size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
     fanout: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Neighbours per hop.", callback=options.check_numbers)
+        str, typer.Option(metavar="N,N,...", help="Neighbours per hop.", callback=parsing.check_numbers)
     ] = "15,10,5",
     threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 20,
@@ -40,7 +40,7 @@ def bench(
     from halohop.launch.bench import bench as measure
     from halohop.launch.bench import render
 
-    rows = measure(name, size, fanout=options.numbers(fanout) or (), threads=threads, rounds=rounds)
+    rows = measure(name, size, fanout=parsing.numbers(fanout) or (), threads=threads, rounds=rounds)
     Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from halohop.errors import CorruptDatasetError, DatasetError, HalohopError, InputError
 from halohop.launch.progress import stages
-from halohop.recipes.config import servers_of
+from halohop.recipes.checks import servers_of
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
 
 

@@ -1,14 +1,14 @@
 """What a run does: every choice by name, checked before anything starts, and the same as JSON."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from halohop.errors import DatasetError, InputError
 from halohop.files import decode_json, read_regular
+from halohop.recipes.checks import check_at_least, check_choices, check_fanout, check_paths, check_positive, servers_of
 
 TaskName = Literal["node", "link"]
 ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
@@ -17,8 +17,6 @@ TemporalStrategy = Literal["uniform", "last"]
 Sampling = Literal["servers", "client"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
-
-_ADDRESS = re.compile(r"(tcp://)?[^\s/:]+:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +115,12 @@ class TrainConfig:
     temporal_strategy: TemporalStrategy = "last"
 
     def __post_init__(self) -> None:
-        _check_paths(parts=self.parts, out=self.out)
-        _check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
-        _check_choices(self, sampling=Sampling)
-        _check_fanout("fanout", self.fanout)
+        check_paths(parts=self.parts, out=self.out)
+        check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
+        check_choices(self, sampling=Sampling)
+        check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
-            _check_fanout("eval_fanout", self.eval_fanout)
+            check_fanout("eval_fanout", self.eval_fanout)
             if len(self.eval_fanout) != self.layers:
                 raise InputError(
                     f"eval_fanout={self.eval_fanout} has another number of hops than fanout={self.fanout}; "
@@ -139,10 +137,10 @@ class TrainConfig:
             "negatives",
             "eval_negatives",
         )
-        _check_at_least(1, **{name: getattr(self, name) for name in names})
-        _check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
-        _check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
-        _check_positive(lr=self.lr, deadline_s=self.deadline_s)
+        check_at_least(1, **{name: getattr(self, name) for name in names})
+        check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
+        check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
+        check_positive(lr=self.lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
         if self.model in ("gat", "hgt") and self.hidden % self.heads:
@@ -220,29 +218,18 @@ class InferConfig:
     encrypt: bool = False
 
     def __post_init__(self) -> None:
-        _check_paths(parts=self.parts, out=self.out, **{} if self.checkpoint is None else {"checkpoint": self.checkpoint})
-        _check_choices(self, form=ResultForm, sampling=Sampling)
+        check_paths(parts=self.parts, out=self.out, **{} if self.checkpoint is None else {"checkpoint": self.checkpoint})
+        check_choices(self, form=ResultForm, sampling=Sampling)
         if self.fanout is None and servers_of(self.parts):
             raise InputError(
                 f"servers ({self.parts}) do not compute layer by layer: that is done by the hosts that have the partitions; give "
                 "a fanout, such as -1 for each of the model's layers for all neighbours, or run where a folder of them lies"
             )
         if self.fanout is not None:
-            _check_fanout("fanout", self.fanout)
-        _check_at_least(1, batch_size=self.batch_size, batch_edges=self.batch_edges)
-        _check_at_least(0, seed=self.seed, workers=self.workers or 0)
-        _check_positive(deadline_s=self.deadline_s)
-
-
-def servers_of(parts: str) -> tuple[str, ...]:
-    """The addresses of servers that `parts` names; none where it is a folder (``./a:1`` always is one) or a source.
-
-    Example:
-        >>> servers_of("10.0.0.7:5510,10.0.0.8:5510"), servers_of("runs/parts"), servers_of("synthetic:small")
-        (('10.0.0.7:5510', '10.0.0.8:5510'), (), ())
-    """
-    named = tuple(part.strip() for part in parts.split(","))
-    return named if any(map(_ADDRESS.fullmatch, named)) else ()
+            check_fanout("fanout", self.fanout)
+        check_at_least(1, batch_size=self.batch_size, batch_edges=self.batch_edges)
+        check_at_least(0, seed=self.seed, workers=self.workers or 0)
+        check_positive(deadline_s=self.deadline_s)
 
 
 def to_dict(config: TrainConfig | InferConfig) -> dict[str, Any]:
@@ -285,32 +272,3 @@ def read_config(kind: type[Config], path: str | Path) -> Config:
     if not isinstance(values, dict):
         raise InputError(f"{path} holds no JSON object")
     return from_dict(kind, values)
-
-
-def _check_paths(**paths: str) -> None:
-    for name, path in paths.items():
-        if not path:
-            raise InputError(f"{name} is empty; give a folder")
-
-
-def _check_choices(config: TrainConfig | InferConfig, **choices: Any) -> None:
-    for name, known in choices.items():
-        if getattr(config, name) not in get_args(known):
-            raise InputError(f"{name}={getattr(config, name)!r} is none of {', '.join(get_args(known))}")
-
-
-def _check_fanout(name: str, fanout: tuple[int, ...]) -> None:
-    if not fanout or any(number < -1 for number in fanout):
-        raise InputError(f"{name}={fanout} must be one number per hop, at least one, each -1 (all) or more")
-
-
-def _check_at_least(least: int, **numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number >= least:
-            raise InputError(f"{name}={number} must be at least {least}")
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number > 0:
-            raise InputError(f"{name}={number} must be over 0")

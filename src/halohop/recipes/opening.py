@@ -5,7 +5,8 @@ from typing import Any
 
 import halohop
 from halohop import Graph, Limits, Token, World, load_token
-from halohop.recipes.config import InferConfig, TrainConfig, servers_of
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import InferConfig, TrainConfig
 
 
 def token_of(config: TrainConfig | InferConfig) -> Token | None:

@@ -1,0 +1,48 @@
+"""Checks of single values of a run's config: each names the value and what it may be."""
+
+import re
+from typing import Any, get_args
+
+from halohop.errors import InputError
+
+_ADDRESS = re.compile(r"(tcp://)?[^\s/:]+:[0-9]+")
+
+
+def check_paths(**paths: str) -> None:
+    for name, path in paths.items():
+        if not path:
+            raise InputError(f"{name} is empty; give a folder")
+
+
+def check_choices(config: object, **choices: Any) -> None:
+    for name, known in choices.items():
+        if getattr(config, name) not in get_args(known):
+            raise InputError(f"{name}={getattr(config, name)!r} is none of {', '.join(get_args(known))}")
+
+
+def check_fanout(name: str, fanout: tuple[int, ...]) -> None:
+    if not fanout or any(number < -1 for number in fanout):
+        raise InputError(f"{name}={fanout} must be one number per hop, at least one, each -1 (all) or more")
+
+
+def check_at_least(least: int, **numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number >= least:
+            raise InputError(f"{name}={number} must be at least {least}")
+
+
+def check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number > 0:
+            raise InputError(f"{name}={number} must be over 0")
+
+
+def servers_of(parts: str) -> tuple[str, ...]:
+    """The addresses of servers that `parts` names; none where it is a folder (``./a:1`` always is one) or a source.
+
+    Example:
+        >>> servers_of("10.0.0.7:5510,10.0.0.8:5510"), servers_of("runs/parts"), servers_of("synthetic:small")
+        (('10.0.0.7:5510', '10.0.0.8:5510'), (), ())
+    """
+    named = tuple(part.strip() for part in parts.split(","))
+    return named if any(map(_ADDRESS.fullmatch, named)) else ()
