@@ -2,14 +2,13 @@
 
 A rank knows its number, how many there are, and one address and port. It makes its part of the graph, and never sees the rest.
 
-python examples/spawned.py                                          # four ranks here
-python examples/spawned.py --master 10.0.0.7 --ranks 0 1            # two on this host, and
-python examples/spawned.py --master 10.0.0.7 --ranks 2 3            # two on another; both with the same HALOHOP_TOKEN
+python examples/spawned.py                                                  # four ranks here
+python examples/spawned.py --master 10.0.0.7 --port 29500 --ranks 0 1       # two on this host, and
+python examples/spawned.py --master 10.0.0.7 --port 29500 --ranks 2 3       # two on another; both with the same HALOHOP_TOKEN
 """
 
 import argparse
 import os
-import secrets
 import socket
 
 import torch
@@ -79,7 +78,7 @@ def run(number: int, ranks: list[int], master: str, port: int) -> None:
     os.environ |= {"MASTER_ADDR": master, "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     rank = ranks[number]
-    world = halohop.World(rank=rank, size=RANKS, host=rank, num_hosts=RANKS)  # other partitions: another host
+    world = halohop.World(rank=rank, size=RANKS)  # who shares a machine is found out
     with (
         process_group(world, torch.device("cpu"), 60.0),
         halohop.open(own_partition(rank), world=world) as graph,
@@ -96,10 +95,7 @@ def free_port() -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--master", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=29500)
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ranks", type=int, nargs="+", default=list(range(RANKS)))
     options = parser.parse_args()
-    alone = len(options.ranks) == RANKS
-    if alone:  # the ranks of this script meet nobody else
-        os.environ.setdefault("HALOHOP_TOKEN", secrets.token_hex(16))
-    mp.spawn(run, (options.ranks, options.master, free_port() if alone else options.port), nprocs=len(options.ranks))
+    mp.spawn(run, (options.ranks, options.master, options.port or free_port()), nprocs=len(options.ranks))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import within
+
 ROOT = Path(__file__).parents[1]
 
 REACHED = {
@@ -18,8 +20,8 @@ REACHED = {
 """What examples say in the end, at least."""
 
 
-def run(*arguments: object, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=110)
+def run(*arguments: object, cwd: Path, seconds: float = 110) -> str:
+    done = subprocess.run([sys.executable, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -51,9 +53,10 @@ def test_examples(example, tmp_path):
         assert float(value) > at_least, figure
 
 
+@pytest.mark.timeout(600)
 def test_ranks_of_one_script(tmp_path):
     """Four processes with 750, 500, 250 and no seeds: 12 + 8 + 4 batches of 64, and two of five columns."""
-    out = run(ROOT / "examples" / "spawned.py", cwd=tmp_path).splitlines()
+    out = run(ROOT / "examples" / "spawned.py", cwd=tmp_path, seconds=within(60)).splitlines()
     losses = [
         float(re.fullmatch(rf"epoch {epoch}: loss (.*), 24 batches with x and y", line)[1]) for epoch, line in enumerate(out)
     ]
