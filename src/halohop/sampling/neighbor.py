@@ -44,6 +44,9 @@ class NeighborSampler:
         self.rules = rules or Rules()
         self._seed = seed
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
+        book = graph.book
+        self._list_end = book.list_end
+        self._ends = {relation: (book.neighbor_type(relation), book.list_type(relation)) for relation in fanouts.per_relation}
         check_columns(graph, self.rules)
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
@@ -51,18 +54,18 @@ class NeighborSampler:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
         discovery = self._tables.start(seeds)
-        book = self.graph.book
-        trails = {relation: Trail(self.graph.pool, list_end=book.list_end) for relation in self.fanouts.per_relation}
+        trails = {relation: Trail(self.graph.pool, list_end=self._list_end) for relation in self._ends}
         for hop in range(self.fanouts.num_hops):
             frontiers = discovery.frontier(expand_all=self.rules.expand == "all")
             queries = tuple(
-                self._query(relation, fanouts[hop], frontiers[book.list_type(relation)], seeds)
+                self._query(relation, fanouts[hop], frontiers[self._ends[relation][1]], seeds)
                 for relation, fanouts in self.fanouts.per_relation.items()
-                if fanouts[hop] != 0 and len(frontiers[book.list_type(relation)].gid)
+                if fanouts[hop] != 0 and len(frontiers[self._ends[relation][1]].gid)
             )
             answers = self.graph.sample(SampleRequest(draw=self._draw(seeds, hop), queries=queries)).answers if queries else ()
             for query, answer in zip(queries, answers, strict=True):
-                frontier, neighbors = frontiers[book.list_type(query.relation)], book.neighbor_type(query.relation)
+                neighbors, listed = self._ends[query.relation]
+                frontier = frontiers[listed]
                 with self.graph.counters.span("dedup"):
                     neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid)
                     ops.repeat_positions(answer.counts, frontier.begin, bid)
