@@ -339,7 +339,10 @@ def test_columns_that_cannot_be_borrowed_are_refused():
         wide[0].with_halo(graph, ["x"])
 
 
-@pytest.mark.parametrize("name", ["different owner books", "different columns", "an edge id twice, in two partitions"])
+@pytest.mark.parametrize(
+    "name",
+    ["different owner books", "different columns", "different numbers of partitions", "an edge id twice, in two partitions"],
+)
 def test_hosts_that_disagree_all_say_so(name):
     """Not one that raises, and another that waits for it."""
     given, kind, message = REFUSED[name]
