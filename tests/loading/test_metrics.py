@@ -156,3 +156,19 @@ def test_no_address(text):
 def test_a_stranger_is_no_endpoint():
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TransportError, match="no metrics at"):
         scrape(f"127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+
+
+def answered(url: str) -> int:
+    try:
+        with urlopen(url, timeout=10) as reply:
+            return reply.status
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_whether_a_server_lives_and_takes_requests(parts):
+    with halohop.serve(parts, token=TOKEN) as server, halohop.metrics(server, listen=":0") as endpoint:
+        assert [answered(f"http://{endpoint.address}/{path}") for path in ("healthz", "readyz", "metrics")] == [200] * 3
+        assert server.drain(10)
+        assert [answered(f"http://{endpoint.address}/{path}") for path in ("healthz", "readyz", "metrics")] == [200, 503, 200]

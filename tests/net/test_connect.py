@@ -224,6 +224,27 @@ def test_a_server_that_is_not_needed_is_not_waited_for(parts, undisturbed, sampl
         assert f"going on without {servers[0].address}" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("sampling", ["client", "servers"])
+def test_a_server_that_ends_well_answers_what_it_was_asked(parts, undisturbed, sampling):
+    """In mid-epoch its clients turn to the other one; all go on, none waits for a deadline, and none comes any more."""
+    short = replace(LIMITS, call_seconds=8, connect_seconds=8)
+    with served(parts, None, None) as servers:
+        addresses = [server.address for server in servers]
+        with halohop.connect(addresses, token=TOKEN, limits=short, sampling=sampling) as graph:
+            got = []
+            for number, batch in enumerate(loader(graph, run="threads", num_workers=3)):
+                got.append(batch)
+                if number == 1:
+                    assert servers[0].is_ready
+                    assert servers[0].drain(20)
+                    assert not servers[0].is_ready
+                    answered = servers[0].statistics()["transport_calls"]
+            assert told(got) == undisturbed
+            assert servers[0].statistics()["transport_calls"] == answered
+            with pytest.raises(PeerLostError, match="refused"):
+                halohop.connect(addresses[:1], token=TOKEN, limits=LIMITS, deadline=0.5)
+
+
 def test_servers_may_start_later(parts, undisturbed):
     with served(parts, (0,), (1, 2)) as servers:
         addresses = [server.address for server in servers]

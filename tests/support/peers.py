@@ -172,6 +172,32 @@ class PeerContract:
             with self.elsewhere(1, bind=listener.address):
                 assert repeated.result(timeout=15).gid.tolist() == [3]
 
+    def test_a_listener_that_ends_answers_what_it_was_sent(self) -> None:
+        """And no more: what is asked later waits for another one; clients without a request leave at once."""
+        started, released = threading.Event(), threading.Event()
+
+        def slow(request: LocateRequest) -> LocateReply:
+            started.set()
+            released.wait(20)
+            return LocateReply(gid=request.raw - 1)
+
+        with self.pair(slow) as (channel, listener), self.to(listener.address) as idle:
+            assert wait_for(lambda: idle.is_connected)
+            asked = channel.submit(self.ask(1))
+            assert started.wait(10)
+            assert not listener.drain(0.2)
+            assert wait_for(lambda: not channel.is_connected)
+            assert not idle.is_connected
+            later = channel.submit(self.ask(2))
+            with pytest.raises(ConnectionLostError):
+                idle.submit(self.ask(3), once=True).result(timeout=10)
+            released.set()
+            assert asked.result(timeout=10).gid.tolist() == [0]
+            assert listener.drain(10)
+            listener.close()
+            with self.elsewhere(1, bind=listener.address):
+                assert later.result(timeout=15).gid.tolist() == [3]
+
     @contextmanager
     def elsewhere(self, summand: int, *, bind: str | None = None) -> Iterator[Listener]:
         """A listener that adds this."""

@@ -78,6 +78,24 @@ def test_a_server_ends_when_it_is_told_to(start, number, code):
     assert process.wait(within(5)) == code
 
 
+@pytest.mark.timeout(240)
+def test_a_server_with_a_grace_ends_well(parts, start):
+    """At SIGTERM in mid-epoch; the other one has the same partitions."""
+    with halohop.open(parts) as graph:
+        undisturbed = told(batches(graph))
+    first, address = start("0,1", "127.0.0.1:0", "", "--grace", "30")
+    _, other = start("0,1")
+    with halohop.connect([address, other], token=TOKEN, limits=LIMITS) as graph:
+        got = []
+        for number, batch in enumerate(batches(graph)):
+            got.append(batch)
+            if number == 1:
+                first.send_signal(signal.SIGTERM)
+        assert told(got) == undisturbed
+        assert first.wait(20) == 0
+        assert "terminated: all clients have left" in first.stderr.read()
+
+
 WAITS_AT_THE_END = """
 import atexit, sys, threading
 import halohop

@@ -264,6 +264,7 @@ def serve(
     metrics: options.ServerMetricsAt = None,
     seeds: serve_options.Seeds = None,
     clients: serve_options.Clients = None,
+    grace: serve_options.Grace = 0.0,
     verify: options.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
@@ -284,6 +285,7 @@ def serve(
         metrics=metrics,
         seeds=seeds,
         clients=clients,
+        grace=grace,
         verify=verify,
         console=logs.people(soft_wrap=True),
     )

@@ -1,4 +1,4 @@
-"""Options of `halohop serve` that concern its clients' jobs."""
+"""Options of `halohop serve` that concern its clients."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,5 +23,14 @@ Clients = Annotated[
         show_default="for ever",
         help="End when N clients have connected, and all have left or are lost (not heard of for a --lease). "
         "halohop train connects once more than it has trainers, to look at the graph.",
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        metavar="S",
+        min=0.0,
+        help="At SIGTERM, take no new requests, answer what clients have asked for S seconds at most, and exit 0. With 0 the "
+        "command ends at once.",
     ),
 ]

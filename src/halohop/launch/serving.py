@@ -1,8 +1,11 @@
 """`halohop serve` in a terminal: says where, answers until it is told to stop."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -26,10 +29,13 @@ def serve(
     metrics: str | None,
     seeds: Path | None = None,
     clients: int | None = None,
+    grace: float = 0.0,
     verify: bool = False,
     console: Console,
 ) -> None:
     """Serves until Ctrl-C, a request to terminate, or until as many clients as are expected have come and are gone.
+
+    With a `grace` in seconds, a request to terminate (SIGTERM) is no failure: clients have their answers first.
 
     Raises:
         InputError, DatasetError, TransportError: as of `halohop.serve`.
@@ -54,8 +60,34 @@ def serve(
         if metrics is not None:
             endpoint = stack.enter_context(halohop.metrics(server, listen=metrics))
             console.print(f"metrics at http://{endpoint.address}/metrics", highlight=False)
-        server.wait()
-        console.print(f"all {clients} clients have left or are lost", highlight=False)
+        try:
+            with _terminable(grace):
+                server.wait()
+            console.print(f"all {clients} clients have left or are lost", highlight=False)
+        except _TerminatedError:
+            gone = server.drain(grace)
+            left = "all clients have left" if gone else f"after {grace:g} s, clients are still there"
+            console.print(f"terminated: {left}", highlight=False)
+
+
+class _TerminatedError(Exception):
+    """A signal asks the server to end, and leaves it time."""
+
+
+@contextmanager
+def _terminable(grace: float) -> Iterator[None]:
+    """With a grace, SIGTERM raises an error here, and the command's own answer to signals does not count the seconds."""
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is enough to say it once
+        raise _TerminatedError
+
+    if not grace:
+        yield
+        return
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, terminate)
+    yield
 
 
 def given_columns(texts: Sequence[str]) -> dict[TableKey, dict[str, str]] | None:

@@ -4,7 +4,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from halohop.errors import InputError, TransportError
 from halohop.telemetry import Gauge
@@ -56,7 +57,7 @@ class Metrics:
             self._server = _Server(host, port)
         except OSError as error:
             raise TransportError(f"no metrics at {host}:{port}: {error}; give another --metrics HOST:PORT") from error
-        self._server.set_app(library.make_wsgi_app(registry))
+        self._server.set_app(_with_health(library.make_wsgi_app(registry), source))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK_SECONDS,), name="halohop-metrics", daemon=True
         )
@@ -79,6 +80,20 @@ class Metrics:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _with_health(metrics: WSGIApplication, source: Source) -> WSGIApplication:
+    """Beside the metrics: ``/healthz``, whether the process answers, and ``/readyz``, whether it takes new requests."""
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO")
+        if path not in ("/healthz", "/readyz"):
+            return metrics(environ, start)
+        ready = path == "/healthz" or getattr(source, "is_ready", True)
+        start("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"ok\n" if ready else b"it ends\n"]
+
+    return answer
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -161,6 +176,8 @@ def metrics(source: Source, *, listen: str = "127.0.0.1:9464", ahead: int = 0) -
     A sum ``draw_seconds`` of ``source.statistics()`` is the counter ``halohop_draw_seconds_total``; what may become less again,
     such as ``backlog_ready``, is a gauge. ``halohop_peer_...`` are those by peer, with the label ``peer``: divide the increase of
     ``halohop_peer_call_seconds_total`` by that of ``halohop_peer_calls_total`` for the latency.
+
+    ``/healthz`` answers 200 as long as the process does; ``/readyz``, too, until a server takes no new requests: then 503.
 
     Args:
         source: what has `statistics` and `statistics_by_peer`.

@@ -91,11 +91,16 @@ class PeerDirectory:
         if self._thread is not None:
             self._thread.close()
 
+    def withdraw(self) -> None:
+        """This server is not to be found any more, and looks for no other. Safe to call twice."""
+        self.rest()
+        announcer, self._announcer = self._announcer, None
+        if announcer is not None and self._me is not None:
+            announcer.withdraw(self._me.server)
+
     def close(self) -> None:
         """Ends all channels. Safe to call twice."""
-        self.rest()
-        if self._announcer is not None and self._me is not None and not self._closed:
-            self._announcer.withdraw(self._me.server)
+        self.withdraw()
         with self._lock:
             self._closed = True
             channels, self._channels = set(self._channels.values()), {}

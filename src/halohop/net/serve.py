@@ -43,6 +43,7 @@ class Server:
         address: what clients connect to.
         parts: the partitions that are served.
         directory: the other servers that this one knows.
+        is_ready: whether it takes new requests.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Server:
         seeds: str | Path | None = None,
     ) -> None:
         self.parts = tuple(holding.parts)
+        self.is_ready = True
         pool = pool or ops.Pool()
         counters = Counters()
         shard = shard or holding.shard(pool, counters)
@@ -100,6 +102,17 @@ class Server:
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """Of each other server that this one asks to make batches: calls, their seconds, bytes, what waits."""
         return self.directory.statistics_by_peer()
+
+    def drain(self, seconds: float) -> bool:
+        """Prepares the end: takes no new requests, answers what it has, and says goodbye to clients, which turn to servers that
+        have the same partitions.
+
+        Returns:
+            Whether all clients had their answers and left before the seconds were over. The server is still to be closed.
+        """
+        self.is_ready = False
+        self.directory.withdraw()
+        return self._listener.drain(seconds)
 
     def close(self) -> None:
         """Stops answering. Safe to call twice."""

@@ -167,6 +167,14 @@ class Listener(Closing, Protocol):
         """What clients connect to."""
         ...
 
+    def drain(self, seconds: float) -> bool:
+        """Lets no more clients in, asks those that are there to send no more, and answers what they have sent.
+
+        Returns:
+            Whether all had their answers and left before the seconds were over. The listener is still to be closed.
+        """
+        ...
+
     def statistics(self) -> dict[str, float]:
         """Sums since the start (calls, failures, expired, sessions, strangers, bytes_sent, bytes_received, handler_seconds) and
         what is now in_flight.

@@ -59,6 +59,7 @@ class PortChannel:
         self._handshake_until = math.inf
         self._session: Session | None = None
         self._ever_dialled = False
+        self._is_leaving = False  # the server has said goodbye
         self._moves = False  # the peer is elsewhere, or another
         self._expected = expected  # None until the first connection shows it
         self._dialling = Dialling()
@@ -127,7 +128,7 @@ class PortChannel:
 
     @property
     def is_connected(self) -> bool:
-        return self._dialling.lost_since is None
+        return self._dialling.lost_since is None and not self._is_leaving
 
     def is_lost(self, seconds: float) -> bool:
         since = self._dialling.lost_since
@@ -224,6 +225,7 @@ class PortChannel:
         """Back to having no connection; what was in flight is sent again over the next one."""
         self._port.drop()
         self._handshake = self._session = None
+        self._is_leaving = False
         self._handshake_until = math.inf
         self._dialling.failed(self._port.address, problem.reason)
         self._calls.lose()
@@ -285,6 +287,9 @@ class PortChannel:
             call = self._calls.get(REPLY.unpack(frames[0])[1])
             if call is not None:  # else a second answer to a repeated request, or one that came too late
                 self._on_reply(call, frames[1:])
+        self._is_leaving = self._is_leaving or kind == Kind.LEAVING
+        if self._is_leaving and not self._calls.in_flight:
+            self._drop(Lost(reason="it ends, and has answered what it was sent"))
 
     def _on_reply(self, call: Call, frames: Frames) -> None:
         self._dialling.answered()
@@ -302,7 +307,7 @@ class PortChannel:
 
     def _pump(self) -> None:
         """Sends what waits, as far as the window allows."""
-        while self._session is not None and (call := self._calls.launch()) is not None:
+        while self._session is not None and not self._is_leaving and (call := self._calls.launch()) is not None:
             if call.size > (limit := self._session.terms.max_message_bytes):
                 self._fail(call, self._errors.request_too_large(call.operation, call.size, limit))
             else:

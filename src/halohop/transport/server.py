@@ -66,6 +66,8 @@ class PortListener:
         self._waiting = frozenset(waiting)
         self._intake = Intake(port, limits)
         self._closed = threading.Event()
+        self._leaving = threading.Event()
+        self._left = threading.Event()  # all clients, after they were asked to
         self._thread = threading.Thread(target=self._run, name=f"halohop-listener-{self.address}", daemon=True)
         self._pool = [
             threading.Thread(target=self._work, args=(waits,), name=f"halohop-handler-{i}-{self.address}", daemon=True)
@@ -78,6 +80,11 @@ class PortListener:
     def statistics(self) -> dict[str, float]:
         names = ("calls", "failures", "expired", "sessions", "strangers", "bytes_sent", "bytes_received", "handler_seconds")
         return dict.fromkeys(names, 0.0) | self._counters.snapshot() | {"in_flight": Gauge(self._intake.in_flight)}
+
+    def drain(self, seconds: float) -> bool:
+        self._leaving.set()
+        self._port.wake()
+        return self._left.wait(seconds)
 
     def close(self) -> None:
         """Stops answering. Handlers still running are given half a second; their answers go nowhere. Safe to call twice."""
@@ -105,9 +112,14 @@ class PortListener:
 
     def _run(self) -> None:
         beat_at = time.monotonic() + self._limits.heartbeat_seconds
+        said = False
         try:
             while not self._closed.is_set():
                 now = time.monotonic()
+                if self._leaving.is_set():
+                    said = said or self._take_leave()
+                    if not self._clients:
+                        self._left.set()
                 if now >= beat_at:
                     beat_at = now + self._limits.heartbeat_seconds
                     self._beat()
@@ -123,6 +135,14 @@ class PortListener:
         finally:
             self._closed.set()
             self._port.close()
+
+    def _take_leave(self) -> bool:
+        self._port.refuse_newcomers()
+        for peer in list(self._handshakes):
+            self._hang_up(peer)
+        for peer in self._clients:
+            self._port.send(peer, [bytes([Kind.LEAVING])])
+        return True
 
     def _beat(self) -> None:
         """Says that this server is here. A client that leaves too much unread, and takes nothing for long, has to go."""

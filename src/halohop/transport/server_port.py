@@ -92,6 +92,13 @@ class ServerPort:
         del self._strangers[peer]
         self._streams[peer].admit()
 
+    def refuse_newcomers(self) -> None:
+        """From now on, connections are refused."""
+        if self._opens_at is None:
+            self._selector.unregister(self._listening)
+        self._opens_at = math.inf
+        self._listening.close()
+
     def hang_up(self, peer: Peer) -> None:
         """Ends a connection and forgets the peer; no `Lost` follows."""
         self._forget(peer, at_once=True)

@@ -25,6 +25,7 @@ class Kind(IntEnum):
     REQUEST = 128
     REPLY = 129
     ALIVE = 130  # of a server, now and then: "I am still here"
+    LEAVING = 131  # of a server that ends: it answers what it was sent, and is to be sent no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
