@@ -1,35 +1,19 @@
-"""Messages of every kind that a graph exchanges, filled at random, and how to compare them."""
+"""Messages of every kind that servers and clients exchange, filled at random, and how to compare them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from halohop.ops import SparseRows
-from halohop.store.draw import Draw, Rules
-from halohop.store.requests import (
-    EdgesReply,
-    EdgesRequest,
-    FetchReply,
-    FetchRequest,
-    HopAnswer,
-    HopQuery,
-    LocateReply,
-    LocateRequest,
-    RowQuery,
-    SampleReply,
-    SampleRequest,
-    SelectReply,
-    SelectRequest,
-)
+from halohop.errors import InputError
+from halohop.net.messages import server_codec
+from halohop.sampling.batch import EdgeBlock, NodeBlock
+from halohop.transport.messages import Failure
 
-MESSAGE_TYPES = (
-    *(SampleRequest, SampleReply, FetchRequest, FetchReply),
-    *(LocateRequest, LocateReply, SelectRequest, SelectReply),
-    *(EdgesRequest, EdgesReply),
-)
+MESSAGE_TYPES = tuple(kind for kind in server_codec()._types.values() if kind is not Failure)
 _WORDS = ("node", "paper", "Autor", "日本", "x" * 300)
 _DTYPES = (
     torch.float32,
@@ -44,57 +28,76 @@ _DTYPES = (
 )
 
 
-def random_tensor(generator: torch.Generator, dtype: torch.dtype | None = None, dimensions: int | None = None) -> Tensor:
-    """A tensor of any dtype and shape: scalars, empty ones, strided ones."""
+def random_tensor(generator: torch.Generator, dtype: torch.dtype | None = None, *, length: int | None = None) -> Tensor:
+    """A tensor of any dtype and shape, or of this length: scalars, empty ones, strided ones."""
 
     def draw(bound: int) -> int:
         return int(torch.randint(bound, (), generator=generator))
 
     dtype = dtype or _DTYPES[draw(len(_DTYPES))]
-    shape = [(0, 1, 3, 17)[draw(4)] for _ in range(draw(4) if dimensions is None else dimensions)]
+    shape = [] if length is None else [length]
+    shape += [(0, 1, 3, 17)[draw(4)] for _ in range(draw(4) if length is None else draw(2))]
     values = torch.randint(2 if dtype is torch.bool else 100, shape, generator=generator).to(dtype)
     return values.mT if values.dim() >= 2 and draw(2) else values
 
 
 def random_messages(seed: int) -> Iterator[Any]:
-    """One message of every type that a graph exchanges, filled at random."""
+    """One message of every type, filled at random: what its annotations permit, and its checks accept."""
     generator = torch.Generator().manual_seed(seed)
+    for kind in MESSAGE_TYPES:
+        yield random_value(kind, generator)
+
+
+def random_value(annotation: Any, generator: torch.Generator, length: int | None = None) -> Any:
+    """A value that an annotation of a message's field permits; tensors of this length, or of any shape."""
 
     def number(bound: int = 2**62) -> int:
         return int(torch.randint(bound, (), generator=generator))
 
-    def word() -> str:
-        return _WORDS[number(len(_WORDS))]
+    def some(kind: Any) -> list[Any]:
+        return [random_value(kind, generator, length) for _ in range(number(4))]
 
-    def ids() -> Tensor:
-        return random_tensor(generator, torch.int64, 1)
+    plain = {
+        NoneType: lambda: None,
+        bool: lambda: bool(number(2)),
+        int: lambda: number() - 2**61,
+        float: lambda: number() / 2**31,
+        str: lambda: _WORDS[number(len(_WORDS))],
+        bytes: lambda: bytes(number(256) for _ in range(number(9))),
+        Tensor: lambda: random_tensor(generator, length=length),
+    }
+    if annotation in plain:
+        return plain[annotation]()
+    if is_dataclass(annotation):
+        return _random_record(annotation, generator)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return parts[number(len(parts))]
+    if origin in (Union, UnionType):
+        return random_value(parts[number(len(parts))], generator, length)
+    if origin is dict:
+        return {random_value(parts[0], generator): random_value(parts[1], generator, length) for _ in range(number(4))}
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return tuple(random_value(part, generator, length) for part in parts)
+    assert origin in (tuple, list, frozenset), annotation
+    return origin(some(parts[0]))
 
-    def some(make: Callable[[], Any]) -> tuple[Any, ...]:
-        return tuple(make() for _ in range(number(4)))
 
-    def relation() -> tuple[str, str, str]:
-        return word(), word(), word()
-
-    def row_query() -> RowQuery:
-        return RowQuery(table=relation() if number(2) else word(), columns=some(word), gid=ids())
-
-    rules = Rules(replace=bool(number(2))) if number(2) else Rules(labor=True, weight=word())
-    draw = Draw(seed=number(), epoch=number(), batch=-number(), hop=number(9), rules=rules)
-    queries = some(lambda: HopQuery(relation=relation(), fanout=number(20) - 1, dst_gid=ids()))
-    yield SampleRequest(draw=draw, queries=queries)
-    yield SampleReply(answers=some(lambda: HopAnswer(counts=ids(), src_gid=ids(), edge_gid=ids())))
-    yield FetchRequest(queries=some(row_query))
-    rows = some(lambda: some(lambda: random_tensor(generator)))
-    sparse_rows = SparseRows(indptr=ids(), indices=ids(), values=ids(), width=number(9))
-    sparse = tuple({word(): sparse_rows} if number(2) else {} for _ in rows)
-    yield FetchReply(rows=rows, sparse=sparse)
-    yield LocateRequest(node_type=word(), raw=ids())
-    yield LocateReply(gid=ids())
-    yield SelectRequest(node_type=word(), mask=word() if number(2) else None, parts=some(lambda: number(9)))
-    yield SelectReply(gid=ids(), raw=ids())
-    yield EdgesRequest(relation=relation(), parts=some(lambda: number(9)))
-    yield EdgesRequest(relation=relation(), parts=(), edge_id=ids())
-    yield EdgesReply(src_gid=ids(), dst_gid=ids(), edge_id=ids())
+def _random_record(kind: Any, generator: torch.Generator) -> Any:
+    """A dataclass whose own checks accept what it was given."""
+    hints = get_type_hints(kind)
+    for _ in range(1000):
+        length = (None, 0, 1, 3, 17)[int(torch.randint(5, (), generator=generator))]  # columns are often as long as each other
+        values = {field.name: random_value(hints[field.name], generator, length) for field in fields(kind)}
+        if kind in (NodeBlock, EdgeBlock):  # too many numbers that must agree to be found by chance
+            num = len(values["gid"]) if values["gid"].dim() else 0
+            values |= {"num_sampled": (num,) if num % 2 else None}
+            values |= {"sparse": {}} if kind is NodeBlock else {"ends_bid": torch.arange(2 * num).view(2, num), "flips": None}
+        try:
+            return kind(**values)
+        except (InputError, AssertionError, TypeError, ValueError):  # values that exclude each other
+            continue
+    raise AssertionError(f"no {kind.__name__} among 1000 was accepted")
 
 
 def same(one: Any, other: Any) -> bool:
@@ -103,7 +106,7 @@ def same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, Tensor):
         return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one, other)
-    if isinstance(one, tuple):
+    if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())

@@ -144,7 +144,7 @@ class Borrower:
         return unpack(packed.data, {loan.number: self._borrow(loan) for loan in packed.loans})
 
     def decline(self, packed: Packed) -> None:
-        """Gives back what a value lies in that nobody wants any more."""
+        """Gives back the buffers of a value that is not needed any more."""
         self._returned.extend(loan.number for loan in packed.loans)
 
     def returned(self) -> list[int]:
@@ -217,7 +217,7 @@ def _in_bytes(data: bytes, dtype: torch.dtype, shape: torch.Size, stride: tuple[
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether dtype, shape, strides and bytes tell everything about it. (Other tensors are pickled as torch does it.)"""
+    """Whether dtype, shape, strides and bytes say everything about it. (Other tensors are pickled as torch does it.)"""
     return (
         tensor.layout == torch.strided
         and tensor.device.type == "cpu"

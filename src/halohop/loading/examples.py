@@ -1,4 +1,4 @@
-"""What a loader goes through, such as input nodes or edges: tells torch its length, and the sampler the seeds of a batch."""
+"""What a loader goes through, such as input nodes or edges: gives torch its length, and the sampler the seeds of a batch."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from halohop.typing import NodeType, Relation
 
 
 class Examples(IterableDataset[int]):
-    """The inputs as torch and Lightning see them: iterable (so nobody injects a sampler), with a length."""
+    """The inputs as torch and Lightning see them: iterable (so that no sampler is injected), with a length."""
 
     def __init__(self, input_id: Tensor) -> None:
         self.input_id = input_id

@@ -142,7 +142,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         return self.filter_fn(self._one_batch(0, self._positions(index)))
 
     def collate_fn(self, index: Any) -> Any:
-        """One batch for given positions, or a mask, made for somebody else's order, such as that of PyG's `ZipLoader`.
+        """One batch for given positions, or a mask, for another order than this loader's, such as that of PyG's `ZipLoader`.
 
         Its draws are a function of seed, epoch (see `set_epoch`) and these positions.
         """

@@ -203,7 +203,7 @@ def metrics(source: Source, *, listen: str = "127.0.0.1:9464", ahead: int = 0) -
 
 
 def scrape(address: str, *, timeout: float = 5.0) -> Counted:
-    """What an endpoint of `metrics` tells, by the names that `statistics` uses.
+    """What an endpoint of `metrics` reports, by the names that `statistics` uses.
 
     Raises:
         TransportError: it does not answer within `timeout` seconds, or is none.

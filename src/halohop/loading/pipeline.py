@@ -178,7 +178,7 @@ def attempt(make: Callable[[Spec], Made[Item]], job: Job[Spec], counters: Counte
 
 
 def fulfil(future: "Future[Made[Item]]", make: Callable[[Spec], Made[Item]], job: Job[Spec], counters: Counters) -> None:
-    """Makes the item, or the failure, that a future waits for; unless nobody waits any more."""
+    """Makes the item, or the failure, that a future waits for, unless the future was cancelled."""
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(attempt(make, job, counters))
@@ -187,7 +187,7 @@ def fulfil(future: "Future[Made[Item]]", make: Callable[[Spec], Made[Item]], job
 
 
 def _fetch(waiting: "deque[Future[Made[Item]]]", config: PrefetchConfig, backlog: Backlog, counters: Counters) -> Item:
-    """Waits for the first item. (In a function of its own, so that nothing holds on to an item that was handed over.)"""
+    """Waits for the first item. (In a function of its own, so that nothing holds on to an item that was yielded.)"""
     future, start = waiting[0], time.perf_counter()
     try:
         made = future.result(timeout=config.deadline)

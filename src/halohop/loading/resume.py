@@ -164,7 +164,7 @@ class Resumable:
         self._progress.turn_to(Position(epoch=epoch, batches=0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this loader stands: behind the batches that it has handed over (the protocol of torchdata's
+        """Where this loader stands: behind the batches that the consumer has (the protocol of torchdata's
         StatefulDataLoader), however many are in flight. A few numbers, the same on all ranks that share
         their seeds: one may save them for all. A rank with seeds of its own saves its own.
         """

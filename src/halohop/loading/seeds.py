@@ -202,7 +202,7 @@ def plan_of(
 
 
 def checked(positions: Tensor, num_seeds: int) -> Tensor:
-    """Positions that somebody else has chosen (int64 ``[n]``), if there are such seeds.
+    """Positions that the caller has chosen (int64 ``[n]``), if there are such seeds.
 
     Raises:
         InputError: there are not.
@@ -229,7 +229,7 @@ def positions_of(index: Any, num_seeds: int) -> Tensor:
 
 
 def digest(*ids: Tensor) -> int:
-    """A number that stands for ids and their order: the index of a batch that somebody else has put together.
+    """A number that stands for ids and their order: the index of a batch that the caller has put together.
 
     Example:
         >>> digest(torch.tensor([1, 2])) == digest(torch.tensor([1, 2])) != digest(torch.tensor([2, 1]))

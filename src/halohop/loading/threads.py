@@ -60,7 +60,7 @@ class Threads(Generic[Spec, Item]):
         return future
 
     def stop(self, *, grace: float = 1.0) -> None:
-        """Drops what is not begun and lets the threads end; waits `grace` seconds at most, so a stuck one holds up nobody."""
+        """Drops what is not begun and lets the threads end; waits `grace` seconds at most, for a stuck one too."""
         while (waiting := self._next()) is not None:
             waiting[0].cancel()
         for _ in self._threads:

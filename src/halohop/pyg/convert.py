@@ -193,7 +193,7 @@ def _fill_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
 
 
 def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[Any, ...]:
-    """What a link task asks, as PyG's samplers tell it.
+    """What a link task asks, as PyG's samplers return it.
 
     Positions of input edges, then of triplets those of sources, of destinations and of negatives ``[num_pos(, amount)]``, and
     times; else those of pairs, labels, and times. Labels and times may be None.

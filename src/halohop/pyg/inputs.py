@@ -125,7 +125,7 @@ def comparable_times(time: Tensor | None) -> Tensor | None:
 
 
 def whole_numbers(values: Any, name: str) -> list[Any]:
-    """A number per hop, as ints where NumPy or torch gave them; whoever takes them refuses what is none."""
+    """A number per hop, as ints where NumPy or torch gave them; `Fanouts` and its kin refuse other values."""
     if not isinstance(values, Iterable):
         raise InputError(f"{name}={values!r} is no list of numbers; give one per hop, such as [15, 10]")
     return [value.tolist() if isinstance(value, np.generic | Tensor) else value for value in values]

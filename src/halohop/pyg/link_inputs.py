@@ -123,7 +123,7 @@ def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tenso
     if label is None:
         return None
     if neg_sampling.is_triplet():
-        raise InputError("edge_label has no place beside triplets, which tell edges from negatives by position; leave it out")
+        raise InputError("edge_label has no place beside triplets, where edges and negatives differ by position; leave it out")
     if label.dtype == torch.bool or label.is_complex():
         raise InputError(f"edge_label of {label.dtype} cannot be distinguished from negatives; give numbers from 0 on")
     return label + 1 if label.numel() and label.min() == 0 else label

@@ -86,7 +86,7 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
         if neg_sampling is None and strict_negatives:
             raise InputError("strict_negatives=True, but no negatives are asked for; set neg_sampling")
         if reverse_relation is not None and not exclude_seed_edges:
-            raise InputError("reverse_relation tells what to leave out; set exclude_seed_edges=True")
+            raise InputError("reverse_relation says what to leave out; set exclude_seed_edges=True")
 
         self.edge_label_index, self.neg_sampling = edge_label_index, neg_sampling
 

@@ -96,7 +96,7 @@ class SampledLoader(BatchLoader):
     def _measured(self, padding: Padding) -> Sizes:
         """The places of a batch. Ranks that share their seeds have the same: those that are measured are dealt to no rank."""
         if self.batch_size is None or not len(self._seeds):
-            raise InputError("pad needs seeds, and a batch_size to make room for; a batch_sampler tells none")
+            raise InputError("pad needs seeds, and a batch_size to make room for; a batch_sampler names none")
         size = min(self.batch_size, len(self._seeds))
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
@@ -202,7 +202,7 @@ class NeighborhoodLoader(SampledLoader):
             neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along)
             if self.transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(
-                    "transform_sampler_output cannot be told which edges are flips of another relation's; "
+                    "transform_sampler_output cannot see which edges are flips of another relation's; "
                     "use `transform`, or another subgraph type"
                 )
             return neighbors, examples(graph, seed, rules)

@@ -34,7 +34,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     """A `torch_geometric.sampler.BaseSampler` over a PyG graph in memory or a graph from `halohop.open`.
 
     PyG's loaders do not say which batch they are making, so draws are keyed by the seeds themselves and by the epoch, which
-    `set_epoch` tells; equal seeds in the same epoch give equal subgraphs, whatever the number of workers.
+    `set_epoch` sets; equal seeds in the same epoch give equal subgraphs, whatever the number of workers.
 
     The arguments stay as attributes of the same names. They may be set between batches, as PyG's Lightning modules do on a copy.
 

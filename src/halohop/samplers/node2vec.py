@@ -72,8 +72,8 @@ class Node2VecWalker(Walker):
 
     The bias of an edge is 1 / p if it leads back to the node before; otherwise 1 if the walker could have gone there from that
     node directly; otherwise 1 / q. It is exact: a candidate is drawn by weight and accepted in proportion to its bias (as in
-    KnightKing, Yang et al. 2019), and whoever has refused many chooses by bias among all edges of the node. So a hub costs its
-    whole list rarely, and edges are looked up only where the answer matters: with q = 1 never.
+    KnightKing, Yang et al. 2019), and a walker that has refused many chooses by bias among all edges of the node. So a hub
+    rarely costs its whole list, and edges are looked up only where the answer matters: with q = 1 never.
 
     Where the way back is so likely that other candidates would be refused too often, what it has above the other biases is an
     extra chance to turn around at once (the outliers of KnightKing). Not with weights: their sum is not known.
@@ -146,7 +146,7 @@ class Node2VecWalker(Walker):
     def _listed(self, walkers: Walkers) -> tuple[Tensor, Tensor]:
         """A choice among all edges, for walkers that have some."""
         gid, edge_gid = torch.empty_like(walkers.gid), torch.empty_like(walkers.gid)
-        order = torch.argsort(walkers.gid, stable=True)  # whoever shares a node shares its list
+        order = torch.argsort(walkers.gid, stable=True)  # walkers on one node share its list
         entries = self.graph.degrees(self.path[walkers.step], walkers.gid[order]).cumsum(0)
         _, sizes = torch.unique_consecutive(entries // _LISTED_AT_ONCE, return_counts=True)
         for rows in order.split(sizes.tolist()):

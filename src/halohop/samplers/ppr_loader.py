@@ -76,7 +76,8 @@ class PPRLoader(SampledLoader):
     for any number of partitions, hosts and workers.
 
     Batches are as of `halohop.SubGraphLoader` with `disjoint=True`: seeds first, then the nodes of the first seed, the highest
-    first, those of the second, ...; `batch` tells whose each is, `mapping` where the seeds are. `ppr` (float32) holds the scores.
+    first, those of the second, ...; `batch` is the number of each one's seed, `mapping` the positions of
+    the seeds. `ppr` (float32) holds the scores.
 
     Args:
         data: a PyG `Data` or `HeteroData`, or a graph from `halohop.open`.

@@ -40,7 +40,7 @@ class Walks:
         assert self.gid.shape == (len(self.edge_gid) + 1, *self.edge_gid.shape[1:])
 
     def staying(self) -> "Walks":
-        """The same walks, but whoever cannot go on stays. Of meaning where all nodes are of one type."""
+        """The same walks, but a walker that cannot go on stays. Only where all nodes are of one type."""
         gid = self.gid.numpy().copy()
         for before, after in pairwise(gid):
             np.copyto(after, before, where=after == NOWHERE)

@@ -195,7 +195,7 @@ def bound(sampler: NeighborSampler | RemoteSampler, batch: Batch) -> Sizes:
 
 
 def _by_seeds(seeds: AnySeeds, name: NodeType, block: NodeBlock) -> tuple[int, ...]:
-    """The seeds, which stay first, and the others, which somebody has rearranged."""
+    """The seeds, which stay first, and the others, in whatever order the user's function left them."""
     first = len(seeds.starts(name))
     return first, len(block.gid) - first
 

@@ -22,8 +22,8 @@ from halohop.sampling.caps import Padding, Sizes
 def pad(batch: Batch, caps: Sizes, pool: ops.Pool) -> Batch:
     """The batch with as many places as `caps` has, or more where it has more.
 
-    Seeds come first, and real nodes keep their order. Every type has an empty place among its first nodes, one more than `caps`
-    tells. Empty edges of a hop lead between empty nodes of the hops before, so that layers can be trimmed.
+    Seeds come first, and real nodes keep their order. Every type has an empty place among its first nodes, one more than
+    `caps` has. Empty edges of a hop lead between empty nodes of the hops before, so that layers can be trimmed.
     """
     sizes = Sizes.of(batch)
     room = caps.room_for(sizes)
@@ -47,7 +47,7 @@ def pad(batch: Batch, caps: Sizes, pool: ops.Pool) -> Batch:
 
 
 def fill_empty(batch: Batch, padding: Padding) -> None:
-    """Writes what columns hold in empty places, into rows that nobody has seen yet."""
+    """Writes what columns hold in empty places, into rows that have not been given to the user yet."""
     blocks: list[NodeBlock | EdgeBlock] = [*batch.nodes.values(), *batch.edges.values()]
     for block in blocks:
         for name, column in block.columns.items():

@@ -30,7 +30,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReply:
-    """A batch without its seeds, which whoever asked has."""
+    """A batch without its seeds, which the client has."""
 
     nodes: dict[NodeType, NodeBlock]
     edges: dict[Relation, EdgeBlock]
@@ -80,7 +80,7 @@ class RemoteSampler:
         graph: the nodes; only asked for the rows of batches that come without.
         batch_servers: who makes batches.
         fanouts, seed, rules: as of `NeighborSampler`.
-        columns: that batches come with; None: rows are collected here, once somebody has changed the sample.
+        columns: that batches come with; None: rows are collected here, after the user's function has changed the sample.
 
     Raises:
         InputError: a server cannot make batches.
