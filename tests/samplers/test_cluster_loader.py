@@ -11,7 +11,7 @@ from halohop import open as open_graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.seeds import ShuffledPlan
 from halohop.testing import graphs
-from halohop.testing.oracle_sets import cluster_nodes, set_batch, told
+from halohop.testing.oracle_sets import as_oracle_batch, cluster_nodes, set_batch
 from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import NODE
 from halohop.world import World
@@ -45,7 +45,7 @@ def test_batches_are_the_oracles(name, num_parts, shard_each):
         for batch, share in zip(loader, plan.epoch(epoch), strict=True):
             drawn = [numbers[position] for position in share.positions.tolist()]
             nodes = cluster_nodes(tables, {kind: column.tolist() for kind, column in clusters.items()}, drawn)
-            assert told(tables, batch) == set_batch(tables, nodes)
+            assert as_oracle_batch(tables, batch) == set_batch(tables, nodes)
 
 
 def test_rows_come_along_and_nothing_that_means_seeds():
@@ -71,7 +71,7 @@ def test_workers_make_the_same_batches_from_disk_and_memory(run, tmp_path):
         loader = ClusterLoader(graph, "y", batch_size=2, shuffle=True, seed=1, run=run, num_workers=2)
         expected = ClusterLoader(partitioned(tables, 1), "y", batch_size=2, shuffle=True, seed=1, run="inline")
         for _ in range(2):
-            assert [told(tables, batch) for batch in loader] == [told(tables, batch) for batch in expected]
+            assert [as_oracle_batch(tables, batch) for batch in loader] == [as_oracle_batch(tables, batch) for batch in expected]
         assert loader.statistics()["batches"] == 4
 
 
@@ -92,7 +92,7 @@ def test_metis_divides_the_graph_and_not_its_partitions(name, capsys):
     for num_parts, shard_each in ((1, False), (2, True), (8, False)):
         graph = partitioned(tables, num_parts, shard_each=shard_each)
         loader = ClusterLoader(graph, 5, seed=4, run="inline")
-        found.append([told(tables, batch) for batch in loader])
+        found.append([as_oracle_batch(tables, batch) for batch in loader])
         assert "into 5 clusters with METIS" in capsys.readouterr().err
     assert found[0] == found[1] == found[2]
     for kind, table in tables.nodes.items():
@@ -106,17 +106,17 @@ def test_what_metis_has_found_can_be_used_again(name):
     first = ClusterLoader(partitioned(tables, 2), 6, run="inline")
     again = ClusterLoader(partitioned(tables, 3, seed=1), first.clusters, run="inline")
     assert first.num_clusters == again.num_clusters == 6
-    assert [told(tables, batch) for batch in first] == [told(tables, batch) for batch in again]
+    assert [as_oracle_batch(tables, batch) for batch in first] == [as_oracle_batch(tables, batch) for batch in again]
 
 
 def test_hosts_make_the_same_clusters(tmp_path):
     """Each asks the others for the edges that METIS needs, and for the rest of its batches."""
     tables = GRAPHS["power_law"]
     partition(tables, tmp_path / "parts", num_parts=3, method="random")
-    expected = [told(tables, batch) for batch in ClusterLoader(partitioned(tables, 1), 5, batch_size=2)]
+    expected = [as_oracle_batch(tables, batch) for batch in ClusterLoader(partitioned(tables, 1), 5, batch_size=2)]
     with hosts(tmp_path / "parts", [[0], [1, 2]]) as opened:
         for graph in opened:
-            assert [told(tables, batch) for batch in ClusterLoader(graph, 5, batch_size=2)] == expected
+            assert [as_oracle_batch(tables, batch) for batch in ClusterLoader(graph, 5, batch_size=2)] == expected
 
 
 def test_going_on_in_the_middle_of_an_epoch():

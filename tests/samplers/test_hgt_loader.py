@@ -13,7 +13,7 @@ from halohop import open as open_graph
 from halohop.errors import InputError
 from halohop.testing import graphs
 from halohop.testing.hgt_oracle import HGTOracle
-from halohop.testing.oracle_sets import told
+from halohop.testing.oracle_sets import as_oracle_batch
 from halohop.testing.worlds import hosts
 from halohop.world import World
 
@@ -71,7 +71,9 @@ def test_workers_make_the_oracles_batches_from_disk(run, tmp_path):
         loader = HGTLoader(graph, numbers, ("paper", "train"), batch_size=9, seed=7, run=run, **options)
         for epoch in range(2):
             for index, batch in enumerate(loader):
-                assert told(TABLES, batch) == oracle.batch("paper", raw[9 * index : 9 * index + 9], epoch=epoch, index=index)
+                assert as_oracle_batch(TABLES, batch) == oracle.batch(
+                    "paper", raw[9 * index : 9 * index + 9], epoch=epoch, index=index
+                )
         assert loader.statistics()["batches"] == 2 * len(loader)
 
 
@@ -85,7 +87,7 @@ def test_hosts_and_ranks_share_the_seeds(tmp_path):
             world = World(rank=rank, size=2, local_rank=rank, local_size=2)
             for step, batch in enumerate(HGTLoader(graph, numbers, "paper", batch_size=10, world=world)):
                 ids = raw[batch["paper"].input_id].tolist()
-                assert told(TABLES, batch) == oracle.batch("paper", ids, epoch=0, index=2 * step + rank)
+                assert as_oracle_batch(TABLES, batch) == oracle.batch("paper", ids, epoch=0, index=2 * step + rank)
                 seen += ids
         assert sorted(seen) == raw.tolist()
 

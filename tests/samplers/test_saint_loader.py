@@ -12,7 +12,7 @@ import halohop
 from halohop.errors import DatasetError, InputError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.testing import graphs
-from halohop.testing.oracle_sets import set_batch, told
+from halohop.testing.oracle_sets import as_oracle_batch, set_batch
 from halohop.testing.saint_oracle import SaintOracle
 from halohop.testing.worlds import partitioned
 from halohop.world import World
@@ -58,7 +58,7 @@ def test_workers_make_the_oracles_batches_from_disk(kind, run, tmp_path):
         for epoch in range(2):
             for index, batch in enumerate(loader):
                 nodes = oracle_of(kind, 3).draw(epoch=epoch, index=index)
-                assert told(TABLES, batch) == set_batch(TABLES, {"node": nodes})
+                assert as_oracle_batch(TABLES, batch) == set_batch(TABLES, {"node": nodes})
                 assert batch.x[:, 0].tolist() == nodes
                 assert not {"node_norm", "edge_norm", "input_id", "batch_size"} & set(batch.keys())
         assert loader.statistics()["batches"] == 8
@@ -174,7 +174,7 @@ def test_a_typed_graph_of_one_relation():
     loader = halohop.GraphSAINTNodeSampler(partitioned(tables, 3), 10, num_steps=2, sample_coverage=2, log=False)
     for index, batch in enumerate(loader):
         nodes = SaintOracle(tables, "node", size=10).draw(epoch=0, index=index)
-        assert told(tables, batch) == set_batch(tables, {"paper": nodes})
+        assert as_oracle_batch(tables, batch) == set_batch(tables, {"paper": nodes})
         assert len(batch["paper"].node_norm) == len(nodes)
         assert len(batch["paper", "cites", "paper"].edge_norm) == batch.num_edges
 

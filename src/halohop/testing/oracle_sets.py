@@ -47,8 +47,8 @@ def cluster_nodes(
     }
 
 
-def told(tables: GraphTables, batch: Any) -> OracleBatch:
-    """A batch of a loader, PyG's `Data` or `HeteroData`, in the oracle's words."""
+def as_oracle_batch(tables: GraphTables, batch: Any) -> OracleBatch:
+    """A batch of a loader, PyG's `Data` or `HeteroData`, as the oracle writes it."""
     stores = {key: batch if list(tables.nodes) == [NODE] else batch[key] for key in (*tables.nodes, *tables.edges)}
     edges = {name: (*stores[name].edge_index.tolist(), stores[name].e_id.tolist()) for name in tables.edges}
     return OracleBatch(
