@@ -1,5 +1,8 @@
-"""How much memory a trainer has, on made-up machines."""
+"""How much memory a trainer has, on made-up machines, and what it gives back."""
 
+import ctypes
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,52 @@ def test_what_is_spare_has_an_upper_bound(monkeypatch: pytest.MonkeyPatch, each:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is no size; write a number and a unit"):
         memory.parse_size(text)
+
+
+glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps so much")
+
+
+def resident() -> int:
+    """Pages of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+@glibc
+def test_what_was_freed_goes_back_to_the_system() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(60_000) for _ in range(1000)]
+    for block in blocks:
+        ctypes.memset(block, 1, 60_000)
+    for block in blocks[:-1]:  # the last one is at the end of the heap
+        libc.free(block)
+    before = resident()
+    memory.release()
+    assert (before - resident()) * 4096 > 40_000_000
+    libc.free(blocks[-1])
+
+
+MALLOC = """
+import ctypes, threading
+from halohop import memory
+memory.limit_arenas()
+libc, together = ctypes.CDLL(None), threading.Barrier(12)
+def allocate():
+    together.wait()
+    libc.malloc(1000)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(12)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.malloc_stats()
+"""
+
+
+@glibc
+@pytest.mark.parametrize("env", [{"LOCAL_WORLD_SIZE": "1000"}, {"MALLOC_ARENA_MAX": "3"}], ids=["ours", "the user's"])
+def test_threads_share_few_heaps(env: dict[str, str]) -> None:
+    path = {"PYTHONPATH": str(Path(memory.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", MALLOC], env=path | env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.count("Arena ") == (3 if "MALLOC_ARENA_MAX" in env else 2)

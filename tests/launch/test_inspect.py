@@ -10,7 +10,7 @@ from rich.console import Console
 from halohop.datasets import synthetic_hetero
 from halohop.errors import CorruptDatasetError, DatasetError
 from halohop.launch.inspect import render, summarize
-from halohop.launch.local import node_folders
+from halohop.launch.nodes import node_folders
 from halohop.partitioning.build import partition
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from halohop.errors import DatasetError, InputError
-from halohop.launch.local import node_folders
+from halohop.launch.nodes import node_folders
 from halohop.launch.source import is_partitioned
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference import infer
 from halohop.store.disk import held_parts, read_manifest
 from halohop.world import World
 from tests.support.deadlines import within
+from tests.support.ranks import ranks_of
 
 HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100
@@ -38,16 +39,6 @@ def run(*arguments: str | Path, code: int = 0, command: list[str] = HALOHOP, **e
     )
     assert done.returncode == code, done.stderr
     return done
-
-
-def ranks_of(launcher: int) -> dict[int, int]:
-    """Processes of a launcher by their ranks."""
-    found = {}
-    for tasks in Path(f"/proc/{launcher}/task").glob("*/children"):
-        for pid in map(int, tasks.read_text().split()):
-            env = dict(pair.split("=", 1) for pair in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in pair)
-            found[int(env["RANK"])] = pid
-    return found
 
 
 def lives(pid: int) -> bool:

@@ -19,6 +19,7 @@ from halohop import partition
 from halohop.datasets import synthetic
 from halohop.testing.worlds import environment, free_addresses
 from tests.support.deadlines import within
+from tests.support.ranks import ranks_of
 
 TRAIN = [sys.executable, "-m", "halohop", "train"]
 OPTIONS = ["--fanout", "5,5", "--hidden", "16", "--batch-size", "5", "--epochs", "3", "--patience", "0", "--device", "cpu"]
@@ -131,7 +132,7 @@ def test_trainers_that_are_killed_go_on(
     _, addresses, _ = halves(start)
     with training(",".join(addresses), tmp_path, "--trainers", trainers, "--save-every", 7) as run:
         wait_for_step(tmp_path, run, 2, 10)
-        os.kill(rank_0(run.pid), signal.SIGKILL)
+        os.kill(ranks_of(run.pid)[0], signal.SIGKILL)
         _, said = run.communicate(timeout=PATIENCE)
         assert run.returncode == 1
         assert "was killed by SIGKILL" in said
@@ -155,7 +156,7 @@ def test_ctrl_c_ends_trainers_and_servers(start: Any, tmp_path: Path, alive: boo
             assert servers.pop(0).wait(20) == -signal.SIGKILL
             with pytest.raises(subprocess.TimeoutExpired):
                 run.wait(3)
-        ranks = children(run.pid)
+        ranks = ranks_of(run.pid).values()
         run.send_signal(signal.SIGINT)
         _, said = run.communicate(timeout=within(5))
         assert run.returncode == 130
@@ -165,12 +166,3 @@ def test_ctrl_c_ends_trainers_and_servers(start: Any, tmp_path: Path, alive: boo
     for server in servers:
         server.send_signal(signal.SIGINT)
         assert server.wait(within(5)) == 130
-
-
-def children(launcher: int) -> list[int]:
-    return [int(pid) for tasks in Path(f"/proc/{launcher}/task").glob("*/children") for pid in tasks.read_text().split()]
-
-
-def rank_0(launcher: int) -> int:
-    (found,) = [pid for pid in children(launcher) if b"\0RANK=0\0" in Path(f"/proc/{pid}/environ").read_bytes()]
-    return found

@@ -1,4 +1,4 @@
-"""How the launcher starts a process: `python -m halohop.launch.child MODULE ARGUMENT...`.
+"""What every process of a run does first, a forked one or `python -m halohop.launch.child MODULE ARGUMENT...`.
 
 Holds on to the launcher's lifeline, then runs the module as `python -m MODULE ARGUMENT...` would.
 Where that ends with an error of halohop, the launcher can read it.
@@ -10,15 +10,20 @@ import runpy
 import signal
 import sys
 
+from halohop import memory
 from halohop.errors import HalohopError
 from halohop.launch import lifeline, logs
 from halohop.launch.failures import report
+from halohop.launch.starting import name_process
 
 
 def main(arguments: list[str]) -> None:
     """Runs the module ``arguments[0]`` with the rest as its command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no signal meets a handler: none waits for foreign code to return
     lifeline.hold()
+    if "RANK" in os.environ:
+        name_process(f"halohop rank {os.environ['RANK']}")
+    memory.limit_arenas()
     logs.configure(int(os.environ.get(logs.LEVEL, logging.INFO)))
     sys.argv = list(arguments)
     try:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from halohop import __version__
 from halohop.launch import choices, logs, options, parsing, serve_options, tools
-from halohop.launch.group import Command, Commands
+from halohop.launch.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
 _TRAIN = parsing.defaults(TrainConfig)
@@ -125,6 +125,7 @@ def inspect(
 
 @app.command(cls=Command)
 def train(
+    context: typer.Context,
     parts: options.PartsOrSource,
     task: options.TaskName = choices.Task.node,
     model: options.ModelName = choices.Model.auto,
@@ -190,6 +191,7 @@ def train(
     """
     given = locals()
     from halohop.launch import runs
+    from halohop.launch.forking import fork_server
     from halohop.launch.outcome import show
     from halohop.launch.source import SourceOptions
     from halohop.recipes.events import print_event
@@ -197,14 +199,24 @@ def train(
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     settings = parsing.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
     source = SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    on_event = print_event if as_json else runs.ignore_event
-    outcome = runs.train(settings, source, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
+    with fork_server(alone=is_alone(context)) as start:
+        outcome = runs.train(
+            settings,
+            source,
+            nodes=nodes,
+            trainers=trainers,
+            console=logs.people(),
+            on_event=print_event if as_json else runs.ignore_event,
+            check=verify,
+            start=start,
+        )
     if outcome is not None:
         show(outcome, logs.people() if as_json else Console())
 
 
 @app.command(cls=Command)
 def infer(
+    context: typer.Context,
     parts: options.PartsOrServers,
     checkpoint: options.Checkpoint,
     out: options.ResultFolder = Path("predictions"),
@@ -242,11 +254,20 @@ def infer(
     """
     given = locals()
     from halohop.launch import runs
+    from halohop.launch.forking import fork_server
     from halohop.recipes.events import print_event
 
     settings = parsing.config_of(InferConfig, given, deadline_s=deadline)
-    on_event = print_event if as_json else runs.ignore_event
-    files = runs.infer(settings, nodes=nodes, trainers=trainers, console=logs.people(), on_event=on_event, check=verify)
+    with fork_server(alone=is_alone(context) and nodes * trainers > 1) as start:
+        files = runs.infer(
+            settings,
+            nodes=nodes,
+            trainers=trainers,
+            console=logs.people(),
+            on_event=print_event if as_json else runs.ignore_event,
+            check=verify,
+            start=start,
+        )
     for file in files if not as_json else ():
         typer.echo(file)
 

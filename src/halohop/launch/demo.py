@@ -9,19 +9,21 @@ from halohop.launch import runs
 from halohop.launch.inspect import render, summarize
 from halohop.launch.outcome import Outcome
 from halohop.launch.source import partition_source
+from halohop.launch.starting import Start, fresh
 from halohop.recipes.config import TrainConfig
 
 NODES = 2
 EPOCHS = 8
 
 
-def demo(out: Path, *, size: str, console: Console) -> Outcome:
+def demo(out: Path, *, size: str, console: Console, start: Start = fresh) -> Outcome:
     """Partitions a synthetic graph and trains GraphSAGE on it, each half of the graph on a node of its own.
 
     Args:
         out: the run folder; an earlier demo in it is replaced.
         size: of the graph, see `halohop.datasets.synthetic`.
         console: where to tell about it.
+        start: starts a trainer.
     """
     parts = out / "parts"
     console.print(f"[bold]1. Partition[/] a synthetic graph of size {size!r} for {NODES} nodes")
@@ -33,4 +35,4 @@ def demo(out: Path, *, size: str, console: Console) -> Outcome:
         "every node holds one partition and asks the other for the rest"
     )
     config = TrainConfig(parts=str(parts), model="sage", fanout=(10, 5), epochs=EPOCHS, out=str(out), overwrite=True)
-    return runs.train_here(config, nodes=NODES, trainers=trainers, console=console)
+    return runs.train_here(config, nodes=NODES, trainers=trainers, console=console, start=start)

@@ -13,7 +13,9 @@ from rich.text import Text
 from halohop.errors import HalohopError, InputError
 from halohop.launch.refusal import RefusedError
 from halohop.launch.signals import Signals
+from halohop.launch.starting import is_launched
 from halohop.launch.wording import options_of, spelled
+from halohop.world import World
 
 _EXIT_FAILED, _EXIT_REFUSED = 1, 2
 
@@ -56,3 +58,8 @@ class Command(typer.core.TyperCommand):
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records, col_max=28)
+
+
+def is_alone(context: Any) -> bool:
+    """Whether this process is a command from its first statement to its end, and starts its trainers itself."""
+    return isinstance(context.obj, Signals) and not is_launched(World.from_env())

@@ -9,8 +9,6 @@ import queue
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +24,8 @@ import torch.distributed as dist
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, reported
-from halohop.launch.lifeline import PARENT_FD
 from halohop.launch.logs import LEVEL, level_of_trainers
-from halohop.store.disk import read_manifest
-from halohop.store.manifest import MANIFEST, part_folder
+from halohop.launch.starting import Order, Process, Start, fresh
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
@@ -56,7 +52,7 @@ _News = queue.SimpleQueue[_Ended | Event]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Child:
     world: World
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
     waiter: threading.Thread
 
@@ -77,6 +73,7 @@ def run(
     on_event: Callable[[Event], None] = lambda event: None,
     linger: float = 60.0,
     own_token: bool = True,
+    start: Start = fresh,
 ) -> None:
     """Runs a module in ``len(arguments) * trainers`` processes, torchrun's environment in each, and waits for all of them.
 
@@ -88,6 +85,7 @@ def run(
         on_event: gets every JSON object that rank 0 prints to its standard output, one per line.
         linger: seconds the others may run on after the first process ended well.
         own_token: gives the ranks a new secret to talk to each other; without it they have the user's, if any.
+        start: starts a process.
 
     Raises:
         ClusterError: names the process that failed, with its error or the end of its log, and says what became of the others.
@@ -102,38 +100,16 @@ def run(
             stale.unlink()
     news: _News = queue.SimpleQueue()
     with ExitStack() as stack:
-        env = stack.enter_context(
+        env, lifeline = stack.enter_context(
             _meeting_place(len(arguments) * trainers, {TOKEN_VARIABLE: secrets.token_hex(32)} if own_token else {})
         )
         children: list[_Child] = []
         stack.callback(_end, children)
         for rank in range(len(arguments) * trainers):
             world = world_of(rank, len(arguments), trainers)
-            children.append(_start(module, arguments[world.host], world, env, logs, news))
+            own = env | _rank_environment(world) | node_gpus(world, env, torch.cuda.device_count())
+            children.append(_started(start, module, arguments[world.host], world, own, lifeline, logs, news))
         _attend(children, news, on_event, linger)
-
-
-def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
-    """A folder per simulated node, with links to the manifest and to the node's partitions only: p belongs to node p mod N.
-
-    Raises:
-        DatasetError: `parts` is no partitioned data set.
-        InputError: less than one node.
-    """
-    if nodes < 1:
-        raise InputError(f"nodes={nodes} is nobody; give at least 1")
-    num_parts = read_manifest(parts).num_parts
-    if nodes == 1:
-        return [parts]
-    folders = [folder / f"node-{node}" for node in range(nodes)]
-    for node, own in enumerate(folders):
-        with writing(own):
-            own.mkdir(parents=True, exist_ok=True)
-            for stale in own.iterdir():
-                stale.unlink()
-            for name in (MANIFEST, *(part_folder(part) for part in range(node, num_parts, nodes))):
-                (own / name).symlink_to((parts / name).resolve())
-    return folders
 
 
 def world_of(rank: int, nodes: int, trainers: int) -> World:
@@ -149,8 +125,8 @@ def world_of(rank: int, nodes: int, trainers: int) -> World:
 
 
 @contextmanager
-def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment that all ranks share; the store and the lifeline that it names live as long as the context."""
+def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[tuple[dict[str, str], int]]:
+    """The environment that all ranks share, and the lifeline; this and the store live as long as the context."""
     # Listens on the loopback interface only: the store lets everybody in.
     listener = socket.create_server((LOOPBACK, 0))
     port = listener.getsockname()[1]
@@ -163,7 +139,6 @@ def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[dict[str, str]
         "TORCHELASTIC_RESTART_COUNT": "0",
         **secret,
         "PYTHONUNBUFFERED": "1",
-        PARENT_FD: str(read_end),
     }
     # What the user has set counts. All ranks share this machine, and gloo needs no name resolution to find it.
     share = max((os.cpu_count() or 1) // size, 1)
@@ -171,7 +146,7 @@ def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[dict[str, str]
     if "lo" in (name for _, name in socket.if_nameindex()):
         polite["GLOO_SOCKET_IFNAME"] = "lo"
     try:
-        yield {**polite, **os.environ, **own}
+        yield {**polite, **os.environ, **own}, read_end
     finally:
         os.close(read_end)
         os.close(write_end)
@@ -217,31 +192,43 @@ def _error_file(log: Path) -> Path:
     return log.with_suffix(".error.json")
 
 
-def _start(module: str, arguments: Sequence[str], world: World, env: dict[str, str], logs: Path, news: _News) -> _Child:
+def _started(
+    start: Start, module: str, arguments: Sequence[str], world: World, env: dict[str, str], lifeline: int, logs: Path, news: _News
+) -> _Child:
     log = logs / f"rank-{world.rank}.log"
     with writing(log):
         log.write_bytes(b"")
         prepare(_error_file(log))
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "halohop.launch.child", module, *arguments],
-            env=env | _rank_environment(world) | _talk(log) | node_gpus(world, env, torch.cuda.device_count()),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if world.rank == 0 else errors,
-            stderr=errors,
-            start_new_session=True,  # a group to end as one, and Ctrl-C reaches the launcher alone
-            pass_fds=[int(env[PARENT_FD])],
+    with ExitStack() as ours:
+        errors = output = ours.enter_context(log.open("ab"))
+        events = None
+        if world.rank == 0:
+            read_end, write_end = os.pipe()
+            events, output = os.fdopen(read_end, "rb"), ours.enter_context(os.fdopen(write_end, "wb"))
+        order = Order(
+            module=module,
+            arguments=arguments,
+            env=env | _talk(log),
+            stdout=output.fileno(),
+            stderr=errors.fileno(),
+            lifeline=lifeline,
         )
-    waiter = threading.Thread(target=_wait, args=(world.rank, process, log, news), name=f"halohop-wait-{world.rank}")
+        try:
+            process = start(order)
+        except BaseException:
+            if events is not None:
+                events.close()
+            raise
+    waiter = threading.Thread(target=_wait, args=(world.rank, process, events, log, news), name=f"halohop-wait-{world.rank}")
     waiter.start()
     return _Child(world=world, process=process, log=log, waiter=waiter)
 
 
-def _wait(rank: int, process: subprocess.Popen[bytes], log: Path, news: _News) -> None:
+def _wait(rank: int, process: Process, events: IO[bytes] | None, log: Path, news: _News) -> None:
     """Runs in a thread: a process's events, then its end, in this order."""
     reader = None
-    if process.stdout is not None:
-        reader = threading.Thread(target=_read, args=(process.stdout, log, news), name=f"halohop-read-{rank}")
+    if events is not None:
+        reader = threading.Thread(target=_read, args=(events, log, news), name=f"halohop-read-{rank}")
         reader.start()
     code = process.wait()
     _signal_group(process, signal.SIGKILL)  # whatever it started; they might keep the pipe open, too
@@ -303,6 +290,6 @@ def _end(children: Sequence[_Child]) -> None:
         _error_file(child.log).unlink(missing_ok=True)
 
 
-def _signal_group(process: subprocess.Popen[bytes], kind: signal.Signals) -> None:
+def _signal_group(process: Process, kind: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS says of zombies that they are not ours
         os.killpg(process.pid, kind)

@@ -1,24 +1,20 @@
 """A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import torch
 from rich.console import Console
 
-from halohop.errors import ClusterError, InputError
-from halohop.files.aside import writing
-from halohop.files.whole import write_file
+from halohop.errors import InputError
 from halohop.launch import local, preflight, spec
+from halohop.launch.nodes import run_recipe
 from halohop.launch.outcome import Outcome, draw
 from halohop.launch.progress import TrainingDisplay, stages
 from halohop.launch.source import SourceOptions, is_partitioned, partition_source
-from halohop.launch.verifying import check_still_whole, verify
-from halohop.loading.metrics import address_of
+from halohop.launch.starting import Start, fresh, is_launched
+from halohop.launch.verifying import verify
+from halohop.launch.wording import counted
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.recipes.folder import check_run
@@ -43,6 +39,7 @@ def train(
     console: Console,
     on_event: OnEvent = ignore_event,
     check: bool = False,
+    start: Start = fresh,
 ) -> Outcome | None:
     """Trains on a partitioned graph, servers of one, or a source, here or as one of a launcher's ranks, and draws a picture.
 
@@ -53,6 +50,7 @@ def train(
         console: where to show people how it goes.
         on_event: gets every event of rank 0, for machines.
         check: read all files of the partitions first, and compare them with their checksums.
+        start: starts a trainer.
 
     Returns:
         What came out; None on a launcher's ranks other than 0.
@@ -64,7 +62,7 @@ def train(
     """
     preflight.check_machine(config)
     world = World.detect()
-    joining = _is_launched(world)
+    joining = is_launched(world)
     served = bool(servers_of(config.parts))
     if world.rank == 0:
         check_run(config)
@@ -98,11 +96,14 @@ def train(
         files = {"parts": None if served else config.parts, "token_file": config.token_file}
         known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
         spec.keep_options(Path(config.out), to_dict(config) | known)
-    start = train_as_one if joining else train_here
-    return start(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+    if joining:
+        return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+    return train_here(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event, start=start)
 
 
-def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event) -> Outcome:
+def train_here(
+    config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event, start: Start = fresh
+) -> Outcome:
     """Trains with ``nodes * trainers`` processes on this machine and leaves results and a picture in the run folder.
 
     Raises:
@@ -110,11 +111,12 @@ def train_here(config: TrainConfig, *, nodes: int, trainers: int, console: Conso
         DatasetError: the data set cannot be used.
     """
 
-    def start(watch: OnEvent) -> None:
-        _start_here("halohop.recipes.trainer", config, nodes=nodes, trainers=trainers, console=console, on_event=watch)
+    def go(watch: OnEvent) -> None:
+        module = "halohop.recipes.trainer"
+        run_recipe(module, config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
 
-    outcome = _watched(start, config, console, on_event)
-    draw(outcome, config, f"{_counted(nodes, 'node')} x {_counted(trainers, 'trainer')}")
+    outcome = _watched(go, config, console, on_event)
+    draw(outcome, config, f"{counted(nodes, 'node')} x {counted(trainers, 'trainer')}")
     return outcome
 
 
@@ -132,12 +134,19 @@ def train_as_one(
         recipe(config, world=world, on_event=ignore_event)
         return None
     outcome = _watched(lambda watch: recipe(config, world=world, on_event=watch), config, console, on_event)
-    draw(outcome, config, f"{_counted(world.num_hosts, 'node')} x {_counted(world.local_size, 'trainer')}")
+    draw(outcome, config, f"{counted(world.num_hosts, 'node')} x {counted(world.local_size, 'trainer')}")
     return outcome
 
 
 def infer(
-    config: InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event, check: bool = False
+    config: InferConfig,
+    *,
+    nodes: int,
+    trainers: int,
+    console: Console,
+    on_event: OnEvent = ignore_event,
+    check: bool = False,
+    start: Start = fresh,
 ) -> list[Path]:
     """Writes predictions, in this process if it is the only one or a launcher's, and shows how far they are.
 
@@ -146,7 +155,7 @@ def infer(
         nodes, trainers: hosts to simulate, processes on each.
         console: where to show people how it goes.
         on_event: gets every event of rank 0, for machines.
-        check: as of `train`.
+        check, start: as of `train`.
 
     Returns:
         The files; none on a launcher's ranks other than 0.
@@ -157,7 +166,7 @@ def infer(
         ClusterError: a process failed; names it.
     """
     world = World.detect()
-    if joining := _is_launched(world):
+    if joining := is_launched(world):
         _check_options(world, nodes, trainers)
     if world.rank == 0:
         check_output(config)
@@ -181,42 +190,9 @@ def infer(
             infer_with_events(config, world, watch)
         else:
             preflight.check_graph(config)
-            _start_here("halohop.recipes.inference", config, nodes=nodes, trainers=trainers, console=console, on_event=watch)
+            module = "halohop.recipes.inference"
+            run_recipe(module, config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
     return [Path(file) for file in files]
-
-
-def _start_here(
-    module: str, config: TrainConfig | InferConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent
-) -> None:
-    """Runs a recipe in ``nodes * trainers`` processes, with a folder of partitions for each node, or the same servers for all."""
-    gpus = torch.cuda.device_count()
-    if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot meet through NCCL
-        console.print(f"{nodes * trainers} trainers share {_counted(gpus, 'GPU')}: computing on the CPU", style="yellow")
-        config = replace(config, device="cpu")
-    out = Path(config.out)
-    configs, served = [], bool(servers_of(config.parts))
-    folders = [] if served else local.node_folders(Path(config.parts), out / "nodes", nodes)
-    places = [str(folder.resolve()) for folder in folders] or [config.parts] * nodes
-    for node, place in enumerate(places):
-        path = out / "nodes" / f"node-{node}.json"
-        with writing(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        own = replace(config, parts=place)
-        if isinstance(own, TrainConfig) and own.metrics is not None:  # nodes that share a machine share its ports
-            own = replace(own, metrics="{}:{}".format(*address_of(own.metrics, ahead=node * trainers)))
-        write_file(path, msgspec.json.encode(to_dict(own)))
-        configs.append([str(path)])
-    options: dict[str, Any] = {"logs": out / "logs", "on_event": on_event, "linger": config.deadline_s}
-    try:
-        local.run(module, configs, trainers=trainers, own_token=not served, **options)
-    except ClusterError as failure:
-        check_still_whole(folders, failure)
-        raise
-
-
-def _is_launched(world: World) -> bool:
-    """Whether this process is a rank that torchrun or another launcher has started, not one that starts ranks itself."""
-    return world.size > 1 or "RANK" in os.environ
 
 
 def _check_options(world: World, nodes: int, trainers: int) -> None:
@@ -243,7 +219,3 @@ def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: C
 
         start(watch)
     return Outcome(out=Path(config.out), start=edges["start"], epochs=tuple(epochs), end=edges["end"])
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from halohop.launch import parsing
+from halohop.launch.group import is_alone
 
 
 def top(
@@ -45,6 +46,7 @@ def bench(
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
     size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
 ) -> None:
@@ -53,9 +55,11 @@ def demo(
     $ halohop demo
     """
     from halohop.launch.demo import demo as show_everything
+    from halohop.launch.forking import fork_server
     from halohop.launch.outcome import show
 
     console = Console()
-    outcome = show_everything(out, size=size, console=console)
+    with fork_server(alone=is_alone(context)) as start:
+        outcome = show_everything(out, size=size, console=console, start=start)
     console.print("\n[bold]3. Results[/]")
     show(outcome, console)

@@ -53,3 +53,13 @@ def _option(found: re.Match[str], flags: Mapping[str, tuple[str, str]]) -> str:
     if value is None:
         return f"no {on}"
     return f"{on} {shlex.quote(','.join(map(str, value)) if isinstance(value, list | tuple) else str(value))}"
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "node"), counted(2, "trainer")
+        ('1 node', '2 trainers')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"

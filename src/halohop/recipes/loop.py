@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from halohop import memory
 from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
@@ -83,7 +84,7 @@ class Run:
         epoch, edges = self.progress.epoch + 1, self.progress.edges + event["sampled_edges"]
         self.progress = replace(self.progress, epoch=epoch, part=Part(), edges=edges)
         due = epoch % self.config.eval_every == 0 or epoch == self.config.epochs
-        score = self.task.evaluate(self.model, "val") if "val" in self.task.splits and due else None
+        score = self._score("val") if "val" in self.task.splits and due else None
         figures = {f"val_{name}": figure for name, figure in score.figures.items()} if score else {}
         self.emit(event | {f"val_{self.task.figure}": None} | figures | {"val_loss": score and score.loss})
         if score is None:
@@ -200,6 +201,13 @@ class Run:
             }
         )
 
+    def _score(self, split: str) -> Score:
+        """The score of a split. What training has freed is not kept meanwhile, and what this frees is not kept afterwards."""
+        memory.release()
+        score = self.task.evaluate(self.model, split)
+        memory.release()
+        return score
+
     def _evaluated(self, split: str, epoch: int, score: Score) -> None:
         counted = {self.task.scored: score.count, "seconds": score.seconds}
         self.emit({"event": "evaluation", "split": split, "epoch": epoch, **score.figures, "loss": score.loss, **counted})
@@ -209,7 +217,7 @@ class Run:
         figures: dict[str, float | None] = {f"test_{self.task.figure}": None}
         if "test" in self.task.splits:
             self.model.load_state_dict(self.best_state)
-            score = self.task.evaluate(self.model, "test")
+            score = self._score("test")
             self._evaluated("test", self.progress.best_epoch, score)
             figures = {f"test_{name}": figure for name, figure in score.figures.items()}
         best = self.progress.best

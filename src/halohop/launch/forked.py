@@ -1,0 +1,73 @@
+"""What makes a forked process the one that was ordered: descriptors, environment, path and threads as a fresh interpreter has."""
+
+import atexit
+import json
+import os
+import socket
+import sys
+import threading
+from io import FileIO, TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from halohop.launch import child
+from halohop.launch.lifeline import PARENT_FD
+from halohop.launch.starting import Order
+
+_THREADS = "OMP_NUM_THREADS"
+
+
+def send(connection: socket.socket, order: Order) -> None:
+    """Sends an order to the process that is to follow it."""
+    env = dict(order.env)
+    # OpenMP has read the variable when it was loaded, as it is in this process; the launcher's own share is a plain number.
+    threads = torch.get_num_threads() if env.get(_THREADS) == os.environ.get(_THREADS) else int(env[_THREADS])
+    text = json.dumps({"module": order.module, "arguments": list(order.arguments), "env": env, "threads": threads})
+    connection.sendall(text.encode())
+    connection.shutdown(socket.SHUT_WR)
+
+
+def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
+    """Follows the order that comes from a connection; to be called once, in a forked process. Returns the exit code.
+
+    Args:
+        connection: descriptor of a socket, from which the order is read.
+        stdout, stderr, lifeline: descriptors, as of `Order`.
+    """
+    os.setpgid(0, 0)
+    for descriptor, number in ((os.open(os.devnull, os.O_RDONLY), 0), (stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = TextIOWrapper(FileIO(0, closefd=False))
+    sys.stdout = TextIOWrapper(FileIO(1, "w", closefd=False), write_through=True)
+    sys.stderr = TextIOWrapper(FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    with socket.socket(fileno=connection) as source, source.makefile("rb") as stream:
+        order = json.load(stream)
+    os.environ.clear()
+    os.environ.update({**order["env"], PARENT_FD: str(lifeline)})
+    torch.set_num_threads(order["threads"])
+    np.random.seed()  # not the same in all of them; Python does so by itself, torch begins with a constant
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd())
+    return _code_of(order["module"], order["arguments"])
+
+
+def _code_of(module: str, arguments: list[str]) -> int:
+    """Runs a module as ``__main__`` to the end that interpreters come to; returns the exit code."""
+    sys.modules.pop(module, None)  # it runs once more, under another name
+    code = 0
+    try:
+        child.main([module, *arguments])
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    return code
