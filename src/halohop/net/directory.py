@@ -236,7 +236,9 @@ class PeerDirectory:
                 self._greet(other, announce=False)
 
     def _reached_from(self, address: str) -> str:
-        """Where a server at an address finds this one; empty where no way leads there."""
+        """Where a server at an address finds this one; empty for a client, and where no way leads there."""
+        if not self._own:  # a client
+            return ""
         try:
             return reached_at(self._own, parsed(address)[0])
         except OSError:  # no way leads there

@@ -78,6 +78,7 @@ class _Relay:
             if time.monotonic() < self._until:
                 self._ask()
                 return
+        if isinstance(error, PeerLostError) and error.__cause__ is None and self._lost:  # its time, a part of ours, is over
             within = f"none of them came back within the deadline of {self._seconds:g} s"
             error = PeerLostError(f"{'; '.join(map(str, self._lost.values()))}; {within}")
         if error is None:

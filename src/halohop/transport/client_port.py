@@ -83,9 +83,9 @@ class ClientPort:
         self._turn += 1
         try:
             failure = sock.connect_ex(self._place)
-        except OSError:  # the name has no address
-            failure = errno.EHOSTUNREACH
-        self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
+            self._failed = None if failure in (0, errno.EINPROGRESS, errno.EWOULDBLOCK) else _REFUSED
+        except OSError as error:
+            self._failed = Lost(reason=f"the name {self._place[0]!r} has no IPv4 address ({error.strerror or error})")
         self._connecting = True
         self._interest = _WRITE
         self._selector.register(stream, _WRITE)
