@@ -44,7 +44,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 def undisturbed(folders) -> list[str]:
     """The lines of a long run that nothing happens to, on the opened graph."""
     command = [sys.executable, str(WORKER), str(folders[2]), str(MANY_EPOCHS), "0", "neighbor"]
-    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=True)
+    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=True)
     return alone.stdout.splitlines()[:-1]
 
 
@@ -220,7 +220,7 @@ def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: lis
     ("play", "rounds"),
     [
         pytest.param(play_servers, 1, marks=pytest.mark.timeout(240)),
-        pytest.param(play_servers, 2, marks=[pytest.mark.full, pytest.mark.timeout(240)]),
+        pytest.param(play_servers, 2, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_workers, 1, marks=pytest.mark.timeout(240)),
         pytest.param(play_servers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
         pytest.param(play_workers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
