@@ -41,6 +41,18 @@ MUTATIONS = {
         instead="                begin = len(piece)\n",
         found_by=("sampling/test_neighbor.py",),
     ),
+    "columns: all, whatever is asked for": Mutation(
+        module="sampling/columns.py",
+        line="else tuple(name for name in known if name in chosen)\n",
+        instead="else tuple(known)\n",
+        found_by=("pyg/test_columns.py",),
+    ),
+    "given columns: rows in the order of the partition": Mutation(
+        module="store/given.py",
+        line="            return self.rows.index_select(0, places)\n",
+        instead="            return self.rows[first : first + count].contiguous()\n",
+        found_by=("store/test_given.py",),
+    ),
     "resume: the second time from where the first one began": Mutation(
         module="loading/resume.py",
         line="batches=self._start.batches + self._handed)",
