@@ -16,8 +16,7 @@ from torch_geometric.nn import SAGEConv
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.recipes.config import InferConfig
-from halohop.recipes.inference import infer
+from halohop.inference import InferenceJob, infer
 
 
 class Layer(nn.Module):
@@ -33,7 +32,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Made of `layers`, so that `halohop.recipes.inference` can compute each of them once for every node."""
+    """Made of `layers`, so that `halohop.inference` can compute each of them once for every node."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -87,7 +86,7 @@ def main(parts: Path, epochs: int) -> None:
                 loss.backward()
                 optimizer.step()
             print(f"epoch {epoch}: loss {loss.item():.3f}")
-    infer(InferConfig(parts=str(parts), checkpoint=None, out="vectors", overwrite=True), model=model)
+        infer(model, graph, InferenceJob(parts=parts, out=Path("vectors"), overwrite=True, world=halohop.World()))
     vectors = torch.from_numpy(np.load("vectors/embeddings.npy"))
     splits = node["y"], node["train_mask"], node["test_mask"]
     print(f"test accuracy: {accuracy(vectors, *splits):.3f}, of the features alone {accuracy(node['x'], *splits):.3f}")

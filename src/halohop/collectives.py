@@ -1,7 +1,7 @@
 """What trainers do together: add numbers up, and notice that one of them is gone."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import Protocol
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from halohop.errors import ClusterError
 from halohop.process_group import process_group, world_of
+from halohop.typing import OnProgress
 from halohop.world import World
 
 __all__ = [
-    "OnProgress",
     "from_rank_0",
     "gather_rows",
     "in_rounds",
@@ -29,9 +29,6 @@ _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "c
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
 
 _ROUND_S = 1.0
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with the name of a piece of work, how much of it is done, and how much there is."""
 
 
 class HasPeers(Protocol):

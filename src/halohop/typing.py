@@ -10,6 +10,7 @@ A node is known by four numbers, one per place. A name's suffix says which one i
 All four are one-dimensional integer tensors. Edges have gids and lids of their own, per relation.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 __all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "NodeType", "Relation", "TableKey"]
@@ -23,6 +24,9 @@ EdgeDir = Literal["in", "out"]
 
 TableKey = NodeType | Relation
 """Names a table of rows: the nodes of a type, or the edges of a relation."""
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with the name of a piece of work, how much of it is done, and how much there is."""
 
 NODE: NodeType = "node"
 """Node type of a homogeneous graph."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from halohop.collectives import OnProgress
+from halohop.typing import OnProgress
 from halohop.world import World
 
 ResultForm = Literal["npy", "parquet"]

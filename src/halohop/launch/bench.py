@@ -28,7 +28,7 @@ from halohop.typing import NODE
 BATCH_SIZE = 1024
 PARTS = (1, 2, 4, 8)
 
-Task = Callable[[int], int]
+MakeBatch = Callable[[int], int]
 """Does the work of batch number n, and returns how much that was."""
 
 
@@ -127,7 +127,7 @@ def _gather(size: str, fanout: Sequence[int], threads: int, rounds: int) -> Iter
     def torchs(number: int) -> int:
         return len(torch.index_select(source, 0, batches[number % len(batches)]))
 
-    ways: dict[str, tuple[Task, int]] = {
+    ways: dict[str, tuple[MakeBatch, int]] = {
         "into new memory": (fresh, 1),
         "into memory used again": (used_again, 1),
         f"torch.index_select, {_threads(torch.get_num_threads())}": (torchs, 1),
@@ -135,7 +135,7 @@ def _gather(size: str, fanout: Sequence[int], threads: int, rounds: int) -> Iter
     yield from _in_turn("rows", ways, rounds)
 
 
-def _sampler(graph: Graph, fanout: Sequence[int]) -> Task:
+def _sampler(graph: Graph, fanout: Sequence[int]) -> MakeBatch:
     sampler = NeighborSampler(graph, Fanouts.uniform(fanout, graph.schema))
     every = list(itertools.islice(_seeds(graph), 64))
     return lambda number: sampler.sample(every[number % len(every)]).num_edges
@@ -150,7 +150,7 @@ def _seeds(graph: Graph) -> Iterator[Seeds]:
         yield Seeds(node_type=NODE, gid=graph.locate(raw), input_id=raw, epoch=0, index=index)
 
 
-def _in_turn(counted: str, ways: dict[str, tuple[Task, int]], rounds: int) -> Iterator[Measured]:
+def _in_turn(counted: str, ways: dict[str, tuple[MakeBatch, int]], rounds: int) -> Iterator[Measured]:
     """Round after round, so that whatever else the machine does meets all ways; the first round only warms up."""
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     amounts: dict[str, list[float]] = {way: [] for way in ways}

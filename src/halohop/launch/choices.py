@@ -19,7 +19,7 @@ class EdgeDir(StrEnum):
     out = "out"
 
 
-class Task(StrEnum):
+class TaskName(StrEnum):
     """What is learned."""
 
     node = "node"

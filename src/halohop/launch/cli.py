@@ -69,7 +69,7 @@ def partition(
     overwrite: options.Overwrite = False,
     undirected: options.Undirected = False,
     normalize: options.Normalize = False,
-    task: options.PartitionTask = choices.Task.node,
+    task: options.PartitionTask = choices.TaskName.node,
     time_attr: options.TimeAttr = None,
     config: options.Config = None,
 ) -> None:
@@ -127,7 +127,7 @@ def inspect(
 def train(
     context: typer.Context,
     parts: options.PartsOrSource,
-    task: options.TaskName = choices.Task.node,
+    task: options.TaskKind = choices.TaskName.node,
     model: options.ModelName = choices.Model.auto,
     target: options.Target = _TRAIN["target"],
     fanout: options.Fanout = _TRAIN["fanout"],

@@ -29,7 +29,7 @@ def summarize(
     Args:
         path: the folder that `halohop.partition` wrote.
         verify: also compare every file of the partitions in this folder with its checksum.
-        progress: told the stage, how many partitions are done, and of how many.
+        progress: called with the stage, how many partitions are done, and of how many.
 
     Raises:
         DatasetError: no such data set, incomplete, of another version, or damaged; names the file.

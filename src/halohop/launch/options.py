@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from halohop.launch import choices
-from halohop.launch.choices import Decoder, Form, Method, Model, Sampling, Strategy, Task
+from halohop.launch.choices import Decoder, Form, Method, Model, Sampling, Strategy
 from halohop.launch.parsing import check_numbers, check_size, read_config_option, read_run_option
 
 MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
@@ -75,8 +75,8 @@ Undirected = Annotated[
 
 Json = Annotated[bool, typer.Option("--json", help="Print events and results as JSON, a line each; all else to standard error.")]
 
-TaskName = Annotated[Task, typer.Option(help="node: classify nodes; link: predict edges.")]
-PartitionTask = Annotated[Task, typer.Option(help="link: with the edges of val and test, and masks that tell them apart.")]
+TaskKind = Annotated[choices.TaskName, typer.Option(help="node: classify nodes; link: predict edges.")]
+PartitionTask = Annotated[choices.TaskName, typer.Option(help="link: with the edges of val and test, and masks that mark them.")]
 
 ModelName = Annotated[Model, _group(MODEL, "auto: sage, or rgcn where there are several relations.")]
 Target = Annotated[str | None, _group(MODEL, "Node type to classify.", metavar="TYPE", show_default="the labelled one")]
@@ -95,7 +95,7 @@ RelationName = Annotated[
     str | None, _group(LINKS, "Edges to predict.", metavar="SRC,NAME,DST", show_default="the only relation there is")
 ]
 DecoderName = Annotated[Decoder, _group(LINKS, "How the vectors of two nodes become a score.")]
-NegativesPerEdge = Annotated[int, _group(LINKS, "Random destinations from which an edge is learned to be told.")]
+NegativesPerEdge = Annotated[int, _group(LINKS, "Random destinations from which an edge is distinguished.")]
 EvalNegatives = Annotated[int, _group(LINKS, "Random destinations among which that of an edge is ranked.")]
 StrictNegatives = Annotated[bool, _group(LINKS, "Only pairs that are no edges are negatives.")]
 ExcludeSeedEdges = Annotated[bool, _group(LINKS, "Do not show the model the edges that it is asked about.")]

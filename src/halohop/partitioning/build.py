@@ -1,6 +1,6 @@
 """From tables and an assignment to partitions: renumbering, CSC, and the folder on disk."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,10 +18,7 @@ from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import Schema, TableSpec, specs_of
 from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.store.writer import write_dataset
-from halohop.typing import SOURCE_ID, EdgeDir, NodeType, Relation
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage ("assign", "build", "write"), steps done, and steps in all."""
+from halohop.typing import SOURCE_ID, EdgeDir, NodeType, OnProgress, Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ def partition(
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Report:
     """Divides a graph and writes it to a folder, which `halohop.open` reads.
 

@@ -65,7 +65,7 @@ class DistMult(LinkDecoder):
     was then 0.02 after 8 epochs, against 0.32.
 
     Args:
-        num_relations: how many relations are told apart.
+        num_relations: how many relations there are.
         width: of the vectors.
     """
 

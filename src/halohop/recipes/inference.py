@@ -12,7 +12,7 @@ from torch import nn
 
 from halohop import Graph, World
 from halohop import inference as layerwise
-from halohop.collectives import OnProgress, world_of
+from halohop.collectives import world_of
 from halohop.errors import InputError
 from halohop.inference import InferenceJob, check_results, finish_results, parquet
 from halohop.recipes.checkpoint import CheckpointInfo, load_checkpoint
@@ -25,6 +25,7 @@ from halohop.recipes.opening import connection_options
 from halohop.recipes.predict_batches import predicted_batches
 from halohop.recipes.sharing import choose_device, shared_graph
 from halohop.recipes.spec import check_raw_ids
+from halohop.typing import OnProgress
 
 
 def infer(

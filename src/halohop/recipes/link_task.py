@@ -26,7 +26,7 @@ class LinkTask(Task):
 
     It learns to tell each edge from random destinations of its source, by binary cross-entropy. An edge of val or test is ranked
     among `eval_negatives` of them (mean reciprocal rank). AUC and average precision are those of all edges against the first
-    ones. What a model may not see is told in `halohop.recipes.link_edges`.
+    ones. What a model may not see is described in `halohop.recipes.link_edges`.
 
     Raises:
         SchemaError, InputError: the graph has no such edges, or no splits of them; or the model does not fit it.

@@ -21,7 +21,7 @@ from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import CHECKPOINT, clear_run
-from halohop.recipes.resume import Keeper, Part, Progress, Saved
+from halohop.recipes.resume import Keeper, Part, RunProgress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.task import Score, Setting, Task, moved
 from halohop.recipes.waiting import Watch, worst
@@ -36,7 +36,7 @@ class Run:
     Args:
         task: what is learned.
         setting: where.
-        emit: is told every event; on other ranks than 0 it does nothing.
+        emit: called with every event; on other ranks than 0 it does nothing.
     """
 
     def __init__(self, task: Task, setting: Setting, emit: EventLog) -> None:
@@ -50,7 +50,7 @@ class Run:
         torch.manual_seed(self.config.seed + 1_000_003 * (self.world.rank + 1))  # dropout of its own on every rank
         self.loader = task.loader("train")
         self.keeper = Keeper(setting, self.model, self.optimizer, self.loader)
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.best_state: dict[str, Tensor] = {}
         self._start = time.perf_counter()  # as if there had been no interruption
 
@@ -164,7 +164,7 @@ class Run:
             info = CheckpointInfo(format=FORMAT, model=self.task.spec, train=self.config, epoch=epoch, val_score=score)
             save_checkpoint(Path(self.config.out) / CHECKPOINT, info, self.best_state)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: RunProgress) -> None:
         """Makes this the place from which another run can go on."""
         progress = replace(progress, seconds=time.perf_counter() - self._start)
         self.keeper.save(Saved(progress=progress, best_state=self.best_state, log_bytes=self.emit.size))

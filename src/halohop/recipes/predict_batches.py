@@ -7,7 +7,7 @@ import torch
 
 import halohop
 from halohop import Graph
-from halohop.collectives import OnProgress, max_over_ranks
+from halohop.collectives import max_over_ranks
 from halohop.errors import InputError
 from halohop.inference import InferenceJob, Results, shared_results
 from halohop.recipes.checkpoint import CheckpointInfo
@@ -15,6 +15,7 @@ from halohop.recipes.config import InferConfig
 from halohop.recipes.layered_models import node_results
 from halohop.recipes.models import NodeClassifier, part_of
 from halohop.recipes.sharing import share_of
+from halohop.typing import OnProgress
 
 
 @contextmanager

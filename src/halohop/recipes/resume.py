@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """How far a run is.
 
     Args:
@@ -76,7 +76,7 @@ class Progress:
 class Saved:
     """What `Keeper.restore` found: how far the run was, the weights of the best model, and the bytes of its event log."""
 
-    progress: Progress
+    progress: RunProgress
     best_state: dict[str, Tensor]
     log_bytes: int
 
@@ -139,7 +139,7 @@ class Keeper:
             self._optimizer.load_state_dict(state["optimizer"])
             self._loader.load_state_dict(state["loader"])
             self._set_random([rows[self._world.rank].clone() for rows in state["random"]])  # torch reads past an offset: a copy
-            progress = msgspec.convert(state["progress"], Progress)
+            progress = msgspec.convert(state["progress"], RunProgress)
         except (KeyError, IndexError, RuntimeError, msgspec.ValidationError) as error:
             raise CorruptDatasetError(f"{self._path} holds no complete state of this run: {error}; train again") from error
         return Saved(progress=progress, best_state=state["best_state"], log_bytes=state["log_bytes"])

@@ -56,8 +56,8 @@ class Reason:
         """
         made = f"asked of {self.peer}" if self.peer else f"made in {self.stage}"
         each = f"{1000 * self.each:.1f} ms a {'call' if self.peer else 'batch'}"
-        told = f"rank {self.rank} waited {self.waited:.1f} of {self.seconds:.1f} s for data"
-        return f"{told}, {self.share:.0%} of it {made} ({each}): {self.hint}"
+        waited = f"rank {self.rank} waited {self.waited:.1f} of {self.seconds:.1f} s for data"
+        return f"{waited}, {self.share:.0%} of it {made} ({each}): {self.hint}"
 
 
 class Watch:
@@ -96,7 +96,7 @@ class Watch:
 
 def worst(reason: Reason | None, device: torch.device, world: World) -> Reason | None:
     """The reason of the rank that waited longest, the same on all ranks; None where none has one."""
-    told = b"" if reason is None else msgspec.json.encode(reason) + b"\n"
-    rows = gather_rows(torch.from_numpy(np.frombuffer(told, np.uint8).copy()), device, world)
+    line = b"" if reason is None else msgspec.json.encode(reason) + b"\n"
+    rows = gather_rows(torch.from_numpy(np.frombuffer(line, np.uint8).copy()), device, world)
     reasons = [msgspec.json.decode(line, type=Reason) for line in rows.numpy().tobytes().splitlines()]
     return max(reasons, key=lambda one: one.waited, default=None)
