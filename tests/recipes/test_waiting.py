@@ -58,13 +58,13 @@ def test_a_slow_transform_is_told_in_the_log(tiny_parts: str, tmp_path: Path, mo
 def test_a_slow_peer_is_told_by_name(tiny_parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(halohop.serve(tiny_parts, partitions=[part], token=TOKEN)) for part in (0, 1)]
-        answer = servers[1]._router.answer
+        answer = servers[1]._service._router.answer
 
         def slow_answer(request: Any) -> Any:
             pause(0.1)
             return answer(request)
 
-        monkeypatch.setattr(servers[1]._router, "answer", slow_answer)
+        monkeypatch.setattr(servers[1]._service._router, "answer", slow_answer)
         addresses = [server.address for server in servers]
         graph = stack.enter_context(halohop.connect(addresses, token=TOKEN, sampling="client"))
         loader = halohop.NeighborLoader(graph, [3, 3], "train", batch_size=150, num_workers=1)
