@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,7 +30,7 @@ IDS, ENDS = "id", "ends"
 LENGTHS, PLACES, VALUES = "lengths", "places", "values"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSlices:
     """What one writer has of a table.
 
@@ -218,7 +218,7 @@ class SliceWriter:
         slices = self._tables[table]
         if table in self._fed and list(slices.columns.items()) != list(columns.items()):
             raise InputError(f"rows of {table!r} have the columns {columns}, but had {slices.columns} at first; give the same")
-        slices.columns = columns
+        self._tables[table] = replace(slices, columns=columns)
         self._fed.add(table)
 
     def _append(
@@ -226,15 +226,15 @@ class SliceWriter:
     ) -> None:
         slices = self._tables[table]
         starts, order = ops.build_csc(part, self._num_parts)
-        slices.sums = ((slices.sums[0] + id_sums(ids)[0]) % 2**64, (slices.sums[1] + id_sums(ids)[1]) % 2**64)
+        sums = [(known + more) % 2**64 for known, more in zip(slices.sums, id_sums(ids), strict=True)]
         sparse = {name: ops.SparseRows.of(column) for name, column in columns.items() if not is_dense(column)}
-        for name, rows in sparse.items():
-            slices.shared[name] = sorted({*slices.shared.get(name, []), *_shared(rows)})[:2]
+        shared = {name: sorted({*slices.shared.get(name, []), *_shared(rows)})[:2] for name, rows in sparse.items()}
+        counts = [known + more for known, more in zip(slices.counts, starts.diff().tolist(), strict=True)]
+        self._tables[table] = replace(slices, counts=counts, sums=(sums[0], sums[1]), shared=shared)
         files = {name: column_file(number) for number, name in enumerate(columns)}
         dense = {files[name]: column for name, column in columns.items() if is_dense(column)}
         for index in range(self._num_parts):
             some = order[starts[index] : starts[index + 1]]
-            slices.counts[index] += len(some)
             folder = self._folder / table_folder(index, table)
             for file, array in (arrays | dense).items():
                 _add_to(folder / file, ops.gather_rows(array.detach().cpu().contiguous(), some))
