@@ -13,7 +13,7 @@ All four are one-dimensional integer tensors. Edges have gids and lids of their 
 from collections.abc import Callable
 from typing import Literal
 
-__all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "NodeType", "OnProgress", "Relation", "TableKey"]
+__all__ = ["EDGE", "EDGE_ID", "NODE", "RAW_ID", "EdgeDir", "NodeType", "OnProgress", "Relation", "TableKey"]
 
 NodeType = str
 Relation = tuple[str, str, str]
