@@ -1,6 +1,8 @@
 """Partitions in memory: the same arrays as of the same division of the whole graph, and what is refused."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from halohop.partitioning.assign import Assignment
 from halohop.partitioning.build import build_parts
 from halohop.store.part import EdgePart, NodePart
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.testing.worlds import divided, memory_hosts
+from halohop.testing.worlds import TOKEN, divided, free_addresses, memory_hosts
 
 BUYS, SIMILAR = ("user", "buys", "item"), ("item", "similar", "item")
 TO = ("node", "to", "node")
@@ -374,3 +376,24 @@ def test_two_hosts_may_give_one_partition():
     with memory_hosts([[own[0]], own]) as graphs:
         for graph in graphs:
             assert graph.rows("x", torch.arange(5)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_servers_agree_on_a_board_how_many_edges_each_has():
+    own, board, addresses = with_edges()(), dist.HashStore(), free_addresses(2)
+
+    def start(part: int) -> Any:
+        options = {"listen": addresses[part], "peers": [addresses[1 - part]], "token": TOKEN, "board": board}
+        return stack.enter_context(halohop.serve(own[part], **options))
+
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(2) as pool:
+            assert len(list(pool.map(start, range(2), timeout=30))) == 2
+        graph = stack.enter_context(halohop.connect(addresses, token=TOKEN))
+        (batch,) = halohop.NeighborLoader(graph, [-1, -1], torch.tensor([4]))
+        assert batch.n_id.tolist() == [4, 3, 2]
+        assert batch.e_id.tolist() == [3, 2]
+
+
+def test_a_server_that_cannot_know_the_others_edges_is_refused():
+    with pytest.raises(ClusterError, match=r"partitions \[1\] of 2 are not here.* or a `board` where all processes meet"):
+        halohop.serve(with_edges()()[0], token=TOKEN)
