@@ -157,6 +157,15 @@ def test_graphs_of_equal_degrees_have_counts_of_their_own(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_graphs_of_other_directions_have_counts_of_their_own(data, tmp_path):
+    def norms(edge_dir, folder):
+        loader = halohop.GraphSAINTRandomWalkSampler(data, 4, 2, 2, 5, folder, False, edge_dir=edge_dir)
+        return [batch.node_norm.tolist() for batch in loader]
+
+    norms("in", tmp_path)
+    assert norms("out", tmp_path) == norms("out", None)
+
+
 def test_going_on_in_the_middle_of_an_epoch(data):
     def loader():
         return halohop.GraphSAINTRandomWalkSampler(data, 4, 2, num_steps=5, seed=1, run="inline")

@@ -109,7 +109,7 @@ class GraphSAINTSampler(SampledLoader):
         digest = hashlib.blake2b(digest_size=8)
         for values in (raw, row[edges.src_gid], row[edges.dst_gid]):
             digest.update(values.numpy().tobytes())
-        options = f"{size}_{length}_{self.sample_coverage:g}_{seed}"
+        options = f"{size}_{length}_{self.sample_coverage:g}_{seed}" + ("" if graph.book.list_end else "_out")
         return f"{type(self).__name__.lower()}_{options}_{digest.hexdigest()}.npz"
 
     def _to_user(self, batch: Batch) -> Made[Any]:
