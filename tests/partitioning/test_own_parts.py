@@ -334,11 +334,12 @@ def test_columns_that_cannot_be_borrowed_are_refused():
     with halohop.open(path()) as graph:
         with pytest.raises(InputError, match="halo names 'z', which is no column of nodes"):
             path()[0].with_halo(graph, ["z"])
-        with pytest.raises(InputError, match="names='x' is a text"):
+        with pytest.raises(InputError, match="halo='x' is a text"):
             path()[0].with_halo(graph, "x")
-    wide = [with_nodes(part, columns={"x": torch.zeros(3 - part, 1)})()[part] for part in (0, 1)]
-    with halohop.open(wide) as graph, pytest.raises(InputError, match="halo names 'x', which is not one number per node"):
-        wide[0].with_halo(graph, ["x"])
+    for x in (torch.zeros(3, 1), torch.zeros(3, dtype=torch.bool)):
+        own = [with_nodes(part, columns={"x": x[: 3 - part]})()[part] for part in (0, 1)]
+        with halohop.open(own) as graph, pytest.raises(InputError, match="halo names 'x', which is not one number per node"):
+            own[0].with_halo(graph, ["x"])
 
 
 @pytest.mark.parametrize(

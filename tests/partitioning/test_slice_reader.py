@@ -139,7 +139,7 @@ def join(slices: Path, **options: Any) -> None:
 
 def rewritten(ids: list[int], *, options: dict[str, Any] | None = None, **columns: torch.Tensor) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        with ring(folder, writer=1, **(options or {})) as own:
+        with ring(folder, **{"writer": 1, **(options or {})}) as own:
             feed(own, ids, **columns)
 
     return change
@@ -180,6 +180,15 @@ JOINED: dict[str, tuple[Callable[[Path], None], dict[str, Any], type[Exception],
     "an edge that is missing": (rewritten([3, 5]), {}, InputError, "edge ids of .* are not 0 to 4, each once"),
     "an edge id twice": (rewritten([3, 4, 0]), {}, InputError, "edge ids of .* are not 0 to 5, each once"),
     "halo that is no number": (lambda folder: None, {"halo": ("z",)}, InputError, "halo names 'z', which is no column of nodes"),
+    "halo that no kernel can compare": (
+        lambda folder: [
+            rewritten(ids, options={"writer": writer}, x=torch.zeros(3).half())(folder)
+            for writer, ids in enumerate(([0, 1, 2], [3, 4, 5]))
+        ],
+        {"halo": ("x",)},
+        InputError,
+        "halo names 'x', which is not one number per node",
+    ),
     "halo that is a text": (lambda folder: None, {"halo": "x"}, InputError, "halo='x' is a text"),
 }
 

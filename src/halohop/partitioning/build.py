@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import InputError
 from halohop.partitioning.assign import Assignment, assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
 from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
-from halohop.partitioning.parts import edge_part, is_number, source_ids
+from halohop.partitioning.parts import check_halo, edge_part, source_ids
 from halohop.partitioning.report import Report, measure
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import Schema, TableSpec, specs_of
@@ -223,14 +222,7 @@ def _borrowed(sources: NodeTable, numbering: NodeNumbers, halo: Sequence[str], s
 
 
 def _check_halo(tables: GraphTables, halo: Sequence[str]) -> None:
-    if isinstance(halo, str):
-        raise InputError(f"halo={halo!r} is a text; give a list of names, such as ({halo!r},)")
-    known = sorted({name for table in tables.nodes.values() for name, column in table.columns.items() if is_number(column)})
-    for name in halo:
-        having = [table.columns[name] for table in tables.nodes.values() if name in table.columns]
-        if name != SOURCE_ID and not (having and all(map(is_number, having))):
-            why = "is not one number per node" if having else "is no column of nodes"
-            raise InputError(f"halo names {name!r}, which {why}; it can name {[SOURCE_ID, *known]}")
+    check_halo(halo, [specs_of(table.columns, {}) for table in tables.nodes.values()])
 
 
 def _rows(column: Tensor, row: Tensor | None, low: int, high: int) -> Tensor:

@@ -1,11 +1,15 @@
 """The lists of one partition, as they are stored: however its edges were found."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.partitioning.numbering import INT32_MAX, id_dtype
 from halohop.store.part import EdgePart
+from halohop.store.schema import ColumnSpec
 from halohop.typing import SOURCE_ID
 
 
@@ -44,4 +48,29 @@ def source_ids(raw: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
 
 def is_number(column: Tensor) -> bool:
     """Whether a column may hold times."""
-    return column.dim() == 1 and column.dtype in ops.TIME_DTYPES
+    return _holds_numbers(ColumnSpec.of(column))
+
+
+def check_halo(halo: Sequence[str], columns: Iterable[Mapping[str, ColumnSpec]]) -> None:
+    """Whether columns of nodes can be stored along the edges.
+
+    Args:
+        halo: their names.
+        columns: of every node type.
+
+    Raises:
+        InputError: a name that is no column of one number per node.
+    """
+    if isinstance(halo, str):
+        raise InputError(f"halo={halo!r} is a text; give a list of names, such as ({halo!r},)")
+    specs = [(name, spec) for of_type in columns for name, spec in of_type.items()]
+    for name in halo:
+        having = [spec for known, spec in specs if known == name]
+        if name != SOURCE_ID and not (having and all(map(_holds_numbers, having))):
+            why = "is not one number per node" if having else "is no column of nodes"
+            numbers = sorted({known for known, spec in specs if _holds_numbers(spec)})
+            raise InputError(f"halo names {name!r}, which {why}; it can name {[SOURCE_ID, *numbers]}")
+
+
+def _holds_numbers(spec: ColumnSpec) -> bool:
+    return not spec.shape and not spec.sparse and getattr(torch, spec.dtype) in ops.TIME_DTYPES

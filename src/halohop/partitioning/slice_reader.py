@@ -18,6 +18,7 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.numbering import NodeNumbers
 from halohop.partitioning.own_parts import OwnBook, own_part, with_edge_ids
 from halohop.partitioning.owners import Owner, Owners
+from halohop.partitioning.parts import check_halo
 from halohop.partitioning.report import Report, measure
 from halohop.partitioning.slice_writer import (
     ENDS,
@@ -170,13 +171,7 @@ class _Slices:
 
     def borrowed(self, halo: Sequence[str]) -> dict[NodeType, dict[str, Tensor]]:
         """Columns of all nodes, by the user's ids, that are to be stored along the edges from them."""
-        if isinstance(halo, str):
-            raise InputError(f"halo={halo!r} is a text; give a list of names, such as ({halo!r},)")
-        for name in halo:
-            specs = [self.columns[table][name] for table in self.book.nodes if name in self.columns[table]]
-            if name != SOURCE_ID and (not specs or any(spec.shape or spec.sparse for spec in specs)):
-                why = "is not one number per node" if specs else "is no column of nodes"
-                raise InputError(f"halo names {name!r}, which {why}; name columns of one number, or {SOURCE_ID!r}")
+        check_halo(halo, [self.columns[table] for table in self.book.nodes])
         return {table: {name: self._whole(table, name) for name in dict.fromkeys(halo)} for table in self.book.nodes}
 
     def are_numbered(self) -> set[Relation]:

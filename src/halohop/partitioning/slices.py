@@ -9,6 +9,7 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
 from halohop.partitioning.owners import Owner
+from halohop.partitioning.parts import check_halo
 from halohop.store.schema import Schema
 from halohop.store.tables import check_columns, check_ids, check_names, check_relation
 from halohop.typing import SOURCE_ID, EdgeDir, NodeType, Relation
@@ -151,13 +152,7 @@ class MemoryPartition:
         Raises:
             InputError: a name that is no such column.
         """
-        if isinstance(names, str):
-            raise InputError(f"names={names!r} is a text; give a list of names, such as ({names!r},)")
-        for name in names:
-            specs = [spec.columns[name] for spec in graph.schema.nodes.values() if name in spec.columns]
-            if name != SOURCE_ID and (not specs or any(spec.shape or spec.sparse for spec in specs)):
-                why = "is not one number per node" if specs else "is no column of nodes"
-                raise InputError(f"halo names {name!r}, which {why}; name columns of one number, or {SOURCE_ID!r}")
+        check_halo(names, [spec.columns for spec in graph.schema.nodes.values()])
         near = 0 if self.edge_dir == "in" else 1
         edges = {relation: _with_halo(own, near, relation[2 * near], graph, names) for relation, own in self.edges.items()}
         return replace(self, edges=edges)
