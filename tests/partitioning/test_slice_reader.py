@@ -222,6 +222,27 @@ def test_a_file_that_was_cut_short_is_named(slices):
         join(slices)
 
 
+def test_a_writer_that_is_opened_again_begins_anew(slices):
+    before, own = files(slices), ring(slices, writer=1)
+    with pytest.raises(IdError, match="name node 9"), own:
+        feed(own, [9])
+    for _ in range(2):
+        with own:
+            feed(own, [5, 4, 3])
+    assert files(slices) == before
+
+
+def test_nothing_is_added_to_a_writer_that_is_not_open(slices, tmp_path, monkeypatch):
+    monkeypatch.chdir(slices / "writer-0000")  # a folder that has the files of a writer
+    before, own = files(slices), ring(slices, writer=1)
+    for _ in range(2):
+        with pytest.raises(InputError, match="this SliceWriter is not open"):
+            feed(own, [1])
+        with own:
+            feed(own, [5, 4, 3])
+    assert files(slices) == before
+
+
 def test_a_writer_that_fails_leaves_what_was_there(slices):
     before = files(slices)
     with pytest.raises(IdError, match="name node 9"), ring(slices, writer=1) as own:

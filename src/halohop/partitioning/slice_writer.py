@@ -120,16 +120,18 @@ class SliceWriter:
         check_names(owner, relations)
         self._owners = {name: Owners.of(book, num_parts, f"{name} node") for name, book in owner.items()}
         self._num_parts, self._edge_dir = num_parts, edge_dir
-        tables: list[TableKey] = [*self._owners, *relations]
-        self._tables = {
-            table: TableSlices(key=(table,) if isinstance(table, str) else table, columns={}, counts=[0] * num_parts)
-            for table in tables
-        }
+        self._keys: list[TableKey] = [*self._owners, *relations]
+        self._tables: dict[TableKey, TableSlices] = {}
         self._fed: set[TableKey] = set()
         self._target, self._stack = writer_folder(folder, writer), ExitStack()
-        self._folder = Path()
+        self._folder: Path | None = None
 
     def __enter__(self) -> Self:
+        self._tables = {
+            table: TableSlices(key=(table,) if isinstance(table, str) else table, columns={}, counts=[0] * self._num_parts)
+            for table in self._keys
+        }
+        self._fed = set()
         self._folder = self._stack.enter_context(whole_folder(self._target, lambda: None, overwrite=True))
         with writing(self._folder):
             for part in range(self._num_parts):
@@ -138,6 +140,8 @@ class SliceWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        folder, self._folder = self._folder, None
+        assert folder is not None
         if error is not None:
             self._stack.__exit__(kind, error, trace)
             return
@@ -145,10 +149,10 @@ class SliceWriter:
             digests = {name: owners.digest for name, owners in self._owners.items()}
             tables = list(self._tables.values())
             record = SlicesRecord(num_parts=self._num_parts, edge_dir=self._edge_dir, owners=digests, tables=tables)
-            for file in self._folder.rglob("*"):
+            for file in folder.rglob("*"):
                 if file.is_file():
                     _sync(file)
-            with sealed_file(self._folder / RECORD) as stream:
+            with sealed_file(folder / RECORD) as stream:
                 stream.write(msgspec.json.encode(record))
 
     def add_nodes(
@@ -211,8 +215,10 @@ class SliceWriter:
         self._append(relation, self._owners[relation[2 * end]].of_ids(ends[end]), ids, {IDS: ids, ENDS: ends.T}, columns)
 
     def _require(self, key: TableKey, what: str) -> None:
+        if self._folder is None:
+            raise InputError("this SliceWriter is not open, so nothing can be added; write `with SliceWriter(...) as slices:`")
         if key not in self._tables:
-            raise SchemaError(f"unknown {what} {key!r}; known: {list(self._tables)}")
+            raise SchemaError(f"unknown {what} {key!r}; known: {self._keys}")
 
     def _describe(self, table: TableKey, columns: dict[str, ColumnSpec]) -> None:
         slices = self._tables[table]
@@ -224,6 +230,7 @@ class SliceWriter:
     def _append(
         self, table: TableKey, part: Tensor, ids: Tensor, arrays: dict[str, Tensor], columns: Mapping[str, Tensor]
     ) -> None:
+        assert self._folder is not None
         slices = self._tables[table]
         starts, order = ops.build_csc(part, self._num_parts)
         sums = [(known + more) % 2**64 for known, more in zip(slices.sums, id_sums(ids), strict=True)]

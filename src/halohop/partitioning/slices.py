@@ -47,7 +47,7 @@ class NodeSlice:
 
     def __post_init__(self) -> None:
         if self.id is not None:
-            check_ids(self.id, len(self.id), "id of nodes")
+            check_ids(self.id, self.id.numel(), "id of nodes")
         lengths = {len(column) for column in self.columns.values() if column.dim()}
         check_columns(self.columns, len(self.id) if self.id is not None else max(lengths, default=0), "nodes")
         _check_device(self.columns)
