@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -317,6 +318,17 @@ def test_what_cannot_be_is_refused(name):
         (lambda: EdgeSlice(edge_index=path()[0].edges[TO].edge_index, columns={"w": ids([1])}), InputError, "column 'w'"),
         (lambda: NodeSlice(owner=OWNER, id=ids([1, 2]), columns={"x": ids([1])}), InputError, "there are 2 nodes"),
         (lambda: NodeSlice(owner=OWNER, columns={"x": torch.zeros(1, device="meta")}), InputError, "'x' lies on meta"),
+        (lambda: NodeSlice(owner=OWNER, id=ids([1]).to("meta")), InputError, "'id' lies on meta"),
+        (lambda: NodeSlice(owner=OWNER, id=[1]), InputError, "id of nodes is a list; give a tensor"),
+        (lambda: NodeSlice(owner=OWNER, id=torch.tensor(1)), InputError, r"id of nodes must be one-dimensional"),
+        (lambda: NodeSlice(owner=OWNER, columns={"x": [1]}), InputError, "column 'x' is a list; give a tensor"),
+        (lambda: EdgeSlice(edge_index=np.zeros((2, 1), np.int64)), InputError, "edge_index is a ndarray; give a tensor"),
+        (lambda: replace(path()[0].edges[TO], edge_id=[1]), InputError, "edge_id is a list; give a tensor"),
+        (
+            lambda: EdgeSlice(edge_index=path()[0].edges[TO].edge_index[:, :0], halo={"x": torch.zeros(0, 2)}),
+            InputError,
+            "halo names 'x', which is not one number per node",
+        ),
     ],
 )
 def test_slices_that_cannot_be_are_refused(make, kind, message):

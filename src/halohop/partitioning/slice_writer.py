@@ -22,7 +22,7 @@ from halohop.partitioning.owners import Owner, Owners
 from halohop.store.manifest import table_folder
 from halohop.store.npy import bytes_of
 from halohop.store.schema import ColumnSpec, specs_of
-from halohop.store.tables import check_columns, check_ids, check_names, check_relation, is_dense
+from halohop.store.tables import check_columns, check_edge_index, check_ids, check_names, check_relation, is_dense
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey, relation_text
 
 RECORD = "slices.json"
@@ -176,7 +176,7 @@ class SliceWriter:
             IdError: a node that has no owner.
         """
         self._require(node_type, "node type")
-        check_ids(id, len(id), "id of nodes")
+        check_ids(id, None, "id of nodes")
         ids, columns = id.detach().cpu().long(), columns or {}
         check_columns(columns, len(ids), "nodes")
         owners = self._owners[node_type]
@@ -200,9 +200,7 @@ class SliceWriter:
             IdError: an edge that names a node without an owner.
         """
         self._require(relation, "relation")
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
-        check_ids(edge_index[0], edge_index.size(1), "edge_index")
+        check_edge_index(edge_index)
         check_ids(edge_id, edge_index.size(1), "edge_id")
         columns = columns or {}
         check_columns(columns, len(edge_id), "edges")

@@ -10,8 +10,8 @@ from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
 from halohop.partitioning.owners import Owner
 from halohop.partitioning.parts import check_halo
-from halohop.store.schema import Schema
-from halohop.store.tables import check_columns, check_ids, check_names, check_relation
+from halohop.store.schema import Schema, specs_of
+from halohop.store.tables import check_columns, check_edge_index, check_ids, check_names, check_relation
 from halohop.typing import SOURCE_ID, EdgeDir, NodeType, Relation
 
 
@@ -47,10 +47,10 @@ class NodeSlice:
 
     def __post_init__(self) -> None:
         if self.id is not None:
-            check_ids(self.id, self.id.numel(), "id of nodes")
-        lengths = {len(column) for column in self.columns.values() if column.dim()}
+            check_ids(self.id, None, "id of nodes")
+        lengths = {len(column) for column in self.columns.values() if isinstance(column, Tensor) and column.dim()}
         check_columns(self.columns, len(self.id) if self.id is not None else max(lengths, default=0), "nodes")
-        _check_device(self.columns)
+        _check_device({"id": self.id, **self.columns})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +80,13 @@ class EdgeSlice:
 
     def __post_init__(self) -> None:
         ends = self.edge_index
-        if ends.dim() != 2 or ends.size(0) != 2:
-            raise InputError(f"edge_index has shape {tuple(ends.shape)}, expected [2, num_edges]")
-        check_ids(ends[0], ends.size(1), "edge_index")
+        check_edge_index(ends)
         if self.edge_id is not None:
             check_ids(self.edge_id, ends.size(1), "edge_id")
         check_columns(self.columns, ends.size(1), "edges")
         check_columns(self.halo, ends.size(1), "edges")
-        _check_device({"edge_index": ends, **self.columns, **self.halo})
+        check_halo(list(self.halo), [specs_of(self.halo, {})])
+        _check_device({"edge_index": ends, "edge_id": self.edge_id, **self.columns, **self.halo})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +166,7 @@ def _with_halo(own: EdgeSlice, near: int, node_type: NodeType, graph: Rows, name
     return replace(own, halo={**own.halo, **halo})
 
 
-def _check_device(columns: Mapping[str, Tensor]) -> None:
-    for name, column in columns.items():
-        if column.device.type != "cpu":
+def _check_device(tensors: Mapping[str, Tensor | None]) -> None:
+    for name, column in tensors.items():
+        if column is not None and column.device.type != "cpu":
             raise InputError(f"{name!r} lies on {column.device}, and neighbours are drawn on the CPU; give {name}.cpu()")

@@ -143,14 +143,26 @@ def check_names(node_types: Iterable[NodeType], relations: Iterable[Relation]) -
             raise SchemaError(f"{name!r} cannot name a node type or relation: no '/', no '__', not empty")
 
 
-def check_ids(ids: Tensor, length: int, name: str) -> None:
+def check_edge_index(edge_index: Tensor) -> None:
     """
     Raises:
-        InputError: they are no integers, or not so many.
+        InputError: it is no tensor of integers ``[2, num_edges]``.
     """
+    _check_tensor(edge_index, "edge_index")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError(f"edge_index has shape {tuple(edge_index.shape)}, expected [2, num_edges]")
+    check_ids(edge_index[0], edge_index.size(1), "edge_index")
+
+
+def check_ids(ids: Tensor, length: int | None, name: str) -> None:
+    """
+    Raises:
+        InputError: they are no integers, or not so many (None: as many as there are).
+    """
+    _check_tensor(ids, name)
     if ids.dim() != 1 or ids.dtype not in _INTEGERS:
         raise InputError(f"{name} must be one-dimensional int64 or int32, got {ids.dtype} of shape {tuple(ids.shape)}")
-    if len(ids) != length:
+    if length is not None and len(ids) != length:
         raise InputError(f"{name} has {len(ids)} entries, expected {length}")
 
 
@@ -169,6 +181,7 @@ def check_columns(columns: Mapping[str, Tensor], num_rows: int, what: str) -> No
         SchemaError: a name that no column may have.
     """
     for name, column in columns.items():
+        _check_tensor(column, f"column {name!r}")
         if not name or (name.startswith(RESERVED) and name != RAW_TEXT):
             raise SchemaError(f"{name!r} cannot name a column: a name is not empty, and does not begin with {RESERVED!r}")
         if not is_dense(column) and (what == "edges" or column.dim() != 2):
@@ -176,3 +189,8 @@ def check_columns(columns: Mapping[str, Tensor], num_rows: int, what: str) -> No
             raise InputError(f"column {name!r} {where} is {column.layout}; only matrices of nodes are stored so: use .to_dense()")
         if column.dim() == 0 or len(column) != num_rows:
             raise InputError(f"column {name!r} has shape {tuple(column.shape)}, but there are {num_rows} {what}")
+
+
+def _check_tensor(value: object, what: str) -> None:
+    if not isinstance(value, Tensor):
+        raise InputError(f"{what} is a {type(value).__name__}; give a tensor: torch.as_tensor(...)")
