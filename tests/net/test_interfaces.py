@@ -22,7 +22,7 @@ def test_own_address_is_one_that_the_transport_can_bind(monkeypatch):
 
 
 def test_an_address_that_others_cannot_reach_is_refused(monkeypatch):
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(None, None, None, None, ("127.0.1.1", 9))])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("127.0.1.1", 9))])
     with pytest.raises(ClusterError, match="listen"):
         own_address("trainer-0")
     assert own_address("localhost").startswith("127.")

@@ -21,6 +21,7 @@ from halohop.recipes.checks import servers_of
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import MANIFEST, part_folder
+from halohop.transport.addresses import joined
 
 
 def run_recipe(
@@ -60,7 +61,7 @@ def run_recipe(
             path.parent.mkdir(parents=True, exist_ok=True)
         own = replace(config, parts=place)
         if isinstance(own, TrainConfig) and own.metrics is not None:  # nodes that share a machine share its ports
-            own = replace(own, metrics="{}:{}".format(*address_of(own.metrics, ahead=node * trainers)))
+            own = replace(own, metrics=joined(address_of(own.metrics, ahead=node * trainers)))
         write_file(path, msgspec.json.encode(to_dict(own)))
         configs.append([str(path)])
     options: dict[str, Any] = {"logs": out / "logs", "on_event": on_event, "linger": config.deadline_s, "start": start}

@@ -17,6 +17,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from halohop.errors import InputError, TransportError
 from halohop.telemetry import Gauge
+from halohop.transport.addresses import joined, parsed
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 16
@@ -56,13 +57,13 @@ class Metrics:
         try:
             self._server = _Server(host, port)
         except OSError as error:
-            raise TransportError(f"no metrics at {host}:{port}: {error}; give another --metrics HOST:PORT") from error
+            raise TransportError(f"no metrics at {joined((host, port))}: {error}; give another --metrics HOST:PORT") from error
         self._server.set_app(_with_health(library.make_wsgi_app(registry), source))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK_SECONDS,), name="halohop-metrics", daemon=True
         )
         self._thread.start()
-        self.address = f"{host}:{self._server.server_port}"
+        self.address = joined((host, self._server.server_port))
         self._lock = threading.Lock()
         self._closed = False
 
@@ -208,13 +209,13 @@ def scrape(address: str, *, timeout: float = 5.0) -> Counted:
     Raises:
         TransportError: it does not answer within `timeout` seconds, or is none.
     """
-    host, port = address_of(address)
+    place = joined(address_of(address))
     try:
-        with urlopen(f"http://{host}:{port}/metrics", timeout=timeout) as reply:
+        with urlopen(f"http://{place}/metrics", timeout=timeout) as reply:
             text = reply.read().decode()
         families = list(_parser().text_string_to_metric_families(text))
     except (URLError, OSError, ValueError) as error:
-        raise TransportError(f"no metrics at {host}:{port}: {error}; is it what --metrics said?") from error
+        raise TransportError(f"no metrics at {place}: {error}; is it what --metrics said?") from error
     sums: dict[str, float] = {}
     peers: dict[str, dict[str, float]] = {}
     for sample in (sample for family in families for sample in family.samples if sample.name.startswith(PREFIX)):
@@ -236,10 +237,13 @@ def address_of(text: str, *, ahead: int = 0) -> tuple[str, int]:
         >>> address_of(":9464", ahead=1), address_of("10.0.0.7:80")
         (('127.0.0.1', 9465), ('10.0.0.7', 80))
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or "/" in host or not port.isascii() or not port.isdigit() or int(port) + ahead > 65535:
-        raise InputError(f"{text!r} is not an address of metrics; write HOST:PORT, such as 127.0.0.1:9464, or :9464")
-    return host or "127.0.0.1", int(port) + ahead if int(port) else 0
+    try:
+        host, port = parsed(text, default_host="127.0.0.1")
+    except InputError as error:
+        raise InputError(f"no address of metrics, which is HOST:PORT, such as 127.0.0.1:9464, or :9464: {error}") from error
+    if port + ahead > 65535:
+        raise InputError(f"the {ahead}th port after that of the metrics, {text!r}, is over 65535; give a lower port")
+    return host, port + ahead if port else 0
 
 
 def _family(name: str, full: str, amounts: Mapping[str, float]) -> Any:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from halohop.errors import ClusterError
 from halohop.net.rendezvous import Board
-from halohop.transport.addresses import parsed_peer
+from halohop.transport.addresses import joined, parsed_peer
 
 
 def master_of(master: str | None) -> tuple[str, int]:
@@ -56,4 +56,4 @@ def join_board(place: tuple[str, int], *, rank: int, deadline: float) -> Board:
         remedy = "was rank 0 started, and is this an address of its host?"
         if kept_by_launcher:
             remedy = "start with torchrun or `halohop train`, or call torch.distributed.init_process_group before halohop.open"
-        raise ClusterError(f"no store answers at {host}:{port} within {deadline:g} s; {remedy}") from error
+        raise ClusterError(f"no store answers at {joined(place)} within {deadline:g} s; {remedy}") from error

@@ -20,8 +20,8 @@ from halohop.transport.addresses import parsed, plain
 
 _TICKS = 5
 """In the time that an attempt takes."""
-_OUTSIDE = "192.0.2.1:9"
-"""An address in no network of anybody's (RFC 5737): the way there is that to most hosts."""
+_OUTSIDE = ("192.0.2.1", "2001:db8::1")
+"""Addresses in no network of anybody's (RFC 5737, 3849): the way there is that to most hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class PeerDirectory:
         """Asks all servers whether they are there, and whom else they know. Their answers come later."""
         self._known.sweep(self._lease)
         if self._announcer is not None and self._me is not None:
-            self._announcer.announce(self._me.server, self._reached_from(_OUTSIDE))
+            self._announcer.announce(self._me.server, self._reached_from(*_OUTSIDE))
         wanted = self.addresses()
         with self._lock:
             used = {asked.channel for asked in self._asked}
@@ -215,7 +215,7 @@ class PeerDirectory:
             if channel in self._greeted:
                 return
             self._greeted.add(channel)
-        request = MeetRequest(address=self._reached_from(address) if announce else "")
+        request = MeetRequest(address=self._reached_from(parsed(address)[0]) if announce else "")
         channel.submit(request, seconds=self._patience).add_done_callback(lambda done: self._answered(channel, done))
 
     def _answered(self, channel: Channel, done: "Future[Any]") -> None:
@@ -235,14 +235,12 @@ class PeerDirectory:
             with suppress(InputError, TransportError):  # what it says is no address; or the directory was closed meanwhile
                 self._greet(other, announce=False)
 
-    def _reached_from(self, address: str) -> str:
-        """Where a server at an address finds this one; empty for a client, and where no way leads there."""
-        if not self._own:  # a client
-            return ""
-        try:
-            return reached_at(self._own, parsed(address)[0])
-        except OSError:  # no way leads there
-            return ""
+    def _reached_from(self, *hosts: str) -> str:
+        """Where a server on the first of some hosts to which a way leads finds this one; empty without one, and for a client."""
+        for host in hosts if self._own else ():
+            with suppress(OSError):  # no way leads there
+                return reached_at(self._own, host)
+        return ""
 
     # ---- the search
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from halohop.errors import InputError
 from halohop.files.whole import write_file
+from halohop.transport.addresses import joined
 
 Finder: TypeAlias = Callable[[], Sequence[str]]
 """Returns ``"HOST:PORT"`` of the servers that it finds now; none is no error, they may still be starting. It is called at the
@@ -88,7 +89,8 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """All addresses that a name has: of the pods behind a headless service of Kubernetes, or of the A records of a DNS name.
+    """All addresses that a name has: of the pods behind a headless service of Kubernetes, or of the A and AAAA records of a
+    DNS name.
 
     Example:
         >>> Name(host="127.0.0.1", port=5510)()
@@ -100,10 +102,10 @@ class Name:
 
     def __call__(self) -> Sequence[str]:
         try:
-            found = socket.getaddrinfo(self.host, self.port, family=socket.AF_INET, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except socket.gaierror:  # not yet, or not any more: it has no address
             return []
-        return [f"{place[4][0]}:{self.port}" for place in found]
+        return list(dict.fromkeys(joined((str(place[4][0]), self.port)) for place in found))
 
 
 class Store:

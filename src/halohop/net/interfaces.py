@@ -1,27 +1,30 @@
 """The addresses under which other hosts reach this one."""
 
-import ipaddress
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 
 from halohop.errors import ClusterError
-from halohop.transport.addresses import parsed
+from halohop.transport.addresses import is_loopback_host, joined, parsed
 
-_ANYWHERE = ("0.0.0.0", "*")
+_ANYWHERE = ("0.0.0.0", "*", "::")
+_BOTH = (socket.AF_INET, socket.AF_INET6)
 
 
 def own_address(master: str) -> str:
-    """The IPv4 address under which other hosts reach this one: that of the interface towards the host of torch's store.
+    """The address under which other hosts reach this one: that of the interface towards the host of torch's store; with IPv4, if
+    that leads there.
 
     Raises:
-        ClusterError: that host has no IPv4 address, no interface leads there, or only this host's own loopback.
+        ClusterError: that host has no address, no interface leads there, or only this host's own loopback.
     """
     try:
         address = address_towards(master)
     except OSError as error:
         raise ClusterError(
-            f"no IPv4 interface leads to MASTER_ADDR={master!r} ({error}); give `listen`, the address for the other hosts"
+            f"no interface leads to MASTER_ADDR={master!r} ({error}); give `listen`, the address for the other hosts"
         ) from error
-    if address.startswith("127.") and not master.startswith(("127.", "localhost")):
+    if is_loopback_host(address) and not is_loopback_host(master) and not master.startswith("localhost"):
         raise ClusterError(
             f"MASTER_ADDR={master!r} is {address} here, where other hosts cannot reach it (see /etc/hosts); "
             "give `listen`, the address for the other hosts"
@@ -40,25 +43,39 @@ def reached_at(address: str, towards: str) -> str:
         ('10.0.0.7:5510', '127.0.0.1:5510')
     """
     host, port = parsed(address)
-    return f"{address_towards(towards)}:{port}" if host in _ANYWHERE else address
+    if host not in _ANYWHERE:
+        return address
+    families: Sequence[socket.AddressFamily] = (socket.AF_INET,)
+    if host == "::":
+        families = _BOTH if socket.has_dualstack_ipv6() else (socket.AF_INET6,)
+    return joined((address_towards(towards, families), port))
 
 
 def is_loopback(address: str) -> bool:
     """Whether nothing but this host reaches what listens at an address."""
     host, _ = parsed(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost" or is_loopback_host(host)
 
 
-def address_towards(host: str) -> str:
-    """The IPv4 address of the interface that leads to a host.
+def address_towards(host: str, families: Sequence[socket.AddressFamily] = _BOTH) -> str:
+    """The address of the interface that leads to a host.
+
+    Args:
+        host: a name or an address.
+        families: of the address, the preferred one first.
 
     Raises:
-        OSError: the host has none, or no interface leads there.
+        OSError: the host has no such address, or no interface leads there.
     """
-    target = socket.getaddrinfo(host, 9, family=socket.AF_INET, type=socket.SOCK_DGRAM)[0][4]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
+    *others, last = families
+    for family in others:
+        with suppress(OSError):  # the next one may lead there
+            return _address_towards(host, family)
+    return _address_towards(host, last)
+
+
+def _address_towards(host: str, family: socket.AddressFamily) -> str:
+    target = socket.getaddrinfo(host, 9, family=family, type=socket.SOCK_DGRAM)[0][4]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
         probe.connect(target)
         return str(probe.getsockname()[0])

@@ -28,6 +28,7 @@ from halohop.partitioning.book import Book
 from halohop.store.given import Given, given_names, with_absolute_paths
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token
+from halohop.transport.addresses import spelled
 from halohop.transport.security import TOKEN_REMEDY
 from halohop.world import World
 
@@ -149,7 +150,7 @@ def _listens_at(listen: str | None, master: str | None, token: Token | None) -> 
     Raises:
         InputError: others reach it, and there is no token.
     """
-    listen = listen or f"tcp://{own_address(master_host(master))}:0"
+    listen = listen or spelled((own_address(master_host(master)), 0))
     if token is None and not is_loopback(listen):
         raise InputError(f"several hosts need a shared token; {TOKEN_REMEDY}")
     return listen

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from halohop.errors import ClusterError
 from halohop.store.given import other_columns
+from halohop.transport.addresses import joined
 from halohop.world import World
 
 Card = TypeVar("Card")
@@ -202,7 +203,8 @@ def board_errors(board: Board) -> Iterator[None]:
         environment = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
         host, port = (getattr(board, name, known) for name, known in zip(("host", "port"), environment, strict=True))
         raise ClusterError(
-            f"the store at {host}:{port} (kept by rank 0's process, or by what started it) is gone: it ended or was cut off"
+            f"the store at {joined((host, port))} (kept by rank 0's process, or by what started it) is gone: "
+            "it ended or was cut off"
         ) from error
 
 

@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 from halohop.errors import InputError
 
-_ADDRESS = re.compile(r"(tcp://)?[^\s/:]+:[0-9]+")
+_ADDRESS = re.compile(r"(tcp://)?([^\s/:]+|\[[^\s/]*\]|[0-9a-fA-F]*:[0-9a-fA-F:.]*):[0-9]+")
+"""Of a name or an IPv4 address, an IPv6 address in brackets, and one without, which connecting refuses in words."""
 
 
 def check_paths(**paths: str) -> None:
@@ -41,8 +42,8 @@ def servers_of(parts: str) -> tuple[str, ...]:
     """The addresses of servers that `parts` names; none where it is a folder (``./a:1`` always is one) or a source.
 
     Example:
-        >>> servers_of("10.0.0.7:5510,10.0.0.8:5510"), servers_of("runs/parts"), servers_of("synthetic:small")
-        (('10.0.0.7:5510', '10.0.0.8:5510'), (), ())
+        >>> servers_of("10.0.0.7:5510,10.0.0.8:5510"), servers_of("runs/parts"), servers_of("[::1]:5510")
+        (('10.0.0.7:5510', '10.0.0.8:5510'), (), ('[::1]:5510',))
     """
     named = tuple(part.strip() for part in parts.split(","))
     return named if any(map(_ADDRESS.fullmatch, named)) else ()

@@ -194,7 +194,7 @@ class PortChannel:
 
     def _check_clock(self, now: float) -> None:
         if now >= self._handshake_until:
-            self._drop(Lost(reason="it did not answer the handshake"))
+            self._drop(Lost(reason=self._port.why_late))
         silence = SILENCE_BEATS * self._limits.heartbeat_seconds
         if self._calls and self._session is not None and now >= self._port.heard + silence:
             self._drop(Lost(reason=f"it was silent for {silence:g} s"))
@@ -206,10 +206,9 @@ class PortChannel:
     # ---- connection
 
     def _dial(self) -> None:
-        """Opens a connection. Looking up a host's name may take long, so others may submit calls meanwhile."""
+        """Begins to open a connection."""
         handshake = ClientHandshake(self._token, self._terms)
-        self._port.open()
-        self._port.send([handshake.hello()])
+        self._port.open([handshake.hello()])
         with self._lock:
             self._ever_dialled = True
             self._handshake = handshake

@@ -33,7 +33,7 @@ class ServerPort:
     """
 
     def __init__(self, listening: socket.socket, limits: Limits, seal: ssl.SSLContext | None) -> None:
-        self.address = spelled(listening.getsockname())
+        self.address = spelled(listening.getsockname()[:2])
         self._listening = listening
         self._limits = limits
         self._seal = seal

@@ -16,6 +16,7 @@ from itertools import islice
 
 from halohop.errors import ProtocolError
 from halohop.ops.pool import Pool
+from halohop.transport.addresses import joined
 from halohop.transport.base import Limits
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
 from halohop.transport.handshake import MAX_STEP_BYTES, MAX_WELCOME_BYTES
@@ -93,10 +94,9 @@ class Stream:
     def other_end(self) -> str:
         """The address of the other side."""
         try:
-            host, port = self._socket.getpeername()
+            return joined(self._socket.getpeername()[:2])
         except OSError:  # it is gone
             return "an address that is gone"
-        return f"{host}:{port}"
 
     def connected(self) -> bool:
         """Whether an attempt to connect, now over, was successful."""

@@ -1,17 +1,17 @@
 """Peers across hosts: plain TCP, encrypted by TLS if the token asks for it."""
 
 import errno
-import ipaddress
 import os
 import socket
 from collections.abc import Collection
 
 from halohop.errors import InputError, TransportError
-from halohop.transport.addresses import parsed
+from halohop.transport.addresses import is_loopback_host, joined, parsed
 from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Listener
 from halohop.transport.client import PortChannel
 from halohop.transport.client_port import ClientPort
 from halohop.transport.handshake import NO_IDENTITY, Identity
+from halohop.transport.lookup import listening_target
 from halohop.transport.messages import Codec
 from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
@@ -38,7 +38,9 @@ def serve(
             unchanged from then on.
         codec: the message types.
         token: clients must know it. With ``encrypt`` in it, connections are encrypted.
-        bind: ``"host:port"`` or ``"tcp://host:port"``; port 0 takes a free one. The loopback interface and a free port if None.
+        bind: ``"host:port"`` or ``"tcp://host:port"``, an IPv6 host in brackets; port 0 takes a free one. ``0.0.0.0`` and ``*``
+            are all interfaces with IPv4, ``[::]`` those with IPv6 and, where the system can do both at once, IPv4. The loopback
+            interface and a free port if None.
         waiting: types of requests whose handler asks other servers, or waits for anything else. They get threads of their own,
             as many: servers that ask each other would come to a stop if what they ask had to queue up behind those who wait for
             it.
@@ -57,25 +59,27 @@ def serve(
         ...         channel.call(LocateRequest(node_type="node", raw=torch.tensor([1, 2])))
         LocateReply(gid=tensor([2, 4]))
     """
-    host, port = parsed("127.0.0.1:0" if bind is None else bind)
+    host, port = place = parsed("127.0.0.1:0" if bind is None else bind)
     try:
-        ip = socket.gethostbyname(host) if host != "*" else "0.0.0.0"
+        family, address = listening_target(("0.0.0.0", port) if host == "*" else place)
     except OSError as error:
         raise TransportError(
-            f"cannot listen on {host}:{port}: the host name is unknown ({error}); give a name or address of this host"
+            f"cannot listen on {joined(place)}: the host name is unknown ({error}); give a name or address of this host"
         ) from error
-    if token is None and not ipaddress.ip_address(ip).is_loopback:
+    if token is None and not is_loopback_host(address[0]):
         raise InputError(
-            f"listening on {host}:{port} lets other hosts in, so it needs a token; set {TOKEN_VARIABLE}, or bind 127.0.0.1"
+            f"listening on {joined(place)} lets other hosts in, so it needs a token; "
+            f"set {TOKEN_VARIABLE}, or bind 127.0.0.1 or [::1]"
         )
     seal = seal_of(token, server=True)
     try:
-        listening = socket.create_server((ip, port), backlog=_BACKLOG)
+        both = address[0] == "::" and socket.has_dualstack_ipv6()
+        listening = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         remedy = "end the process that holds it, choose another port, or 0 for a free one"
         if error.errno != errno.EADDRINUSE:
             remedy = "give an address of this host, and a port that this user may open"
-        raise TransportError(f"cannot listen on {ip}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        raise TransportError(f"cannot listen on {joined(address[:2])}: {os.strerror(error.errno or 0)}; {remedy}") from error
     return PortListener(
         ServerPort(listening, limits, seal),
         handler,
@@ -97,6 +101,8 @@ def connect(
     expected: Identity | None = None,
 ) -> Channel:
     """A channel to the server that is, or will be, at `address` (``"host:port"`` or ``"tcp://host:port"``). Returns at once.
+
+    A host's name is looked up with each connection that is opened, and all addresses that it has are tried in turn.
 
     Args:
         others: who answers in its place: each time a connection is lost, or cannot be made, the next in turn is tried.
