@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 from halohop.launch.lifeline import end_with_parent
 from halohop.launch.signals import Signals
@@ -9,6 +10,7 @@ from halohop.launch.signals import Signals
 
 def main() -> None:
     """Runs the command line."""
+    _open_standard_streams()
     with Signals() as signals:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             end_with_parent(signal.SIGTERM)  # torchrun's agent ends its ranks, unless it is killed
@@ -19,6 +21,18 @@ def main() -> None:
 
         atexit.register(gc.freeze)  # or Python looks for garbage once more, in a million objects of libraries: a second
         app(prog_name="halohop", obj=signals)
+
+
+def _open_standard_streams() -> None:
+    """Opens the null device for each standard stream that this process was started without, as by `>&-`: otherwise the next file
+    gets its descriptor, and trainers write there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            stream = os.fdopen(descriptor, mode, closefd=False)  # as Python opens its own
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 if __name__ == "__main__":

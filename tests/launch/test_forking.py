@@ -33,6 +33,8 @@ def facts():
         "arguments": sys.argv[1:],
         "environment": {name: os.environ.get(name) for name in ("RANK", "MARK", "OMP_NUM_THREADS", "AWAY", "ODD")},
         "stdin": sys.stdin.read(),
+        "streams": [(stream.encoding, stream.errors) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        "own": [sys.stdin is sys.__stdin__, sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__],
         "leads": os.getpgrp() == os.getpid(),
         "terminal": os.getsid(0) == int(os.environ["LAUNCHERS_SESSION"]),
         "folder": os.getcwd(),
@@ -53,6 +55,9 @@ match sys.argv[1:]:
         sizes = dict(line.split()[:2] for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
         print(json.dumps({"threads": torch.get_num_threads(), **sizes}))
         print(json.dumps({"sum": float(torch.ones(1000, 1000).sum())}))  # OpenMP's threads start
+    case ["draws"]:
+        import numpy, random, torch
+        print(json.dumps([torch.initial_seed(), float(numpy.random.rand()), random.random()]))
     case ["end", "late"]:
         atexit.register(print, "the end")
         threading.Thread(target=lambda: threading.Event().wait(0.2) or print("a thread")).start()
@@ -69,6 +74,7 @@ match sys.argv[1:]:
 
 LAUNCHER = """
 import json, os, signal, sys
+import torch
 from halohop.launch.forking import fork_server
 from halohop.launch.starting import Order, fresh
 
@@ -166,13 +172,26 @@ def test_a_forked_process_sees_what_a_fresh_interpreter_sees(told: Tell, tmp_pat
 
 
 def test_it_shares_what_was_imported_and_has_threads_of_its_own(told: Tell) -> None:
-    said, code = told("say(news=run(start, 'shares', OMP_NUM_THREADS='2'))")["news"]
+    said, code = told("torch.set_num_threads(4); say(news=run(start, 'shares', OMP_NUM_THREADS='2'))")["news"]
     sizes, done = map(json.loads, said.splitlines())
     assert code == 0
     assert sizes["threads"] == 2
     assert int(sizes["Rss:"]) > 100 * 1024
     assert int(sizes["Private_Dirty:"]) < 30 * 1024  # kB
     assert done == {"sum": 1e6}
+
+
+def test_random_numbers_differ_between_processes_that_set_no_seed(told: Tell) -> None:
+    news = told("torch.rand(1); say(draws=[run(start, 'draws') for _ in range(2)])")["draws"]
+    (first, second), codes = [json.loads(said) for said, _ in news], [code for _, code in news]
+    assert codes == [0, 0]
+    assert [one == other for one, other in zip(first, second, strict=True)] == [False] * 3
+
+
+def test_it_has_no_more_threads_than_its_launcher_may_use(told: Tell) -> None:
+    script = "torch.set_num_threads(1); say(news=run(start, 'shares', OMP_NUM_THREADS='2'))"
+    said, code = told(script)["news"]
+    assert (code, json.loads(said.splitlines()[0])["threads"]) == (0, 1)
 
 
 def test_it_ends_as_an_interpreter_does(told: Tell) -> None:

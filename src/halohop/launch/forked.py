@@ -23,7 +23,9 @@ def send(connection: socket.socket, order: Order) -> None:
     """Sends an order to the process that is to follow it."""
     env = dict(order.env)
     # OpenMP has read the variable when it was loaded, as it is in this process; the launcher's own share is a plain number.
-    threads = torch.get_num_threads() if env.get(_THREADS) == os.environ.get(_THREADS) else int(env[_THREADS])
+    # It is a limit beside those that torch has read here, such as MKL_NUM_THREADS and the cores that this process may use.
+    own = torch.get_num_threads()
+    threads = own if env.get(_THREADS) == os.environ.get(_THREADS) else min(int(env[_THREADS]), own)
     text = json.dumps({"module": order.module, "arguments": list(order.arguments), "env": env, "threads": threads})
     connection.sendall(text.encode())
     connection.shutdown(socket.SHUT_WR)
@@ -40,19 +42,28 @@ def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
     for descriptor, number in ((os.open(os.devnull, os.O_RDONLY), 0), (stdout, 1), (stderr, 2)):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = TextIOWrapper(FileIO(0, closefd=False))
-    sys.stdout = TextIOWrapper(FileIO(1, "w", closefd=False), write_through=True)
-    sys.stderr = TextIOWrapper(FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        _reopen(number, name)
     sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
     with socket.socket(fileno=connection) as source, source.makefile("rb") as stream:
         order = json.load(stream)
     os.environ.clear()
     os.environ.update({**order["env"], PARENT_FD: str(lifeline)})
     torch.set_num_threads(order["threads"])
-    np.random.seed()  # not the same in all of them; Python does so by itself, torch begins with a constant
+    np.random.seed()  # not the same in all of them; Python does so by itself
+    torch.default_generator.seed()
     if not sys.flags.safe_path:
         sys.path[0] = str(Path.cwd())
     return _code_of(order["module"], order["arguments"])
+
+
+def _reopen(number: int, name: str) -> None:
+    """Makes a standard stream anew, without a buffer, in the encoding that Python chose for the launcher's."""
+    launchers = getattr(sys, f"__{name}__")
+    raw = FileIO(number, "w" if number else "r", closefd=False)
+    stream = TextIOWrapper(raw, encoding=launchers.encoding, errors=launchers.errors, write_through=True)
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
 
 
 def _code_of(module: str, arguments: list[str]) -> int:
