@@ -3,6 +3,7 @@
 import inspect
 from inspect import Parameter
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.loader
@@ -149,6 +150,14 @@ def test_every_drawing_argument_reaches_the_rules():
         base = needs.get(name, {})
         assert rules_of(base | {name: value}) != rules_of(base), name
     assert rules_of({}) == Rules()
+
+
+@pytest.mark.parametrize("window", [np.int64(3), np.float64(2.5), torch.tensor(3), torch.tensor([2.5])[0]])
+def test_a_window_is_a_number_that_can_be_sent(window):
+    """Servers and other hosts get the rules; NumPy and torch have numbers that cannot be sent."""
+    rules = rules_of({"time_attr": "when", "time_window": window})
+    assert rules.time_window == float(window)
+    assert type(rules.time_window) in (int, float)
 
 
 def test_a_loaders_sampler_draws_by_the_loaders_rules():

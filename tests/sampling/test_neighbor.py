@@ -241,6 +241,8 @@ def test_raw_ids_of_nodes_on_other_hosts_are_refused():
         ({"time_window": 3}, "time_window=3 is given, but no times"),
         ({"time": "when", "time_window": -1, "disjoint": True}, "time_window=-1 is no span of time"),
         ({"time": "when", "time_window": float("nan"), "disjoint": True}, "time_window=nan is no span of time"),
+        ({"time": "when", "time_window": "a day", "disjoint": True}, "time_window='a day' is no span of time"),
+        ({"time": "when", "time_window": True, "disjoint": True}, "time_window=True is no span of time"),
         ({"labor": True, "replace": True}, "labor draws without replacement"),
         ({"labor": True, "time": "when", "last": True, "disjoint": True}, "no matter of chance; leave out labor"),
         ({"layer_dependency": True}, "layer_dependency is a matter of labor alone"),

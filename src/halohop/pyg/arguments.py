@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_
 from halohop.errors import InputError
 from halohop.loading.options import LoaderArguments
 from halohop.pyg.columns import Names
+from halohop.pyg.inputs import plain
 from halohop.sampling.caps import CapsFrom, Padding
 from halohop.store.draw import Expand, Rules
 from halohop.typing import EdgeDir
@@ -153,7 +154,7 @@ def rules_of(given: Mapping[str, Any]) -> Rules:
         disjoint=options["disjoint"] or options["time_attr"] is not None,
         weight=options["weight_attr"],
         time=options["time_attr"],
-        time_window=options["time_window"],
+        time_window=plain(options["time_window"]),
         last=strategy == "last",
         labor=method == "labor",
         layer_dependency=options["layer_dependency"],

@@ -124,11 +124,16 @@ def comparable_times(time: Tensor | None) -> Tensor | None:
     return None if time is None else time.double() if time.is_floating_point() else time.long()
 
 
+def plain(value: Any) -> Any:
+    """A number of Python's where NumPy or torch gave one; other values as they are."""
+    return value.tolist() if isinstance(value, np.generic | Tensor) else value
+
+
 def whole_numbers(values: Any, name: str) -> list[Any]:
     """A number per hop, as ints where NumPy or torch gave them; `Fanouts` and its kin refuse other values."""
     if not isinstance(values, Iterable):
         raise InputError(f"{name}={values!r} is no list of numbers; give one per hop, such as [15, 10]")
-    return [value.tolist() if isinstance(value, np.generic | Tensor) else value for value in values]
+    return [plain(value) for value in values]
 
 
 def as_tensor(values: Any, name: str, *, flat: bool = False) -> Tensor:

@@ -50,8 +50,8 @@ class Rules:
             raise InputError("the most recent neighbours are asked for, but no times are named; name their column")
         if self.time_window is not None and self.time is None:
             raise InputError(f"time_window={self.time_window} is given, but no times are named; name their column")
-        if self.time_window is not None and not self.time_window >= 0:
-            raise InputError(f"time_window={self.time_window} is no span of time; give a number of at least 0")
+        if self.time_window is not None and (type(self.time_window) not in (int, float) or not self.time_window >= 0):
+            raise InputError(f"time_window={self.time_window!r} is no span of time; give a number of at least 0")
         if self.last and self.weight is not None:
             raise InputError(f"the most recent neighbours are no matter of chance; leave out the weights {self.weight!r}")
         if self.labor and self.last:

@@ -34,9 +34,7 @@ def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
     values = latest.numpy()
     if times.is_floating_point or not latest.is_floating_point():
         return torch.from_numpy(values.astype(np.float64 if times.is_floating_point else np.int64, copy=False))
-    least = -(2.0**63)
-    whole = np.nan_to_num(np.floor(values.astype(np.float64, copy=False)), nan=least)
-    return torch.from_numpy(np.clip(whole, least, 2.0**63 - 1024).astype(np.int64))  # the greatest double below 2**63
+    return _whole(np.floor(values.astype(np.float64, copy=False)))
 
 
 def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
@@ -49,12 +47,20 @@ def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
         [5]
         >>> window_start(torch.tensor([5]), 2.5, torch.float32).tolist()
         [2.5]
+        >>> window_start(torch.tensor([float("inf")]), 10, torch.int64).tolist()
+        [9223372036854774784]
     """
     if times.is_floating_point or latest.is_floating_point():
-        early = torch.from_numpy(latest.numpy().astype(np.float64) - window)
-        return early if times.is_floating_point else torch.from_numpy(-comparable(-early, times).numpy())  # rounded up
+        early = latest.numpy().astype(np.float64) - window
+        return torch.from_numpy(early) if times.is_floating_point else _whole(np.ceil(early))
     width = int(min(window, 2**63 - 1))
     return torch.from_numpy(np.maximum(latest.numpy(), width - 2**63) - width)
+
+
+def _whole(values: NDArray[np.float64]) -> Tensor:
+    """Rounded doubles as int64, or the nearest that there is; NaN as the least."""
+    least, greatest = -(2.0**63), 2.0**63 - 1024  # the greatest double below 2**63
+    return torch.from_numpy(np.clip(np.nan_to_num(values, nan=least), least, greatest).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
