@@ -1,0 +1,57 @@
+"""What pages name is there: files in backticks, and on some pages functions, classes and arguments."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [Path("README.md"), Path("CONTRIBUTING.md"), *(page.relative_to(ROOT) for page in sorted((ROOT / "docs").glob("*.md")))]
+NAMING = {"docs/journey.md", "CONTRIBUTING.md"}
+"""Pages whose every name is one of the code's."""
+FOREIGN = {"CLASS", "E", "NAME", "HALOHOP_SOAK_MINUTES", "_lid", "False", "assert", "from", "global", "import", "raise"}
+"""Placeholders, Python's own words, and what is read in another way."""
+NAME = re.compile(r'(?:\b(?:def|class)\s+|[."])(\w+)|(\w+)\s*[:=]')
+"""What is defined, an attribute, or a string of one word; and what is annotated, assigned or given by keyword."""
+PATH = re.compile(r"[\w./*-]+\.(py|md)|(?:pyproject|constraints)[\w-]*\.(toml|txt)")
+
+
+@cache
+def paths() -> list[str]:
+    """All files of the project."""
+    places = ("*", *(f"{folder}/**/*" for folder in ("docs", "src", "tests", "examples", "benchmarks")))
+    return [path.relative_to(ROOT).as_posix() for place in places for path in ROOT.glob(place)]
+
+
+@cache
+def names() -> set[str]:
+    """All names that occur in the source and in tests, and those of modules and folders."""
+    code = [ROOT / path for path in paths() if path.startswith(("src/", "tests/")) and path.endswith(".py")]
+    found = {name for path in code if path != Path(__file__) for pair in NAME.findall(path.read_text()) for name in pair}
+    return found | {part for path in paths() for part in path.removesuffix(".py").split("/")}
+
+
+def unknown_in(text: str, *, naming: bool) -> Iterator[str]:
+    """The spans in backticks that name what is not there; without `naming` only those that are paths."""
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)):
+        if PATH.fullmatch(span):
+            if not any(Path(path).match(span) for path in paths()):
+                yield span
+        elif naming and not span.startswith((".venv/", "make ", "ops/cpu_<")):
+            yield from (f"{word} in {span}" for word in re.findall(r"[A-Za-z_]\w*", span) if word not in names() | FOREIGN)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    assert list(unknown_in((ROOT / page).read_text(), naming=str(page) in NAMING)) == []
+
+
+@pytest.mark.parametrize(
+    "gone", ["pyg/nothing.py", "ops/gone_*.py", "no_such_folder/", "Graph.no_such_method", "no_such_function"]
+)
+def test_what_is_not_there_is_found(gone: str) -> None:
+    text = "`halohop` has `{}`, and `ops/rows.py` has `gather_rows`"
+    assert list(unknown_in(text.format(gone), naming=True)) != []
+    assert list(unknown_in(text.format("RowQuery"), naming=True)) == []
