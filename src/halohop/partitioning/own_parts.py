@@ -97,19 +97,7 @@ def _order(ids: Tensor, expected: Tensor, owners: Owners, name: NodeType, part: 
     twice = (ordered.diff() == 0).nonzero().view(-1)
     if len(twice):
         raise InputError(f"node {int(ordered[twice[0]])} of {name!r} is given twice; give each node one row")
-    outside = ((ids < 0) | (ids >= owners.count)).nonzero().view(-1)
-    if len(outside):
-        raise InputError(
-            f"node {int(ids[outside[0]])} of {name!r} has no owner: the owner book has {owners.count} nodes; give an owner for "
-            "every id"
-        )
-    foreign = (owners.of_ids(ids) != part).nonzero().view(-1)
-    if len(foreign):
-        node = ids[foreign[:1]]
-        raise InputError(
-            f"node {int(node)} of {name!r} is given to partition {part}, but its owner is partition {int(owners.of_ids(node))}; "
-            "give each node to its owner"
-        )
+    _check_owners(ids, owners, part, "node", repr(name))
     missing = expected[~torch.isin(expected, ids)]
     if len(missing):
         raise InputError(
@@ -198,19 +186,24 @@ def _check_book(own: EdgeSlice, relation: Relation, owners: Owners, part: int) -
         raise InputError(f"partition {part} owns {owned} edges of {text}, but has {given}; give all edges that it owns")
     if own.edge_id is None and owners.dense is not None:
         raise InputError(f"edges of {text} have owners, but no ids by which to look these up; give edge_id")
-    ids = torch.empty(0, dtype=torch.int64) if own.edge_id is None else own.edge_id.long()
+    if own.edge_id is not None:
+        _check_owners(own.edge_id.long(), owners, part, "edge", text)
+
+
+def _check_owners(ids: Tensor, owners: Owners, part: int, kind: str, table: str) -> None:
+    """Whether the partition owns all of these nodes or edges; `kind` is "node" or "edge"."""
     outside = ((ids < 0) | (ids >= owners.count)).nonzero().view(-1)
     if len(outside):
         raise InputError(
-            f"edge {int(ids[outside[0]])} of {text} has no owner: the owner book has {owners.count} edges; give an owner for "
-            "every edge"
+            f"{kind} {int(ids[outside[0]])} of {table} has no owner: the owner book has {owners.count} {kind}s; give an owner "
+            "for every id"
         )
     foreign = (owners.of_ids(ids) != part).nonzero().view(-1)
     if len(foreign):
-        edge = ids[foreign[:1]]
+        first = ids[foreign[:1]]
         raise InputError(
-            f"edge {int(edge)} of {text} is given to partition {part}, but its owner is partition {int(owners.of_ids(edge))}; "
-            "give each edge to its owner"
+            f"{kind} {int(first)} of {table} is given to partition {part}, but its owner is partition "
+            f"{int(owners.of_ids(first))}; give each {kind} to its owner"
         )
 
 

@@ -172,7 +172,11 @@ class _Slices:
     def borrowed(self, halo: Sequence[str]) -> dict[NodeType, dict[str, Tensor]]:
         """Columns of all nodes, by the user's ids, that are to be stored along the edges from them."""
         check_halo(halo, [self.columns[table] for table in self.book.nodes])
-        return {table: {name: self._whole(table, name) for name in dict.fromkeys(halo)} for table in self.book.nodes}
+        names = sorted(dict.fromkeys(halo), key=lambda name: name == SOURCE_ID)  # the order in which they are stored
+        return {
+            table: {name: self._whole(table, name) for name in names if name in (*self.columns[table], SOURCE_ID)}
+            for table in self.book.nodes
+        }
 
     def are_numbered(self) -> set[Relation]:
         """The relations whose edges have the ids 0, 1, 2, ... in the order of their gids, in all partitions."""
@@ -193,14 +197,12 @@ class _Slices:
         return bool(((raw if gid is None else gid[raw]).diff() >= 0).all())
 
     def _whole(self, table: NodeType, name: str) -> Tensor:
-        if name == SOURCE_ID or name not in self.columns[table]:
-            return torch.arange(self.book.bounds(table)[-1]) if name == SOURCE_ID else torch.empty(0)
-        found: Tensor | None = None
+        count = self.book.bounds(table)[-1]
+        if name == SOURCE_ID:
+            return torch.arange(count)
+        found = torch.zeros(count, dtype=getattr(torch, self.columns[table][name].dtype))
         for index in range(self.book.num_parts):
-            ids, rows = self._read(table, index, IDS, torch.int64), self._column(table, index, name)
-            found = torch.zeros(self.book.bounds(table)[-1], dtype=rows.dtype) if found is None else found
-            found[ids] = rows
-        assert found is not None
+            found[self._read(table, index, IDS, torch.int64)] = self._column(table, index, name)
         return found
 
     def _nodes(self, name: NodeType, index: int) -> NodeSlice:
@@ -211,14 +213,12 @@ class _Slices:
 
     def _edges(self, relation: Relation, index: int, borrowed: dict[NodeType, dict[str, Tensor]]) -> EdgeSlice:
         ends = self._read(relation, index, ENDS, torch.int64, (2,)).T
-        near = self.book.neighbor_type(relation)
-        known = {*self.columns[near], SOURCE_ID}
-        wanted = sorted((name for name in borrowed[near] if name in known), key=lambda name: name == SOURCE_ID)
+        neighbors = ends[1 - self.book.list_end]
         return EdgeSlice(
             edge_index=ends,
             edge_id=self._read(relation, index, IDS, torch.int64),
             columns={key: self._column(relation, index, key) for key in self.columns[relation]},
-            halo={name: borrowed[near][name][ends[1 - self.book.list_end]] for name in wanted},
+            halo={name: rows[neighbors] for name, rows in borrowed[self.book.neighbor_type(relation)].items()},
         )
 
     def _column(self, table: TableKey, index: int, name: str) -> Tensor:
