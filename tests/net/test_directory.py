@@ -236,6 +236,44 @@ def test_one_that_came_back_elsewhere_is_found_though_another_is_at_its_address(
         assert told(loader(graph)) == undisturbed
 
 
+@pytest.mark.parametrize("places", [(1, 0), (1, 2)], ids=["swapped", "one_further"])
+def test_servers_that_start_again_at_each_others_addresses_are_found(start, undisturbed, places):
+    addresses = free_addresses(3)
+    shares = [[0], [1, 2]]
+    before = [start(share, *addresses, listen=address) for share, address in zip(shares, addresses, strict=False)]
+    with halohop.connect(addresses, token=TOKEN, limits=LIMITS, sampling="client") as graph:
+        for server in before:
+            server.close()
+        for share, place in zip(shares, places, strict=True):
+            start(share, *addresses, listen=addresses[place])
+        assert told(loader(graph)) == undisturbed
+
+
+@pytest.mark.parametrize("found", [OSError("the registry is away"), "10.0.0.7:5510", None, [5510]], ids=str)
+def test_a_finder_that_fails_later_on_does_not_end_the_search(start, undisturbed, found):
+    first = start([0])
+    second = start([1, 2], first)
+    answers = iter([[first.address, second.address]])
+
+    def find():
+        for addresses in answers:
+            return addresses
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    with halohop.connect(find, token=TOKEN, limits=LIMITS, sampling="client") as graph:
+        second.close()
+        start([1, 2], first)
+        assert told(loader(graph)) == undisturbed
+
+
+@pytest.mark.parametrize("found", ["10.0.0.7:5510", None, [5510], b"ab"])
+def test_a_finder_that_returns_no_list_of_addresses_is_named(found):
+    with pytest.raises(InputError, match="no list of addresses; return one"):
+        halohop.connect(lambda: found, token=TOKEN, limits=LIMITS)
+
+
 def test_only_who_has_the_partitions_stands_in(start):
     one, other = free_addresses(2)
     start([0], other, listen=one)

@@ -1,7 +1,10 @@
 """Servers that know their clients' jobs."""
 
+import os
+import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +16,7 @@ import torch
 
 import halohop
 from halohop import Graph, LinkNeighborLoader, NeighborLoader, World
-from halohop.errors import InputError
+from halohop.errors import ClusterError, InputError
 from halohop.net.serve import Server
 from halohop.net.service import Keeping
 from halohop.testing.graphs import ring
@@ -228,3 +231,39 @@ def test_which_server_is_asked_first(start: Start, sampling: str) -> None:
         assert [batch.n_id.tolist() for batch in loader] == expected
     with pytest.raises(InputError, match=r"first='10\.0\.0\.1:1' is none of the servers, .*give the address of one"):
         halohop.connect([servers[0].address], token=TOKEN, limits=LIMITS, first="10.0.0.1:1")
+
+
+def forked(work: Callable[[], object]) -> int:
+    """How a forked process ends that does some work: its exit code is 0, or the number of a signal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if not child:
+        signal.alarm(10)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def test_a_forked_process_asks_nothing_and_ends_nothing(start, seeds):
+    (server,) = start([0, 1], seeds=seeds, clients=1)
+    with clients_of([server], 1) as (graph,):
+        reading, writing = os.pipe()
+
+        def ask() -> None:
+            for question in (lambda: graph.join("papers", clients=2), lambda: graph.seed_file("links.npy")):
+                with pytest.raises(ClusterError, match="a forked process cannot ask server 0"):
+                    question()
+                os.write(writing, b"refused ")
+
+        assert forked(ask) == 0
+        assert os.read(reading, 99) == b"refused refused "
+        assert forked(graph.close) == forked(server.close) == 0
+        assert graph.seed_file("links.npy").shape == (2, 50)
+        assert not server.wait(0.2)
+        assert server.statistics()["clients"] == 1
+    for end in (reading, writing):
+        os.close(end)
+    assert server.wait(10)

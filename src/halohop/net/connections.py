@@ -1,7 +1,8 @@
 """What ties an opened graph to other hosts: the servers that it asks, the one that it runs, and how both end."""
 
+import os
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
@@ -24,6 +25,7 @@ class Connections:
         rendezvous: where the ranks meet again at the end.
         server: what this process serves itself; None where another process of the host does.
         jobs: this client's part in jobs; None of a host.
+        process: that opened the graph; one that was forked from it closes nothing.
     """
 
     directory: PeerDirectory
@@ -32,6 +34,7 @@ class Connections:
     rendezvous: Rendezvous | None = None
     server: Closing | None = None
     jobs: Attending | None = None
+    process: int = field(default_factory=os.getpid)
 
     def check(self, *, deadline: float) -> None:
         """Asks every peer for nothing, to see who lives.
@@ -58,6 +61,8 @@ class Connections:
 
     def close(self, *, wait: bool) -> None:
         """Ends the connections; with `wait` only after every rank has said that it asks no more."""
+        if os.getpid() != self.process:
+            return
         self.directory.rest()
         if self.jobs is not None:
             self.jobs.close()

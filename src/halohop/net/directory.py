@@ -1,5 +1,6 @@
 """The servers that a process knows, wherever they are now: its one channel to each, and the search for those that are lost."""
 
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from typing import Any, Self
 
 from halohop.cluster.leased import Leased
 from halohop.errors import InputError, TransportError
-from halohop.net.finders import Announcer, Listed
+from halohop.net.finders import Announcer, Listed, found_by
 from halohop.net.interfaces import reached_at
 from halohop.net.messages import MeetReply, MeetRequest, server_codec
 from halohop.net.periodic import PeriodicThread
@@ -22,6 +23,7 @@ _TICKS = 5
 """In the time that an attempt takes."""
 _OUTSIDE = ("192.0.2.1", "2001:db8::1")
 """Addresses in no network of anybody's (RFC 5737, 3849): the way there is that to most hosts."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class PeerDirectory:
 
     Args:
         servers: where they are looked for, and how to talk to them.
-        dataset: the fingerprint of what all serve; None takes that of the first that each address shows.
+        dataset: the fingerprint of what all serve; None takes that of the first that is asked about partitions.
         me: what a server says of itself; None for a client.
         lease_seconds: how long servers are named to others after they were last heard of.
 
@@ -62,7 +64,7 @@ class PeerDirectory:
         self._lock = threading.Lock()  # over the rest
         self._channels: dict[str, Channel] = {}  # by each address that they were opened to, or moved to
         self._numbers: dict[str, int] = {}
-        self._found: tuple[str, ...] = ()
+        self._found: tuple[str, ...] | None = None  # what the finder returned last
         self._greeted: set[Channel] = set()
         self._asked: list[_Asked] = []
         self._own = ""
@@ -83,6 +85,7 @@ class PeerDirectory:
                 self._own = plain(address)
                 self._mine.add(self._own)
             self._announcer = self._servers.finder if isinstance(self._servers.finder, Announcer) else None
+            self._announce()
             self.greet()
         self._thread = PeriodicThread(self._patience / _TICKS, self._tick, name=f"directory-{address}".rstrip("-"))
 
@@ -103,7 +106,8 @@ class PeerDirectory:
         self.withdraw()
         with self._lock:
             self._closed = True
-            channels, self._channels = set(self._channels.values()), {}
+            channels = {*self._channels.values(), *(asked.channel for asked in self._asked)}
+            self._channels = {}
         for channel in channels:
             channel.close()
 
@@ -116,8 +120,17 @@ class PeerDirectory:
     # ---- channels
 
     def addresses(self) -> tuple[str, ...]:
-        """Of all servers but this one: what the finder names now, then those that were heard of lately."""
-        found = tuple(self._servers.finder())
+        """Of all servers but this one: what the finder names now, then those that were heard of lately.
+
+        Where the finder fails, but did not before, what it returned last counts.
+        """
+        try:
+            found = found_by(self.finder)
+        except Exception as error:  # it is the user's code, and looks somewhere outside
+            if self._found is None:
+                raise
+            _LOG.warning("%r failed, so servers are looked for where it found them last: %r", self.finder, error)
+            found = self._found
         with self._lock:
             self._found = found
         return self.others((*found, *self._known.keys()))
@@ -164,6 +177,7 @@ class PeerDirectory:
         """From now on, the server behind a channel is asked about partitions: no other takes its place, unless it has them."""
         channel.expect(identity)
         with self._lock:
+            self._expected = self._expected or Identity(dataset=identity.dataset)
             self._asked = [asked for asked in self._asked if asked.channel is not channel]
             self._asked.append(_Asked(channel=channel, parts=identity.parts))
 
@@ -178,13 +192,11 @@ class PeerDirectory:
     def knows_others(self) -> bool:
         """Whether there is a server to ask, as far as this one knows, or where it may still find one."""
         listed = isinstance(self.finder, Listed)
-        return not listed or bool(self.others(self._found) or self.lately(self._lease))
+        return not listed or bool(self.others(self._found or ()) or self.lately(self._lease))
 
     def greet(self) -> None:
         """Asks all servers whether they are there, and whom else they know. Their answers come later."""
         self._known.sweep(self._lease)
-        if self._announcer is not None and self._me is not None:
-            self._announcer.announce(self._me.server, self._reached_from(*_OUTSIDE))
         wanted = self.addresses()
         with self._lock:
             used = {asked.channel for asked in self._asked}
@@ -210,7 +222,9 @@ class PeerDirectory:
         with self._lock:
             if self._closed or address in self._mine:
                 return
-        channel = self.channel(address)
+        self._greet_over(self.channel(address), address, announce=announce)
+
+    def _greet_over(self, channel: Channel, address: str, *, announce: bool) -> None:
         with self._lock:
             if channel in self._greeted:
                 return
@@ -235,6 +249,10 @@ class PeerDirectory:
             with suppress(InputError, TransportError):  # what it says is no address; or the directory was closed meanwhile
                 self._greet(other, announce=False)
 
+    def _announce(self) -> None:
+        if self._announcer is not None and self._me is not None:
+            self._announcer.announce(self._me.server, self._reached_from(*_OUTSIDE))
+
     def _reached_from(self, *hosts: str) -> str:
         """Where a server on the first of some hosts to which a way leads finds this one; empty without one, and for a client."""
         for host in hosts if self._own else ():
@@ -246,32 +264,46 @@ class PeerDirectory:
 
     def _tick(self) -> None:
         self._ticks += 1
-        if self._me is not None and self._ticks % _TICKS == 0:
+        hellos = self._me is not None and self._ticks % _TICKS == 0
+        if hellos:
             self.greet()
         self.search()
+        if hellos:
+            self._announce()  # last: it may fail
 
     def search(self) -> None:
         """Looks for servers that are lost, and asks another one with the same partitions once they are surely gone.
 
         Their addresses are found by asking all others; these have as long to answer as it took to miss the one that is lost.
+        Another may be where a lost one was, so its address is asked anew.
         """
         with self._lock:
             asked = list(self._asked)
-        lost = [each for each in asked if each.channel.is_lost(self._patience)]
+            lost = [each for each in asked if each.channel.is_lost(self._patience)]
+            away = {each.channel for each in lost}
+            self._channels = {address: channel for address, channel in self._channels.items() if channel not in away}
+        there = {plain(each.channel.address): each.channel for each in asked if each.channel not in away}
+        for address, channel in there.items():
+            self._is_at(address, channel)
+        for channel in away:
+            self._greet_over(channel, channel.address, announce=True)
         if lost:
             self.greet()
-        taken = {plain(address) for each in asked for address in each.channel.addresses}
+        taken = set(there)
         for each in lost:
             fit = [address for address, about in self.lately(self._patience).items() if set(each.parts) <= set(about.parts)]
             fit = [address for address in fit if address not in taken]
             if fit and each.channel.is_lost(2 * self._patience):
                 taken.add(fit[-1])  # that of which was heard last
-                self._move(each.channel, fit[-1])
+                each.channel.add_address(fit[-1])
+                self._is_at(fit[-1], each.channel)
 
-    def _move(self, channel: Channel, address: str) -> None:
+    def _is_at(self, address: str, channel: Channel) -> None:
+        """A server that is asked is at an address: what was opened to find out who is there is not needed."""
         with self._lock:
             before = self._channels.get(address)
+            if self._closed or before is channel or before in {asked.channel for asked in self._asked}:
+                return
             self._channels[address] = channel
-        channel.add_address(address)
-        if before is not None and before is not channel:
+        if before is not None:
             before.close()

@@ -1,7 +1,7 @@
 """Where servers are looked for: any callable that returns addresses, and those that come with halohop."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -134,6 +134,19 @@ class Store:
     def withdraw(self, name: str) -> None:
         if name in self._places:
             self._store.set(f"{self._prefix}/{self._places.pop(name)}", "")
+
+
+def found_by(finder: Finder) -> tuple[str, ...]:
+    """The addresses that a finder returns now.
+
+    Raises:
+        InputError: it returns no list of texts.
+    """
+    found: Any = finder()
+    addresses: list[Any] = [*found] if isinstance(found, Iterable) and not isinstance(found, str) else [None]
+    if not all(isinstance(address, str) for address in addresses):
+        raise InputError(f"{finder!r} returned {found!r}, which is no list of addresses; return one 'HOST:PORT' for each server")
+    return tuple(addresses)
 
 
 def finder_of(servers: Sequence[str] | Finder) -> Finder:

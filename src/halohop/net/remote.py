@@ -1,7 +1,6 @@
 """Servers across the network as a shard: same requests, same replies."""
 
 import itertools
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halohop.cluster.router import PartitionOwner
-from halohop.errors import ClusterError, InputError, PeerLostError
+from halohop.errors import InputError, PeerLostError
 from halohop.store.requests import Reply, Request
 from halohop.transport import Channel, ConnectionLostError
 
@@ -27,7 +26,6 @@ class RemoteShard:
         self.channels = tuple(channels)
         self._call_seconds = call_seconds
         self._even_if_new = even_if_new
-        self._process = os.getpid()
 
     @property
     def peer(self) -> str:
@@ -35,16 +33,7 @@ class RemoteShard:
         return self.channels[0].peer
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
-        """Sends the request and returns at once.
-
-        Raises:
-            ClusterError: in a process forked from the one that connected; the connection's thread stayed there.
-        """
-        if os.getpid() != self._process:
-            raise ClusterError(
-                f"a forked process cannot ask {self.peer} over its parent's connection; use halohop.NeighborLoader, "
-                "whose workers are threads, or PyG's loaders with num_workers=0"
-            )
+        """Sends the request and returns at once."""
         if len(self.channels) == 1:
             return self.channels[0].submit(request, seconds=self._call_seconds if self._even_if_new else None)
         ranked = sorted(self.channels, key=lambda channel: not channel.is_connected)

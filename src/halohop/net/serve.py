@@ -1,5 +1,6 @@
 """`halohop serve`: a host that answers about its partitions, and makes batches, for trainers that hold no graph."""
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,6 +61,7 @@ class Server:
     ) -> None:
         self.parts = tuple(holding.parts)
         self.is_ready = True
+        self._process = os.getpid()
         pool = pool or ops.Pool()
         counters = Counters()
         shard = shard or holding.shard(pool, counters)
@@ -115,8 +117,9 @@ class Server:
         return self._listener.drain(seconds)
 
     def close(self) -> None:
-        """Stops answering. Safe to call twice."""
-        self._undo.close()
+        """Stops answering. Safe to call twice; a process that was forked from the server's ends nothing."""
+        if os.getpid() == self._process:
+            self._undo.close()
 
     def __enter__(self) -> Self:
         return self

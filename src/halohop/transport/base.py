@@ -126,6 +126,7 @@ class Channel(Closing, Protocol):
             MessageTooLargeError: request or reply.
             RemoteError: the handler raised.
             TransportError: the channel was closed.
+            ClusterError: in a process forked from the one that connected.
         """
         ...
 

@@ -71,6 +71,9 @@ class PortChannel:
         self, request: Any, *, operation: str | None = None, seconds: float | None = None, once: bool = False
     ) -> "Future[Any]":
         call = Call(next(self._numbers), operation or type(request).__name__, seconds=seconds, once=once)
+        if not self._thread.is_alive():  # before any lock: in a forked process, a thread that is not there may hold it
+            call.future.set_exception(self._errors.closed(call.operation))
+            return call.future
         try:
             call.frames = self._codec.encode(request)
             call.size = size_of(call.frames)

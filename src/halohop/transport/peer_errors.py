@@ -1,10 +1,12 @@
 """The errors of a channel, in words: which peer, where, doing what, within which limit, and what to try."""
 
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from halohop.errors import (
     AuthenticationError,
+    ClusterError,
     DeadlineExceededError,
     MessageTooLargeError,
     PeerLostError,
@@ -30,6 +32,7 @@ class PeerErrors:
     peer: str
     address: str
     limits: Limits
+    process: int = field(default_factory=os.getpid)
 
     def __str__(self) -> str:
         return f"peer {self.peer!r} at {self.address}"
@@ -81,5 +84,10 @@ class PeerErrors:
             return error
         return remote
 
-    def closed(self, operation: str) -> TransportError:
+    def closed(self, operation: str) -> TransportError | ClusterError:
+        if os.getpid() != self.process:  # it was forked; the channel's thread and connection stayed with the parent
+            return ClusterError(
+                f"a forked process cannot ask {self.peer} over its parent's connection; use halohop.NeighborLoader, "
+                "whose workers are threads, or PyG's loaders with num_workers=0"
+            )
         return TransportError(f"{operation}: the channel to {self} was closed")
