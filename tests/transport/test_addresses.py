@@ -9,7 +9,7 @@ from halohop.errors import InputError, TransportError
 from halohop.store.requests import LocateReply, LocateRequest
 from halohop.transport import Codec, Token, connect, serve
 from halohop.transport.addresses import is_loopback_host, joined, parsed, parsed_peer, spelled
-from tests.support.ipv6 import needs_ipv6
+from tests.support.ipv6 import link_local_hosts, needs_ipv6
 
 CODEC = Codec([LocateRequest, LocateReply])
 TOKEN = Token("a token that tests share")
@@ -100,6 +100,17 @@ def test_all_interfaces_of_ipv6_need_a_token_and_let_ipv4_in():
         for near in ("[::1]", "127.0.0.1") if socket.has_dualstack_ipv6() else ("[::1]",):
             with connect(f"{near}:{port}", codec=CODEC, token=TOKEN) as channel:
                 assert channel.call(LocateRequest(node_type="node", raw=torch.tensor([1]))).gid.tolist() == [2]
+
+
+@needs_ipv6
+def test_a_link_local_address_with_its_interface():
+    host = next(iter(link_local_hosts()), None)
+    if host is None:
+        pytest.skip("no interface of this machine has a link-local address")
+    with serve(answer, codec=CODEC, bind=f"[{host}]:0", token=Token("a token that tests share", encrypt=True)) as listener:
+        assert parsed(listener.address)[0] == host
+        with connect(listener.address, codec=CODEC, token=Token("a token that tests share", encrypt=True)) as channel:
+            assert channel.call(LocateRequest(node_type="node", raw=torch.tensor([1]))).gid.tolist() == [2]
 
 
 @needs_ipv6

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from halohop.store.requests import LocateReply, LocateRequest
 from halohop.testing.worlds import free_addresses
 from halohop.transport import Codec, Limits, connect, serve
 from halohop.transport.addresses import parsed
+from halohop.transport.client_port import ClientPort
 from halohop.transport.lookup import Lookup
 
 CODEC = Codec([LocateRequest, LocateReply])
@@ -146,6 +148,22 @@ def test_a_name_without_an_address_is_called_that_until_it_has_one(names):
         with serve(answer, codec=CODEC) as listener:
             names.targets = [parsed(listener.address)]
             assert ask(channel).result(timeout=10).gid.tolist() == [2]
+
+
+def test_what_was_found_long_ago_is_looked_up_again(names):
+    """An attempt was over before the name was found; the next one comes much later."""
+    limits = Limits(attempt_seconds=0.05)
+    with closing(ClientPort([f"{NAME}:5510"], limits, None)) as port, serve(answer, codec=CODEC) as listener:
+        port.open()
+        port.drop()
+        names.targets = [parsed(address) for address in free_addresses(1)]
+        names.released.set()
+        port.wait(10)  # until the look-up ends
+        assert not threading.Event().wait(2 * limits.attempt_seconds)
+        names.targets = [parsed(listener.address)]
+        port.open()
+        assert [event for _ in range(3) for event in port.wait(0.1)] == []
+    assert len(names.threads) == 2
 
 
 def test_a_process_without_room_for_a_thread_says_so(monkeypatch):

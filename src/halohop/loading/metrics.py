@@ -18,6 +18,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from halohop.errors import InputError, TransportError
 from halohop.telemetry import Gauge
 from halohop.transport.addresses import joined, parsed
+from halohop.transport.lookup import place_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 16
@@ -109,7 +110,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         (self.address_family, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self._lock = threading.Lock()
         self._open: dict[socket.socket, float] = {}  # since when, the oldest first
-        super().__init__((str(address[0]), int(address[1])), _Handler)
+        super().__init__(place_of(address), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from halohop.errors import InputError
 from halohop.files.whole import write_file
 from halohop.transport.addresses import joined
+from halohop.transport.lookup import place_of
 
 Finder: TypeAlias = Callable[[], Sequence[str]]
 """Returns ``"HOST:PORT"`` of the servers that it finds now; none is no error, they may still be starting. It is called at the
@@ -105,7 +106,7 @@ class Name:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except socket.gaierror:  # not yet, or not any more: it has no address
             return []
-        return list(dict.fromkeys(joined((str(place[4][0]), self.port)) for place in found))
+        return list(dict.fromkeys(joined(place_of(address)) for *_, address in found))
 
 
 class Store:

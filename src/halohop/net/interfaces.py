@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from halohop.errors import ClusterError
 from halohop.transport.addresses import is_loopback_host, joined, parsed
+from halohop.transport.lookup import place_of
 
 _ANYWHERE = ("0.0.0.0", "*", "::")
 _BOTH = (socket.AF_INET, socket.AF_INET6)
@@ -78,4 +79,4 @@ def _address_towards(host: str, family: socket.AddressFamily) -> str:
     target = socket.getaddrinfo(host, 9, family=family, type=socket.SOCK_DGRAM)[0][4]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting it chooses an interface and sends nothing
         probe.connect(target)
-        return str(probe.getsockname()[0])
+        return place_of(probe.getsockname())[0]

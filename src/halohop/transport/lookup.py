@@ -28,6 +28,21 @@ def listening_target(place: tuple[str, int]) -> Target:
     return min(_targets(place), key=lambda target: target[0] != socket.AF_INET)
 
 
+def place_of(address: Any) -> tuple[str, int]:
+    """Host and port of an address as the system's calls return it; a link-local host with the interface it belongs to.
+
+    Example:
+        >>> place_of(("10.0.0.7", 5510)), place_of(("fd00::7", 5510, 0, 0)), place_of(("fe80::7", 5510, 0, 1))
+        (('10.0.0.7', 5510), ('fd00::7', 5510), ('fe80::7%lo', 5510))
+
+    Raises:
+        OSError: the interface is gone.
+    """
+    host, port, *rest = address
+    scope = rest[1] if rest else 0
+    return f"{host}%{socket.if_indextoname(scope)}" if scope and "%" not in host else host, port
+
+
 class Lookup:
     """One look-up of a name, in a daemon thread of its own: the system may take many seconds, and cannot be interrupted.
 

@@ -15,6 +15,7 @@ from itertools import islice
 from halohop.ops.pool import Pool
 from halohop.transport.addresses import spelled
 from halohop.transport.base import Limits
+from halohop.transport.lookup import place_of
 from halohop.transport.stream import IDLE_BYTES, LONGEST_WAIT, STAGING_BYTES, Stream
 from halohop.transport.waker import Waker
 from halohop.transport.wire import Flushed, Frames, Lost, Peer
@@ -33,7 +34,7 @@ class ServerPort:
     """
 
     def __init__(self, listening: socket.socket, limits: Limits, seal: ssl.SSLContext | None) -> None:
-        self.address = spelled(listening.getsockname()[:2])
+        self.address = spelled(place_of(listening.getsockname()))
         self._listening = listening
         self._limits = limits
         self._seal = seal

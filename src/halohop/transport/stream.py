@@ -20,6 +20,7 @@ from halohop.transport.addresses import joined
 from halohop.transport.base import Limits
 from halohop.transport.framing import MAX_FRAMES, Assembler, packed
 from halohop.transport.handshake import MAX_STEP_BYTES, MAX_WELCOME_BYTES
+from halohop.transport.lookup import place_of
 from halohop.transport.security import ENCRYPT_VARIABLE
 from halohop.transport.wire import REQUEST, SILENCE_BEATS, Frames, Lost
 
@@ -94,7 +95,7 @@ class Stream:
     def other_end(self) -> str:
         """The address of the other side."""
         try:
-            return joined(self._socket.getpeername()[:2])
+            return joined(place_of(self._socket.getpeername()))
         except OSError:  # it is gone
             return "an address that is gone"
 

@@ -11,7 +11,7 @@ from halohop.transport.base import DEFAULT_LIMITS, Channel, Handler, Limits, Lis
 from halohop.transport.client import PortChannel
 from halohop.transport.client_port import ClientPort
 from halohop.transport.handshake import NO_IDENTITY, Identity
-from halohop.transport.lookup import listening_target
+from halohop.transport.lookup import listening_target, place_of
 from halohop.transport.messages import Codec
 from halohop.transport.security import TOKEN_VARIABLE, Token
 from halohop.transport.server import PortListener
@@ -79,7 +79,9 @@ def serve(
         remedy = "end the process that holds it, choose another port, or 0 for a free one"
         if error.errno != errno.EADDRINUSE:
             remedy = "give an address of this host, and a port that this user may open"
-        raise TransportError(f"cannot listen on {joined(address[:2])}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        raise TransportError(
+            f"cannot listen on {joined(place_of(address))}: {os.strerror(error.errno or 0)}; {remedy}"
+        ) from error
     return PortListener(
         ServerPort(listening, limits, seal),
         handler,
