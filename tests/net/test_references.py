@@ -12,7 +12,7 @@ import torch
 from torch_geometric.loader import NodeLoader
 
 import halohop
-from halohop import HalohopSampler, NeighborLoader
+from halohop import HalohopSampler, NeighborLoader, World
 from halohop.errors import AuthenticationError, InputError
 from halohop.net.finders import Folder
 from halohop.testing.graphs import ring
@@ -116,6 +116,13 @@ def test_the_token_stays_here(parts, monkeypatch):
         monkeypatch.setenv("HALOHOP_TOKEN", "another secret, that is wrong")
         with pytest.raises(AuthenticationError):
             pickle.loads(sent)
+
+
+def test_a_folder_opened_with_a_world_is_opened_with_it_elsewhere(parts, expected, monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    with halohop.open(parts, world=World()) as graph, pickle.loads(pickle.dumps(graph)) as sent:
+        assert rows(loader(sent)) == expected
 
 
 def test_what_lies_in_memory_has_no_reference():

@@ -100,3 +100,15 @@ def test_what_is_not_there(folder):
     assert "this server names no folder of them; start it with seeds=" in refusal(None, "links.npy")
     with pytest.raises(InputError, match="is no folder here"):
         SeedFiles(folder / "links.npy")
+
+
+def test_a_link_to_itself(folder):
+    (folder / "loop.npy").symlink_to("loop.npy")
+    assert refusal(folder, "loop.npy").startswith("seed file 'loop.npy' ")
+    assert str(folder) not in refusal(folder, "loop.npy")
+
+
+def test_a_header_that_names_more_than_there_is(folder):
+    with (folder / "huge.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (10**15,)})
+    assert refusal(folder, "huge.npy").startswith("seed file 'huge.npy' cannot be read as .npy")

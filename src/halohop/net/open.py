@@ -108,8 +108,8 @@ def open_graph(
         owners([tuple(holding.parts)], holding.book.num_parts)
         graph = local_graph(holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1)
         if isinstance(path, str | Path):
-            opens = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
-            graph.opened_by = GraphReference(opens=opens)
+            again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
+            graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
         return graph
     assert rendezvous is not None
     token = token or load_token()

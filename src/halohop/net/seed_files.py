@@ -56,8 +56,11 @@ class SeedFiles:
         path = Path(name)
         if not name or "\0" in name or path.is_absolute() or ".." in path.parts:
             raise outside
-        if not (self._folder / path).resolve().is_relative_to(self._folder):
-            raise outside
+        try:
+            if not (self._folder / path).resolve().is_relative_to(self._folder):
+                raise outside
+        except RuntimeError:  # before Python 3.13
+            raise DatasetError(f"seed file {name!r} is a link that leads to itself; put the file itself there") from None
         try:
             stream = open_regular(self._folder / path)
         except FileNotFoundError:
@@ -70,7 +73,7 @@ class SeedFiles:
                 raise outside
             try:
                 ids = np.load(stream, allow_pickle=False)
-            except (ValueError, OSError, EOFError) as error:
+            except (ValueError, OSError, EOFError, MemoryError) as error:  # a damaged header may name any size
                 raise DatasetError(f"seed file {name!r} cannot be read as .npy: {error}; write it with numpy.save") from error
         if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu" or ids.dtype == np.uint64:
             raise InputError(f"seed file {name!r} holds no signed integers, but {getattr(ids, 'dtype', 'an archive')}; save ids")
