@@ -14,6 +14,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.store.given import given_names, other_columns, with_absolute_paths
 from halohop.store.manifest import decode
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import EDGE
 
 LIKES, MAKES = ("user", "likes", "item"), ("item", "made by", "user")
 USERS, ITEMS, LIKED, MADE = 40, 9, 120, 30
@@ -269,3 +270,22 @@ def test_paths_for_another_working_directory(tmp_path, monkeypatch):
 
 def test_the_same_columns_are_no_difference():
     assert other_columns(("a", "b"), ("b", "a")) is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"node": {"w": torch.zeros(3)}}, "'w' is given for 'node', but .* has a column of that name"),
+        ({EDGE: {"x": torch.zeros(2)}}, "'x' is given for .*, but 'node' has a column of that name"),
+        ({"node": {"z": torch.zeros(3)}, EDGE: {"z": torch.zeros(2)}}, "a batch has one place for both; rename it"),
+        ({EDGE: {"edge_index": torch.zeros(2)}}, "'edge_index' cannot name a column"),
+        ({"node": {"num_nodes": torch.zeros(3)}}, "'num_nodes' cannot name a column"),
+    ],
+)
+def test_names_that_batches_have_one_place_for_are_refused(tmp_path, columns, message):
+    """A batch would have one of the two columns, or other edges than it has."""
+    path = EdgeTable(src=torch.tensor([0, 1]), dst=torch.tensor([1, 2]), columns={"w": torch.ones(2)})
+    nodes = NodeTable(num_nodes=3, columns={"x": torch.ones(3)})
+    partition(GraphTables(nodes={"node": nodes}, edges={EDGE: path}), tmp_path / "parts", num_parts=2, method="random")
+    with pytest.raises(SchemaError, match=message):
+        Holding.of(tmp_path / "parts").with_columns(columns)

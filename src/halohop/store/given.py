@@ -22,11 +22,13 @@ from halohop.store.npy import map_foreign
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import is_dense
-from halohop.typing import RESERVED, TableKey
+from halohop.typing import EDGE, NODE, RESERVED, TableKey
 
 Rows: TypeAlias = Tensor | np.ndarray[Any, Any] | str | os.PathLike[str]
 Given: TypeAlias = Mapping[Any, Mapping[str, Rows | tuple[Any, Rows]]]
 """By node type or relation, then by name: a row for each id from 0 on, or a pair of ids and rows. A path is that of a `.npy`."""
+
+_STRUCTURE = ("edge_index", "num_nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ def read_given(columns: Given, manifest: Manifest) -> dict[TableKey, dict[str, G
             _check_name(manifest, table, name)
             count = manifest.schema.table(table).count
             found.setdefault(table, {})[name] = _column(f"columns[{table!r}][{name!r}]", value, table, count)
+    _check_places(manifest.schema, found)
     return found
 
 
@@ -187,10 +190,26 @@ def _table(schema: Schema, key: Any) -> TableKey:
 def _check_name(manifest: Manifest, table: TableKey, name: Any) -> None:
     if not isinstance(name, str) or not name or name.startswith(RESERVED):
         raise SchemaError(f"{name!r} cannot name a column: a name is text, not empty, and does not begin with {RESERVED!r}")
+    if name in _STRUCTURE:
+        raise SchemaError(f"{name!r} cannot name a column: batches have their own edges and number of nodes there; rename yours")
     if name in manifest.schema.table(table).columns:
         raise SchemaError(f"{table!r} has a column {name!r} stored already; give yours another name")
     if not isinstance(table, str) and name in manifest.halo.get(table, {}):
         raise SchemaError(f"{table!r} has a column {name!r} of its sources stored (halo); give yours another name")
+
+
+def _check_places(schema: Schema, given: dict[TableKey, dict[str, GivenColumn]]) -> None:
+    """Batches of one type and one relation have one place for a name, whether it is a column of nodes or of edges."""
+    whole = with_given(schema, given)
+    if not schema.is_homogeneous:
+        return
+    for table, other in ((NODE, EDGE), (EDGE, NODE)):
+        for name in given.get(table, {}):
+            if name in whole.table(other).columns:
+                raise SchemaError(
+                    f"{name!r} is given for {table!r}, but {other!r} has a column of that name, and a batch has one place for "
+                    "both; rename it"
+                )
 
 
 def _column(label: str, value: Any, table: TableKey, count: int) -> GivenColumn:
