@@ -127,8 +127,12 @@ def test_what_only_this_host_reaches_with_ipv6():
 
 
 def test_a_name_is_its_addresses_of_both_kinds_each_once(monkeypatch):
-    places = [("10.0.0.1", 5510), ("fd00::1", 5510, 0, 0), ("10.0.0.1", 5510)]
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(None, None, None, None, place) for place in places])
+    fourth, sixth = (socket.AF_INET, ("10.0.0.1", 5510)), (socket.AF_INET6, ("fd00::1", 5510, 0, 0))
+
+    def resolve(*_, family=0, **__):
+        return [(kind, None, None, None, place) for kind, place in (fourth, sixth, fourth) if family in (0, kind)]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
     assert Name(host="servers", port=5510)() == ["10.0.0.1:5510", "[fd00::1]:5510"]
 
 

@@ -93,9 +93,10 @@ def test_a_slow_name_does_not_hold_up_the_next_address(names):
 
 def test_a_name_that_moves_is_found(names):
     names.released.set()
+    limits = Limits(call_seconds=20, attempt_seconds=20, connect_seconds=20)
     with serve(answer, codec=CODEC) as first, serve(answer, codec=CODEC) as second:
         names.targets = [parsed(first.address)]
-        with connect(f"{NAME}:5510", codec=CODEC, limits=LIMITS) as channel:
+        with connect(f"{NAME}:5510", codec=CODEC, limits=limits) as channel:
             assert ask(channel).result(timeout=10).gid.tolist() == [2]
             names.targets = [parsed(second.address)]
             first.close()
