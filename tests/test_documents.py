@@ -64,8 +64,8 @@ torch.save(Data(edge_index=messages, time=torch.arange(400), num_nodes=40), "mes
 
 
 EXTRAS = {"metis": "pymetis", "tables": "pyarrow", "plot": "matplotlib", "yaml": "yaml", "metrics": "prometheus_client"}
-EXTRAS["encrypt"] = "cryptography"
-"""The module of each extra."""
+EXTRAS |= {"encrypt": "cryptography", "sets": "scipy"}
+"""A module of each extra."""
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
