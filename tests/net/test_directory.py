@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import halohop
 from halohop.errors import ClusterError, InputError, PeerLostError, RemoteError
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Listed
+from halohop.net.introductions import Introductions
 from halohop.net.messages import DescribeRequest, MeetReply, MeetRequest, server_codec
 from halohop.net.serve import Server
 from halohop.net.servers import Servers
@@ -272,6 +274,22 @@ def test_a_finder_that_fails_later_on_does_not_end_the_search(start, undisturbed
 def test_a_finder_that_returns_no_list_of_addresses_is_named(found):
     with pytest.raises(InputError, match="no list of addresses; return one"):
         halohop.connect(lambda: found, token=TOKEN, limits=LIMITS)
+
+
+def test_a_server_waits_for_one_that_is_gone_and_comes_back_elsewhere(start):
+    """Meanwhile it greets those that it knows, again and again; the one that is gone is none of these."""
+    known = start([1])
+    gone = start([2], known)
+    eventually(lambda: gone.address in known_to(known))
+    gone.close()
+    asking = start([0], known)
+    introductions = Introductions(asking.directory, attempt_seconds=0.3, deadline=PATIENCE, without=(0,))
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(introductions.wait)
+        with pytest.raises(TimeoutError):
+            found.result(1.0)
+        start([2], known)
+        assert [server.parts for server in found.result(PATIENCE)] == [(1,), (2,)]
 
 
 def test_only_who_has_the_partitions_stands_in(start):

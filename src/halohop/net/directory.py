@@ -67,6 +67,7 @@ class PeerDirectory:
         self._found: tuple[str, ...] | None = None  # what the finder returned last
         self._greeted: set[Channel] = set()
         self._asked: list[_Asked] = []
+        self._lent: set[Channel] = set()
         self._own = ""
         self._mine: set[str] = set()
         self._ticks = 0
@@ -106,7 +107,7 @@ class PeerDirectory:
         self.withdraw()
         with self._lock:
             self._closed = True
-            channels = {*self._channels.values(), *(asked.channel for asked in self._asked)}
+            channels = {*self._channels.values(), *self._lent, *(asked.channel for asked in self._asked)}
             self._channels = {}
         for channel in channels:
             channel.close()
@@ -141,12 +142,18 @@ class PeerDirectory:
             return tuple(address for address in dict.fromkeys(map(plain, addresses)) if address not in self._mine)
 
     def channel(self, address: str, *, label: str | None = None) -> Channel:
-        """The channel to the server at an address; it is opened if there is none.
+        """The channel to the server at an address, for a caller who keeps it; it is opened if there is none.
 
         Raises:
             InputError: not an address.
             TransportError: the directory is closed.
         """
+        channel = self._opened(address, keep=True)
+        if label is not None:
+            channel.rename(label)
+        return channel
+
+    def _opened(self, address: str, *, keep: bool) -> Channel:
         address = plain(address)
         with self._lock:
             if self._closed:
@@ -162,15 +169,21 @@ class PeerDirectory:
                     expected=self._expected,
                 )
             channel = self._channels[address]
-        if label is not None:
-            channel.rename(label)
-        return channel
+            if keep:
+                self._lent.add(channel)
+            return channel
+
+    def give_back(self, channels: Sequence[Channel]) -> None:
+        """Their caller keeps them no longer: those to servers that are gone are closed in time."""
+        with self._lock:
+            self._lent -= {*channels}
 
     def forget(self, address: str) -> None:
         """Closes the channel to a server that is not asked."""
         with self._lock:
             channel = self._channels.pop(plain(address), None)
         if channel is not None:
+            self.give_back([channel])
             channel.close()
 
     def ask_about(self, channel: Channel, identity: Identity) -> None:
@@ -199,7 +212,7 @@ class PeerDirectory:
         self._known.sweep(self._lease)
         wanted = self.addresses()
         with self._lock:
-            used = {asked.channel for asked in self._asked}
+            used = self._lent | {asked.channel for asked in self._asked}
             gone = [address for address, channel in self._channels.items() if address not in wanted and channel not in used]
         for address in gone:
             self.forget(address)
@@ -222,7 +235,7 @@ class PeerDirectory:
         with self._lock:
             if self._closed or address in self._mine:
                 return
-        self._greet_over(self.channel(address), address, announce=announce)
+        self._greet_over(self._opened(address, keep=False), address, announce=announce)
 
     def _greet_over(self, channel: Channel, address: str, *, announce: bool) -> None:
         with self._lock:

@@ -119,15 +119,11 @@ class Introductions:
             ClusterError: a server has another manifest or other columns, or no server has a partition; names it.
             InputError: something that is no address.
         """
-        self._find()
-        while self._silent or not self._complete:
-            if not self._silent and self._seconds_left <= 0:
-                self._fail()
-            if not self._take(self._attempt_seconds / (1 if self._complete else _LOOKS)):
-                if self._complete:
-                    break
-                self._look_further()
-            self._check_same()
+        try:
+            self._wait()
+        except BaseException:
+            self._directory.give_back(self._channels)
+            raise
         for number in sorted({*range(len(self._addresses))} - {*self._about} - self._same):
             self._directory.forget(self._addresses[number])
             print(
@@ -144,6 +140,17 @@ class Introductions:
             )
             for number, about in sorted(self._about.items())
         ]
+
+    def _wait(self) -> None:
+        self._find()
+        while self._silent or not self._complete:
+            if not self._silent and self._seconds_left <= 0:
+                self._fail()
+            if not self._take(self._attempt_seconds / (1 if self._complete else _LOOKS)):
+                if self._complete:
+                    break
+                self._look_further()
+            self._check_same()
 
     @property
     def manifest(self) -> bytes:
