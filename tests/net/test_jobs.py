@@ -242,8 +242,9 @@ def forked(work: Callable[[], object]) -> int:
         signal.alarm(10)
         try:
             work()
-        finally:
             os._exit(0)
+        finally:
+            os._exit(1)
     return os.waitpid(child, 0)[1]
 
 
