@@ -112,10 +112,10 @@ class Signals:
             self._said = True
 
     def _unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """A finalizer or a callback that the signal interrupted has swallowed `Stopped`."""
+        """A finalizer or a callback that the signal interrupted has swallowed `Stopped`, or meets an object left half made."""
         if unraisable.exc_type is Stopped:
             self._swallowed.set()
-        else:
+        elif self._first is None:
             sys.__unraisablehook__(unraisable)
 
 
