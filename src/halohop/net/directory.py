@@ -223,7 +223,8 @@ class PeerDirectory:
         """What a server answers. A stranger that says it is one, too, is asked itself."""
         assert self._me is not None
         address = plain(request.address)
-        if address and self._known.get(address) is None:
+        # Before it knows its own address, a server would take itself for another one of which it hears.
+        if self._own and address and self._known.get(address) is None:
             self._greet(address, announce=False)
         return replace(self._me, addresses=tuple(self._known.keys()))
 
