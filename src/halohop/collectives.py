@@ -84,7 +84,7 @@ def in_rounds(
 ) -> None:
     """Does this rank's work and waits for the others'.
 
-    All ranks meet about once a second, finished or not. So nobody waits long for one that lives, however uneven the work is, and
+    All ranks meet about once a second, finished or not. So no rank waits long for one that lives, however uneven the work is, and
     one that is gone is soon missed.
 
     Args:

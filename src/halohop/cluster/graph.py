@@ -104,7 +104,7 @@ class Graph(Counted, Lookups, Jobs):
     ) -> None:
         """Makes a column of nodes to be read and written by all clients, in the memory of the partitions' owners.
 
-        It lasts as long as they do, and is no part of batches. Whoever comes first makes it; later calls alike change nothing.
+        It lasts as long as they do, and is no part of batches. The first call makes it; later calls alike change nothing.
 
         Args:
             name: of the column; none that is stored.
@@ -135,7 +135,7 @@ class Graph(Counted, Lookups, Jobs):
             add: to what is there.
 
         Raises:
-            SchemaError: nobody holds such a column.
+            SchemaError: no owner holds such a column.
             IdError: an id that the graph does not have.
             InputError: rows that do not fit, or of a dtype that cannot be added.
         """

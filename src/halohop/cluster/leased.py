@@ -10,9 +10,9 @@ Kept = TypeVar("Kept")
 
 
 class Leased(Generic[Key, Kept]):
-    """Things by key, each kept until nobody has used it for a lease. Any number of threads may use it.
+    """Things by key, each kept until it was not used for a lease. Any number of threads may use it.
 
-    Nothing happens by itself: whoever owns it calls `sweep` now and then.
+    Nothing happens by itself: its owner calls `sweep` now and then.
 
     Args:
         most: how many are kept; one more, and that which was not used for longest goes.
@@ -58,7 +58,7 @@ class Leased(Generic[Key, Kept]):
             return {key: kept for key, (kept, until) in self._kept.items() if until >= since}
 
     def sweep(self, lease_seconds: float) -> None:
-        """Forgets what nobody has used for a lease."""
+        """Forgets what was not used for a lease."""
         with self._lock:
             ended = time.monotonic() - lease_seconds
             for key in [key for key, (_, until) in self._kept.items() if until <= ended]:

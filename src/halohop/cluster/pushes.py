@@ -85,7 +85,7 @@ class Held:
         """Writes rows, or adds to them; returns whether this push was new.
 
         Raises:
-            SchemaError: nobody holds such a column.
+            SchemaError: no owner holds such a column.
             InputError: rows of another shape or dtype, or of a dtype that torch cannot add.
             IdError: a row that another partition owns.
         """

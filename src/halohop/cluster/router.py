@@ -1,6 +1,6 @@
 """Sends every part of a request to the shard that owns it and puts the answers together again.
 
-The answers come back in the order of the question, so whoever asks cannot tell one partition from eight, or near from far.
+The answers come back in the order of the question, so the caller cannot tell one partition from eight, or near from far.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ class Router:
         self._remote = tuple(holder.remote for holder in holders)
         self.parts_here = tuple(part for holder in holders if not holder.remote for part in holder.parts)
         self._copied = [part for holder in holders if holder.copies > 1 for part in holder.parts]
-        # One bucket more than there are shards: for partitions that nobody here holds.
+        # One bucket more than there are shards: for partitions that no shard holds.
         self._shard_of_part = [len(holders)] * book.num_parts
         for index, holder in enumerate(holders):
             for part in holder.parts:

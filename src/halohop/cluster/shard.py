@@ -128,7 +128,7 @@ class LocalShard:
         return cast("Future[Reply]", future)
 
     def statistics(self) -> dict[str, float]:
-        """What is kept for whoever asks."""
+        """What is kept for clients."""
         return {"kept_senders": Gauge(self._held.num_senders)}
 
     def sweep(self, lease_seconds: float) -> None:

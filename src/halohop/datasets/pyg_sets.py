@@ -1,6 +1,6 @@
 """Data sets of PyG's by name: ``pyg:NAME[?key=value]``, for every class of `torch_geometric.datasets` that holds a graph.
 
-PyG downloads, reads and keeps them, and unpickles what it has kept: name a root that nobody else writes to.
+PyG downloads, reads and keeps them, and unpickles what it has kept: name a root that only you write to.
 """
 
 import copy

@@ -93,7 +93,7 @@ def run(
         InputError: no node or no trainer.
     """
     if not arguments or trainers < 1:
-        raise InputError(f"{len(arguments)} nodes x {trainers} trainers is nobody; give at least 1 of each")
+        raise InputError(f"{len(arguments)} nodes x {trainers} trainers are no processes; give at least 1 of each")
     with writing(logs):
         logs.mkdir(parents=True, exist_ok=True)
         for stale in (*logs.glob("rank-*.log"), *logs.glob("rank-*.error.json")):

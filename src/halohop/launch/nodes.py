@@ -80,7 +80,7 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
         InputError: less than one node.
     """
     if nodes < 1:
-        raise InputError(f"nodes={nodes} is nobody; give at least 1")
+        raise InputError(f"nodes={nodes} is no number of nodes; give at least 1")
     num_parts = read_manifest(parts).num_parts
     if nodes == 1:
         return [parts]

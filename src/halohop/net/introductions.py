@@ -168,8 +168,8 @@ class Introductions:
             if len(about.parts) < about.num_parts and not about.has_peers:
                 return (
                     f"server {number} at {self._where(number)} holds partitions {list(about.parts)} of {about.num_parts} and "
-                    "knows nobody who has the others, so it cannot make batches; start it with its peers' addresses (--peers), "
-                    "or let the trainer sample (sampling='client', --sampling client)"
+                    "knows no server that has the others, so it cannot make batches; start it with its peers' addresses "
+                    "(--peers), or let the trainer sample (sampling='client', --sampling client)"
                 )
         return None
 

@@ -76,7 +76,7 @@ def open_graph(
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
-        ClusterError: a partition is held by nobody, a host did not come in time or was given other columns, two processes have
+        ClusterError: no host holds a partition, a host did not come in time or was given other columns, two processes have
             one rank, or ranks were started with different world sizes.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
@@ -212,7 +212,7 @@ def _others(cards: list[HostCard], world: World, book: Book, mine: tuple[int, ..
     """The other hosts that serve anything.
 
     Raises:
-        ClusterError: a partition is held by nobody, or this trainer does not see what its host serves.
+        ClusterError: no host holds a partition, or this trainer does not see what its host serves.
     """
     owners([card.parts for card in cards], book.num_parts)
     if unseen := sorted(set(cards[world.host].parts) - set(mine)):

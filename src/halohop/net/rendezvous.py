@@ -83,7 +83,7 @@ class Rendezvous:
         self.prefix = f"halohop/{restart}/{meeting}"
 
     def announce(self, card: HostCard) -> None:
-        """Tells the others about this host; called once per host, and again by whoever takes its place."""
+        """Announces this host to the others; called once per host, and again by a process that takes its place."""
         with board_errors(self.board):
             self.board.set(f"{self.prefix}/host/{self._world.host}", msgspec.json.encode(card).decode())
 
@@ -156,7 +156,7 @@ class Rendezvous:
         return [address for address in found if address]
 
     def leave(self) -> None:
-        """Says that this rank asks no more, and waits until no rank does, so that nobody loses a server it needs.
+        """Says that this rank asks no more, and waits until no rank does, so that no rank loses a server it needs.
 
         Raises:
             ClusterError: a rank did not come in time, or the store is gone.

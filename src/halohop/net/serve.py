@@ -143,7 +143,7 @@ def serve(
     clients: int | None = None,
     seeds: str | Path | None = None,
 ) -> Server:
-    """Serves the partitions of a data set to whoever shares the token; public as `halohop.serve`.
+    """Serves the partitions of a data set to clients that share the token; public as `halohop.serve`.
 
     Args:
         path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions. Or partitions in memory

@@ -194,7 +194,7 @@ class BatchService:
         if not self._directory.addresses():
             missing = [part for part in range(book.num_parts) if part not in mine]
             raise InputError(
-                f"this server holds partitions {list(mine)} and knows nobody who holds {missing}, so it cannot sample; "
+                f"this server holds partitions {list(mine)} and knows no server that holds {missing}, so it cannot sample; "
                 "start it with its peers' addresses (--peers), or let the trainer sample: connect(..., sampling='client')"
             )
         introductions = Introductions(

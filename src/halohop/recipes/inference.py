@@ -1,6 +1,7 @@
 """Predictions and embeddings of all nodes or a split, by one trainer or by many.
 
-Row i of every result belongs to the i-th node in ascending order of raw ids. Nobody holds all results in memory, only the ids.
+Row i of every result belongs to the i-th node in ascending order of raw ids. No process holds all results in
+memory, only the ids.
 """
 
 import sys

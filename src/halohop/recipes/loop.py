@@ -142,7 +142,7 @@ class Run:
     def _step(self, batch: Any) -> tuple[float, float]:
         """One step of all ranks; returns the sum of their losses, and of how many examples.
 
-        A rank without examples goes through the same steps with a sum over nothing: nobody waits for it.
+        A rank without examples goes through the same steps with a sum over nothing: no rank waits for it.
         """
         loss, count = self.task.loss(self.ddp, batch)
         total, known = sum_over_ranks([float(loss.detach()), count], self.device, self.world)
