@@ -1,27 +1,14 @@
 """The one set of messages between servers, and between them and their clients."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_args
 
-from halohop.net.attendance import AttendReply, AttendRequest
-from halohop.net.seed_files import SeedsReply, SeedsRequest
-from halohop.sampling.remote import BatchReply, BatchRequest
-from halohop.store.requests import (
-    EdgesReply,
-    EdgesRequest,
-    FetchReply,
-    FetchRequest,
-    HoldReply,
-    HoldRequest,
-    LocateReply,
-    LocateRequest,
-    PushReply,
-    PushRequest,
-    Request,
-    SampleReply,
-    SampleRequest,
-    SelectReply,
-    SelectRequest,
-)
+from halohop.net.attendance import AttendRequest
+from halohop.net.seed_files import SeedsRequest
+from halohop.sampling.remote import BatchRequest
+from halohop.store import requests
+from halohop.store.requests import Request
 from halohop.transport import Codec
 
 
@@ -73,17 +60,21 @@ class MeetRequest(Request[MeetReply]):
     address: str = ""
 
 
-GRAPH_MESSAGES: tuple[type, ...] = (
-    *(SampleRequest, SampleReply, FetchRequest, FetchReply),
-    *(LocateRequest, LocateReply, SelectRequest, SelectReply),
-    *(EdgesRequest, EdgesReply),
-    *(HoldRequest, HoldReply, PushRequest, PushReply),
-)
-"""What is asked about a graph."""
-
-
 def server_codec() -> Codec:
-    """Of all messages that a server answers."""
-    about_servers = (DescribeRequest, DescribeReply, MeetRequest, MeetReply)
-    about_jobs = (AttendRequest, AttendReply, SeedsRequest, SeedsReply)
-    return Codec([*GRAPH_MESSAGES, *about_servers, *about_jobs, BatchRequest, BatchReply])
+    """Of all messages that a server answers: what is asked about a graph, about servers, about jobs, and for batches."""
+    asked = (*_about_graphs(), DescribeRequest, MeetRequest, AttendRequest, SeedsRequest, BatchRequest)
+    return Codec([message for request in asked for message in (request, _reply_of(request))])
+
+
+def _about_graphs() -> Iterator[type[Request[object]]]:
+    for kind in vars(requests).values():
+        if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request:
+            yield kind
+
+
+def _reply_of(request: type[Request[object]]) -> type:
+    """The type that a request names as its reply."""
+    (base,) = request.__orig_bases__  # type: ignore[attr-defined]  # as every subclass of a generic class has
+    (reply,) = get_args(base)
+    assert isinstance(reply, type)
+    return reply
