@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options, parsing, serve_options, tools
+from halohop.launch import choices, logs, options, parsing, partition_command, serve_options, tools
 from halohop.launch.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -57,47 +57,7 @@ def halohop(
     logs.configure(logs.level_of(verbose=verbose, quiet=quiet))
 
 
-@app.command(cls=Command)
-def partition(
-    source: options.Source,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
-    parts: Annotated[int, typer.Option(min=1, help="How many partitions: at least one per node that will train.")] = 2,
-    method: options.PartitionMethod = choices.Method.auto,
-    seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
-    halo: options.Halo = None,
-    edge_dir: options.EdgeDir = choices.EdgeDir.into,
-    overwrite: options.Overwrite = False,
-    undirected: options.Undirected = False,
-    normalize: options.Normalize = False,
-    task: options.PartitionTask = choices.TaskName.node,
-    time_attr: options.TimeAttr = None,
-    config: options.Config = None,
-) -> None:
-    """Divide a graph into partitions on disk, once, for any number of runs.
-
-    $ halohop partition synthetic:small parts --parts 4
-
-    $ halohop partition 'pyg:Coauthor/CS?root=data' parts --parts 2 --normalize
-    """
-    from halohop.launch import inspect
-    from halohop.launch.source import partition_source
-
-    partition_source(
-        source,
-        out,
-        num_parts=parts,
-        method=method.value,
-        seed=seed,
-        halo=tuple(halo.split(",")) if halo else (),
-        edge_dir=edge_dir.value,
-        overwrite=overwrite,
-        undirected=undirected,
-        normalize=normalize,
-        task=task.value,
-        time_attr=time_attr,
-        console=logs.people(),
-    )
-    Console().print(inspect.render(inspect.summarize(out)))
+app.command(cls=Command)(partition_command.partition)
 
 
 @app.command(cls=Command)
