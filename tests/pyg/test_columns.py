@@ -15,7 +15,8 @@ from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.live import LiveRows
 from halohop.store.requests import FetchRequest
-from halohop.typing import NODE
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import EDGE, NODE
 from tests.pyg.test_everywhere import (
     BACK,
     CITES,
@@ -280,3 +281,44 @@ def test_what_is_no_column_is_named_with_those_that_are(folders, mode):
                 NeighborLoader(graph, [2], "paper", **columns)
             assert "\n" not in str(caught.value)
             assert isinstance(caught.value, SchemaError) == ("no list" not in named)
+
+
+def clashing(nodes: str, edges: str, *, typed: bool = False) -> GraphTables:
+    """A ring of four whose nodes and edges have a column of these names."""
+    relation = ("a", "to", "a") if typed else EDGE
+    ring = EdgeTable(src=torch.arange(4), dst=(torch.arange(4) + 1) % 4, columns={edges: torch.arange(4) + 10})
+    return GraphTables(nodes={relation[0]: NodeTable(num_nodes=4, columns={nodes: torch.arange(4)})}, edges={relation: ring})
+
+
+def test_columns_of_nodes_and_edges_of_one_name_are_refused_or_chosen_from(tmp_path: Path) -> None:
+    halohop.partition(clashing("time", "time"), tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts") as graph:
+        with pytest.raises(SchemaError, match=r"nodes and edges both have a column 'time'.*node_columns, edge_columns"):
+            NeighborLoader(graph, [1], torch.arange(4), batch_size=4)
+        of_nodes = next(iter(NeighborLoader(graph, [1], torch.arange(4), batch_size=4, edge_columns=[])))
+        of_edges = next(iter(NeighborLoader(graph, [1], torch.arange(4), batch_size=4, node_columns=[])))
+
+    assert of_nodes.time.tolist() == of_nodes.n_id.tolist()
+    assert of_edges.time.tolist() == (of_edges.e_id + 10).tolist()
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [("x", "edge_index"), ("num_nodes", "w"), ("adj_t", "w")])
+@pytest.mark.parametrize("typed", [False, True])
+def test_columns_named_as_what_batches_have_themselves_are_refused(tmp_path: Path, nodes: str, edges: str, typed: bool) -> None:
+    halohop.partition(clashing(nodes, edges, typed=typed), tmp_path / "parts", num_parts=2, method="random")
+    seeds: Any = ("a", torch.arange(4)) if typed else torch.arange(4)
+    name = edges if nodes == "x" else nodes
+    with halohop.open(tmp_path / "parts") as graph:
+        with pytest.raises(SchemaError, match=f"has a column '{name}', where batches have their own.*rename"):
+            NeighborLoader(graph, [1], seeds, batch_size=4)
+        batch = next(iter(NeighborLoader(graph, [1], seeds, batch_size=4, node_columns=[], edge_columns=[])))
+    store = batch["a", "to", "a"] if typed else batch
+    assert store.edge_index.shape == (2, 4)
+
+
+def test_types_and_relations_have_places_of_their_own(tmp_path: Path) -> None:
+    halohop.partition(clashing("time", "time", typed=True), tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts") as graph:
+        batch = next(iter(NeighborLoader(graph, [1], ("a", torch.arange(4)), batch_size=4)))
+    assert batch["a"].time.tolist() == batch["a"].n_id.tolist()
+    assert batch["a", "to", "a"].time.tolist() == (batch["a", "to", "a"].e_id + 10).tolist()

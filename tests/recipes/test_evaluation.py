@@ -117,3 +117,21 @@ def schema(nodes: int, edges: int, relations: int = 1) -> Schema:
 )
 def test_what_costs_less(graph: Schema, fanout: tuple[int, ...], seeds: int, spare: int, layers: bool) -> None:
     assert costs_less(graph, fanout, seeds, width=64, spare_bytes=spare) == layers
+
+
+def test_batches_have_the_columns_that_the_model_reads_and_no_others(tmp_path: Path) -> None:
+    """Masks, times and edge features stay where they are, also where nodes and edges have one of a name."""
+    tables = synthetic("tiny")
+    (table,) = tables.edges.values()
+    edges = replace(table, columns={"time": torch.arange(table.num_edges), "edge_attr": torch.zeros(table.num_edges, 3)})
+    nodes = replace(
+        tables.nodes["node"], columns=tables.nodes["node"].columns | {"time": torch.arange(1000), "n_id": torch.zeros(1000)}
+    )
+    halohop.partition(
+        replace(tables, nodes={"node": nodes}, edges=dict.fromkeys(tables.edges, edges)), tmp_path / "parts", num_parts=2
+    )
+    task = task_on(str(tmp_path / "parts"), batch_size=50)
+    batch = next(iter(task.loader("train")))
+    rows = {name for name, value in batch if isinstance(value, torch.Tensor) and len(value) in (batch.num_nodes, batch.num_edges)}
+    assert rows == {"x", "y", "n_id", "e_id"}
+    assert task.score(build_model(task.spec), task.loader("val")).count > 0

@@ -38,10 +38,6 @@ def test_learned_vectors_need_ids_from_zero() -> None:
     spec = ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
     with pytest.raises(InputError, match="ids must be 0 to 1, but they go from 4 to 9"):
         check_raw_ids(graph, spec)
-    hidden = {"n_id": torch.zeros(2)}
-    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns=hidden)}, edges=edges))
-    with pytest.raises(InputError, match="n_id"):
-        ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
 
 
 @pytest.mark.parametrize("x", [torch.zeros(2), torch.zeros(2, 3, 4)])

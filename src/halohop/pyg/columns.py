@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from halohop.errors import InputError, SchemaError
+from halohop.pyg.attributes import STRUCTURE
 from halohop.sampling.columns import Columns
-from halohop.typing import TableKey
+from halohop.typing import EDGE, NODE, TableKey
 
 Names = Sequence[str] | Mapping[Any, Sequence[str]] | None
 """Columns as users name them: a list of names, or one per node type or relation; None means all, an empty list none."""
@@ -34,6 +35,29 @@ def columns_of(known: Mapping[TableKey, Sequence[str]], node_columns: Names, edg
     of_nodes = {table: names for table, names in known.items() if isinstance(table, str)}
     of_edges = {table: names for table, names in known.items() if not isinstance(table, str)}
     return Columns(nodes=_chosen(of_nodes, node_columns, "node_columns"), edges=_chosen(of_edges, edge_columns, "edge_columns"))
+
+
+def check_places(known: Mapping[TableKey, Sequence[str]], columns: Columns, *, homogeneous: bool) -> None:
+    """Whether a batch has a place of its own for every column that it gets.
+
+    Args:
+        known: the columns of every node type and relation.
+        columns: those that batches get.
+        homogeneous: whether batches are `Data`, where nodes and edges share their places.
+
+    Raises:
+        SchemaError: a column has the name of the batch's own edges or number of nodes, or nodes and edges have one of a name.
+    """
+    got = {table: columns.of(table, names) for table, names in known.items()}
+    remedy = "rename one, or name the columns that batches get (node_columns, edge_columns) without it"
+    for table, names in got.items():
+        for name in STRUCTURE:
+            if name in names:
+                raise SchemaError(f"{table!r} has a column {name!r}, where batches have their own edges or nodes; {remedy}")
+    if homogeneous:
+        for name in got[NODE]:
+            if name in got[EDGE]:
+                raise SchemaError(f"nodes and edges both have a column {name!r}, and a batch has one place for it; {remedy}")
 
 
 def _chosen(known: Mapping[Any, Sequence[str]], wanted: Names, argument: str) -> dict[Any, tuple[str, ...]] | None:

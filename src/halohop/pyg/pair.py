@@ -11,6 +11,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData, Ten
 
 from halohop.cluster.graph import in_memory
 from halohop.errors import InputError
+from halohop.pyg.columns import check_places
 from halohop.pyg.live import Fill
 from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
 from halohop.sampling.batch import Batch, NodeBlock
@@ -56,6 +57,9 @@ class PairSource:
         schema = self.graph.schema
         columns: dict[TableKey, list[str]] = {relation: [] for relation in schema.edges}
         return columns | {name: [attr.attr_name for attr in self._attrs.get(name, ())] for name in schema.nodes}
+
+    def check(self, columns: Columns) -> None:
+        check_places(self.columns, columns, homogeneous=self._is_plain)
 
     def check_processes(self) -> None:
         """A store must survive a fork, as with PyG's workers."""

@@ -60,6 +60,7 @@ class SampledLoader(BatchLoader):
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._columns = columns_of(self._source.columns, options["node_columns"], options["edge_columns"])
+        self._source.check(self._columns)
         revises = options["transform_sampler_output"] is not None or options["pad"] is not None
         self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
         super().__init__(

@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
+from halohop.pyg.columns import check_places
 from halohop.pyg.graph import LiveGraph
 from halohop.pyg.live import Fill
 from halohop.pyg.pair import PairSource
@@ -30,6 +31,12 @@ class Source(Protocol):
     @property
     def columns(self) -> dict[TableKey, list[str]]:
         """The attributes that have rows, by node type and relation."""
+
+    def check(self, columns: Columns) -> None:
+        """
+        Raises:
+            SchemaError: columns that batches have no places for.
+        """
 
     def check_processes(self) -> None:
         """
@@ -58,6 +65,9 @@ class StoredSource:
     def columns(self) -> dict[TableKey, list[str]]:
         return {table: columns_of_batches(self.graph.schema, table) for table in self.graph.schema.tables}
 
+    def check(self, columns: Columns) -> None:
+        check_places(self.columns, columns, homogeneous=self.graph.schema.is_homogeneous)
+
     def check_processes(self) -> None:
         """They map the same files."""
 
@@ -81,6 +91,9 @@ class MemorySource:
     @property
     def columns(self) -> dict[TableKey, list[str]]:
         return self._rows.columns
+
+    def check(self, columns: Columns) -> None:
+        """PyG's graph has a place for each already."""
 
     def check_processes(self) -> None:
         self._rows.check_processes()

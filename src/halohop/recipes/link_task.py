@@ -13,7 +13,7 @@ from halohop.errors import InputError
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.sharing import shared
-from halohop.recipes.spec import ModelSpec, numbered
+from halohop.recipes.spec import ModelSpec, columns_read, numbered
 from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 1_000_000
@@ -66,6 +66,7 @@ class LinkTask(Task):
             reverse_relation=reverse_relation(setting.graph.schema, self.relation) if exclude else None,
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
+            **columns_read(self.spec, setting.graph.schema),
             **shared(
                 seed=config.seed,
                 workers=config.workers,

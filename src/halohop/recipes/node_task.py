@@ -17,7 +17,7 @@ from halohop.recipes.labels import count_classes, find_target, labels_of, seed_l
 from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.sharing import share_of
-from halohop.recipes.spec import ModelSpec, class_names, numbered
+from halohop.recipes.spec import ModelSpec, class_names, columns_read, numbered
 from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 10_000_000
@@ -57,6 +57,7 @@ class NodeTask(Task):
             self.setting.graph,
             (self.target, split),
             config.fanout if train else self.eval_fanout,
+            columns=columns_read(self.spec, self.setting.graph.schema, labels=["y"]),
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
             seed=config.seed,

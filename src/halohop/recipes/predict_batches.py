@@ -15,6 +15,7 @@ from halohop.recipes.config import InferConfig
 from halohop.recipes.layered_models import node_results
 from halohop.recipes.models import NodeClassifier, part_of
 from halohop.recipes.sharing import share_of
+from halohop.recipes.spec import columns_read
 from halohop.typing import OnProgress
 
 
@@ -39,6 +40,7 @@ def predicted_batches(
         graph,
         (info.model.target, config.split),
         config.fanout,
+        columns=columns_read(info.model, graph.schema),
         batch_size=config.batch_size,
         seed=config.seed,
         workers=config.workers,

@@ -1,7 +1,7 @@
 """What trainers of a run share: the cores and GPUs of a machine, a graph, and the seeds of a loader."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,6 +79,7 @@ def share_of(
     nodes: tuple[NodeType, str | None],
     fanout: tuple[int, ...],
     *,
+    columns: Mapping[str, Any],
     batch_size: int,
     shuffle: bool = False,
     seed: int,
@@ -88,13 +89,14 @@ def share_of(
     device: torch.device,
     deadline_s: float,
 ) -> halohop.NeighborLoader:
-    """A loader of this rank's share of some nodes."""
+    """A loader of this rank's share of some nodes; `columns` are those of `halohop.recipes.spec.columns_read`."""
     return halohop.NeighborLoader(
         graph,
         list(fanout),
         nodes,
         batch_size=batch_size,
         shuffle=shuffle,
+        **columns,
         **shared(seed=seed, workers=workers, backlog_bytes=backlog_bytes, world=world, device=device, deadline_s=deadline_s),
     )
 

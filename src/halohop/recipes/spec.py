@@ -1,7 +1,8 @@
 """What a model's weights depend on: which model, on which node types, relations and features. Kept beside the weights."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from halohop import Graph, Schema
 from halohop.errors import InputError, SchemaError
@@ -106,10 +107,14 @@ def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:
         x = spec.columns.get("x")
         if x is not None and len(x.shape) != 1:
             raise InputError(f"features `x` of {name!r} have shape {x.shape} per node; store one row of numbers per node")
-        if x is None and "n_id" in spec.columns:
-            raise InputError(f"{name!r} has no features and a column `n_id`, which hides the node ids; rename that column")
         inputs.append(NodeInput(node_type=name, width=None if x is None else x.shape[0], count=spec.count))
     return tuple(inputs)
+
+
+def columns_read(spec: ModelSpec, schema: Schema, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """The columns that batches need for a model, as arguments of a loader: features, and labels of the target."""
+    features = {name: ["x"] if "x" in table.columns else [] for name, table in schema.nodes.items()}
+    return {"node_columns": features | {spec.target: [*features[spec.target], *labels]}, "edge_columns": []}
 
 
 def numbered(graph: Graph, spec: ModelSpec) -> ModelSpec:
