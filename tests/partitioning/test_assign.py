@@ -3,6 +3,7 @@
 import ctypes
 import sys
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,14 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning import assign as assign_module
-from halohop.partitioning.assign import Assignment, assign, chosen
+from halohop.partitioning.assign import chosen
+from halohop.partitioning.division import Assignment
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE
+
+
+def assign(*args: Any, **options: Any) -> Assignment:
+    return assign_module.assign(*args, **options).part
 
 
 def graph(src: Tensor, dst: Tensor, num_nodes: int, **columns: Tensor) -> GraphTables:

@@ -15,9 +15,10 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.partitioning import build as build_module
 from halohop.partitioning import numbering
-from halohop.partitioning.assign import Assignment, assign
+from halohop.partitioning.assign import assign
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import Build, build_parts, partition
+from halohop.partitioning.division import Assignment
 from halohop.partitioning.report import Report
 from halohop.store import disk
 from halohop.store.part import Part
@@ -171,7 +172,7 @@ def test_methods_work_on_any_graph(tmp_path_factory: pytest.TempPathFactory, see
     assert manifest.partitioned == {"method": method, "seed": seed}
     parts = [disk.map_part(out, manifest, part) for part in range(num_parts)]
     book = Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds)
-    check(tables, assign(tables, num_parts, method, seed=seed), book, parts)
+    check(tables, assign(tables, num_parts, method, seed=seed).part, book, parts)
 
 
 @given(st.integers(0, 10**9), st.sampled_from([1, 2, 3, 8]), st.booleans())

@@ -17,8 +17,8 @@ from halohop import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.cluster.in_memory import OwnParts
 from halohop.errors import ClusterError, IdError, InputError, SchemaError
 from halohop.net.partitions import all_records
-from halohop.partitioning.assign import Assignment
 from halohop.partitioning.build import build_parts
+from halohop.partitioning.division import Assignment
 from halohop.store.part import EdgePart, NodePart
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import TOKEN, divided, free_addresses, memory_hosts

@@ -8,17 +8,12 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import InputError
 from halohop.partitioning.balance import Adjacency, even_out, node_loads
+from halohop.partitioning.division import TOLERANCE, Assignment, Division
 from halohop.store.tables import GraphTables, NodeTable
-from halohop.typing import NodeType
-
-Assignment = dict[NodeType, Tensor]
-"""The partition of every row of every node table, int32 ``[num_nodes]``."""
 
 METHODS = ("auto", "metis", "fennel", "random")
 
 _PASSES = 10  # of Fennel: on 20,000 nodes 5 cut as few edges, to half a percent
-
-TOLERANCE = 0.05
 
 
 def assign(
@@ -28,7 +23,7 @@ def assign(
     *,
     seed: int = 0,
     tolerance: float = TOLERANCE,
-) -> Assignment:
+) -> Division:
     """Divides the nodes into partitions.
 
     - ``"auto"``: "metis" where pymetis is installed, else "fennel"; `chosen` says which.
@@ -49,7 +44,7 @@ def assign(
     Example:
         >>> from halohop.store.tables import NodeTable
         >>> tables = GraphTables(nodes={"node": NodeTable(num_nodes=6)}, edges={})
-        >>> assign(tables, 2, "random")["node"].bincount().tolist()
+        >>> assign(tables, 2, "random").part["node"].bincount().tolist()
         [3, 3]
     """
     if num_parts < 1:
@@ -59,14 +54,14 @@ def assign(
             raise InputError(f"one tensor assigns one node type, this graph has {list(tables.nodes)}; give a dict of tensors")
         method = dict.fromkeys(tables.nodes, method)
     if not isinstance(method, str):
-        return _checked(method, tables, num_parts)
+        return Division(part=_checked(method, tables, num_parts))
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {list(METHODS)}, or give an assignment")
     if num_parts == 1:
-        return {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
+        return Division(part={name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()})
     if method == "random":
-        return _deal(tables, num_parts, seed)
-    return _near_neighbours(tables, num_parts, chosen(method), seed, tolerance)
+        return Division(part=_deal(tables, num_parts, seed))
+    return Division(part=_near_neighbours(tables, num_parts, chosen(method), seed, tolerance))
 
 
 def chosen(method: str) -> str:

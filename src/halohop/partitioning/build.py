@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.partitioning.assign import Assignment, assign, chosen
+from halohop.partitioning.assign import assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
+from halohop.partitioning.division import Assignment
 from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
 from halohop.partitioning.parts import check_halo, edge_part, source_ids
 from halohop.partitioning.report import Report, measure
@@ -78,9 +79,9 @@ def partition(
     check_edge_dir(edge_dir)
     with write_dataset(out, overwrite=overwrite) as writer:
         on_progress("assign", 0, 1)
-        assignment = assign(tables if edge_dir == "in" else tables.turned(), num_parts, method, seed=seed)
+        division = assign(tables if edge_dir == "in" else tables.turned(), num_parts, method, seed=seed)
         on_progress("build", 0, 1)
-        build = build_parts(tables, assignment, num_parts, halo=halo, edge_dir=edge_dir)
+        build = build_parts(tables, division.part, num_parts, halo=halo, edge_dir=edge_dir)
         reports = []
         for index in range(num_parts):
             on_progress("write", index, num_parts)
@@ -111,7 +112,7 @@ def build_parts(
 
     Args:
         tables: the graph; its columns are not copied until a partition is asked for.
-        assignment: from `assign`.
+        assignment: the partition of every node, such as `Division.part`.
         num_parts: the partitions are 0 to num_parts - 1.
         halo: columns of nodes (one number each), or "raw_id", that are copied to every edge from such a node. So the owner of
             a list knows them of all its sources. Left out where an edge has a column of that name itself, which is asked

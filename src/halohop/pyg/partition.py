@@ -6,7 +6,7 @@ from pathlib import Path
 from torch_geometric.data import Data, HeteroData
 
 from halohop.partitioning import build
-from halohop.partitioning.assign import Assignment
+from halohop.partitioning.division import Assignment
 from halohop.partitioning.report import Report
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables

@@ -150,5 +150,5 @@ def _metis(graph: Graph, count: int, listed: dict[NodeType, Tensor], seed: int) 
         listing = graph.edges(relation)
         edges[relation] = EdgeTable(src=row[relation[0]][listing.src_gid], dst=row[relation[2]][listing.dst_gid])
     tables = GraphTables(nodes=nodes, edges=edges)
-    parts = assign(tables, count, "metis", seed=seed, tolerance=math.inf)  # evening out hundreds of parts would take minutes
+    parts = assign(tables, count, "metis", seed=seed, tolerance=math.inf).part  # evening out hundreds of parts would take minutes
     return {name: part.long() for name, part in parts.items()}

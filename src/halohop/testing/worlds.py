@@ -18,8 +18,8 @@ from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.net.open import open_graph
-from halohop.partitioning.assign import Assignment
 from halohop.partitioning.build import build_parts
+from halohop.partitioning.division import Assignment
 from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.store.tables import GraphTables, is_dense
 from halohop.telemetry import Counters
