@@ -15,7 +15,7 @@ GIB = 2**30
 
 def machine(root: Path, groups: str, limits: dict[str, str], total: int = 24 * GIB) -> Path:
     files = {
-        "proc/meminfo": f"MemTotal: {total // 1024} kB\nMemFree: 1 kB\n",
+        "proc/meminfo": f"MemTotal: {total // 1024} kB\nMemFree: 1 kB\nMemAvailable: {(total - 4 * GIB) // 1024} kB\n",
         "proc/self/cgroup": groups,
         **{f"sys/fs/cgroup/{name}": limit for name, limit in limits.items()},
     }
@@ -39,6 +39,36 @@ def machine(root: Path, groups: str, limits: dict[str, str], total: int = 24 * G
 )
 def test_the_lowest_limit_counts(tmp_path: Path, groups: str, limits: dict[str, str], expected: int) -> None:
     assert memory.machine_bytes(machine(tmp_path, groups, limits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/\n", {}, 20 * GIB),
+        ("0::/jobs\n", {"jobs/memory.max": f"{4 * GIB}\n", "jobs/memory.current": f"{3 * GIB}\n"}, GIB),
+        (
+            "0::/jobs\n",
+            {
+                "jobs/memory.max": f"{4 * GIB}\n",
+                "jobs/memory.current": f"{4 * GIB}\n",
+                "jobs/memory.stat": f"anon 5\nactive_file {GIB}\ninactive_file {2 * GIB}\n",
+            },
+            3 * GIB,
+        ),
+        (
+            "9:memory:/a\n",
+            {
+                "memory/a/memory.limit_in_bytes": f"{2 * GIB}\n",
+                "memory/a/memory.usage_in_bytes": f"{2 * GIB}\n",
+                "memory/a/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB}\n",
+            },
+            GIB,
+        ),
+        ("0::/over\n", {"over/memory.max": f"{GIB}\n", "over/memory.current": f"{2 * GIB}\n"}, 0),
+    ],
+)
+def test_what_files_take_is_available(tmp_path: Path, groups: str, files: dict[str, str], expected: int) -> None:
+    assert memory.available_bytes(machine(tmp_path, groups, files)) == expected
 
 
 def test_trainers_share_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

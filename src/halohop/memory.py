@@ -5,11 +5,13 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from halohop.errors import InputError
 from halohop.world import trainers_here
 
 __all__ = [
+    "available_bytes",
     "format_size",
     "machine_bytes",
     "parse_size",
@@ -41,6 +43,19 @@ def machine_bytes(root: Path = Path("/")) -> int:
         True
     """
     return min([*_physical(root), *_group_limits(root)], default=2**63 - 1)
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes of memory that are free, or taken by copies of files only: of the machine, or of the fullest of its control groups.
+
+    Args:
+        root: where ``proc`` and ``sys`` are; only tests have another one.
+
+    Example:
+        >>> 0 <= available_bytes() <= machine_bytes()
+        True
+    """
+    return max(min([*_free(root), *_group_room(root)], default=machine_bytes(root)), 0)
 
 
 def trainer_bytes(root: Path = Path("/")) -> int:
@@ -112,17 +127,44 @@ def format_size(num_bytes: float) -> str:
 
 
 def _physical(root: Path) -> Iterator[int]:
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-    except OSError:  # not Linux
-        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return
-    yield from (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:"))
+    if (total := _lines_of(root / "proc/meminfo").get("MemTotal:")) is not None:
+        yield total * 1024
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # not Linux
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free(root: Path) -> Iterator[int]:
+    if (free := _lines_of(root / "proc/meminfo").get("MemAvailable:")) is not None:
+        yield free * 1024
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of the groups that this process is in, and of those that these are in."""
+    for folder, names in _groups(root):
+        yield from _number(folder / names.limit)
+
+
+def _group_room(root: Path) -> Iterator[int]:
+    """What the groups leave; what files take of them can be freed."""
+    for folder, names in _groups(root):
+        for limit, usage in zip(_number(folder / names.limit), _number(folder / names.usage), strict=False):
+            files = _lines_of(folder / "memory.stat")
+            yield limit - usage + sum(files.get(f"{names.prefix}{kind}_file", 0) for kind in ("active", "inactive"))
+
+
+class _Names(NamedTuple):
+    """How a version of control groups calls what it says of memory."""
+
+    limit: str
+    usage: str
+    prefix: str
+
+
+_V1 = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+_V2 = _Names("memory.max", "memory.current", "")
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, _Names]]:
+    """The folders of the groups that this process is in, and of those that these are in."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -131,18 +173,26 @@ def _group_limits(root: Path) -> Iterator[int]:
         _, controllers, group = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        base, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
-        top = root / "sys/fs/cgroup" / base
+        top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
         folder = top / group.lstrip("/")
         for place in (folder, *folder.parents):  # within a container the path may not be there, but its root is
             if place.is_relative_to(top):
-                yield from _limit(place / name)
+                yield place, _V1 if controllers else _V2
 
 
-def _limit(file: Path) -> Iterator[int]:
+def _number(file: Path) -> Iterator[int]:
     try:
         text = file.read_text().strip()
     except OSError:  # no limit at this level, or none that we may read
         return
     if text.isdecimal():  # v2 says "max" where there is none, v1 a number beyond all memory
         yield int(text)
+
+
+def _lines_of(file: Path) -> dict[str, int]:
+    """The numbers of a file of names and numbers, by name; none where it cannot be read."""
+    try:
+        pairs = [line.split()[:2] for line in file.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {name: int(number) for name, number in pairs}
