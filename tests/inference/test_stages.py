@@ -39,7 +39,7 @@ def test_what_is_finished_is_a_healthy_data_set(tmp_path: Path) -> None:
             offset = BOUNDS[piece.node_type][piece.part]
             kept = rows[offset + piece.begin : offset + piece.end] if piece.node_type == "a" else torch.tensor([7])
             journal.keep(piece, {"h": kept})
-    checksums = [0] * stage.num_files(3)
+    checksums = [0] * stage.num_sums((0, 1, 2))
     for part in parts:
         for number, checksum in stage.checksums((part,), 3):
             checksums[number] = checksum
@@ -103,7 +103,7 @@ def test_a_kill_while_a_run_is_deleted_leaves_nothing_that_another_run_would_use
         stage.reserve((0, 1, 2))
         with stage.journal(0) as journal:
             journal.keep(chunk(0, "a", 0, 5), {"h": torch.ones(5, 2)})
-        stage.finish([0] * stage.num_files(3))
+        stage.finish([0] * stage.num_sums((0, 1, 2)))
     deleted, kills = 0, 0
     while deleted == kills:
         shutil.rmtree(work, ignore_errors=True)
@@ -128,7 +128,7 @@ def test_a_kill_while_a_run_is_deleted_leaves_nothing_that_another_run_would_use
                 break
         for stage in stages:
             files = len(list(stage.folder.rglob("*.npy")))
-            assert files == stage.num_files(3) if stage.finished else True
+            assert files == stage.num_sums((0, 1, 2)) if stage.finished else True
             assert (work / "run.json").exists() or not (stage.finished or stage.done() or files)
     assert kills > 8
     assert not work.exists()

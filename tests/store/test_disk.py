@@ -168,7 +168,9 @@ def test_a_data_set_from_before_halo_columns_and_stamps_opens(copied: Path) -> N
     for table in (*document["nodes"], *document["edges"]):
         del table["halo"], table["ascending"]
     document["files"] = {path: record for path, record in document["files"].items() if "/halo/" not in path}
-    document["checksum"] = "00000000"
+    for record in document["files"].values():
+        (record["crc32"],) = record.pop("checksums")
+    document["version"], document["checksum"] = 1, "00000000"
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     (copied / "manifest.json").write_bytes(data.replace(b"00000000", f"{manifest.zlib.crc32(data):08x}".encode(), 1))
     for read, written in zip(open_all(copied), parts(), strict=True):
@@ -251,7 +253,7 @@ def test_a_file_larger_than_memory_is_mapped(tmp_path: Path) -> None:
             stream.truncate(len(header) + rows)
         except OSError as error:
             pytest.skip(f"no sparse file of 1 TiB here: {error}")
-    record = disk.FileRecord(dtype="|u1", shape=(rows,), bytes=len(header) + rows, crc32="")
+    record = disk.FileRecord(dtype="|u1", shape=(rows,), bytes=len(header) + rows, checksums=("",))
     huge = npy.map_array(file, record, torch.uint8, verify=False)
     assert int(huge[-1]) == 0
 
@@ -413,8 +415,8 @@ def test_missing_manifest_folder_and_leftover(copied: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("version", "remedy"), [(b"99", "upgrade"), (b"0", "partition")])
 def test_another_version_names_both_and_the_remedy(copied: Path, version: bytes, remedy: str) -> None:
-    seal(copied, b'"version": 1', b'"version": ' + version)
-    with pytest.raises(VersionMismatchError, match=rf"version {version.decode()}, .* version 1; .*{remedy}"):
+    seal(copied, b'"version": 2', b'"version": ' + version)
+    with pytest.raises(VersionMismatchError, match=rf"version {version.decode()}, .* versions 1 to 2; .*{remedy}"):
         disk.read_manifest(copied)
     write(copied, overwrite=True)  # the remedy works
     open_all(copied)

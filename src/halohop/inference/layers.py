@@ -110,10 +110,10 @@ class LayerRun:
         with self._opened(self._stages[number - 1]) if number else nullcontext(self._graph) as source:
             name = f"layer {number + 1} of {len(self._stages)}"
             self._rounds(name, self._chunks(number, todo, source), sum(chunk.end - chunk.begin for chunk in todo))
-        checksums = [0.0] * stage.num_files(self._num_parts)
+        checksums = [0.0] * stage.num_sums(tuple(range(self._num_parts)))
         parts = self._parts[world.local_rank :: world.local_size]
         self._rounds(
-            f"check layer {number + 1}", _filling(checksums, stage.checksums(parts, self._num_parts)), stage.num_files(len(parts))
+            f"check layer {number + 1}", _filling(checksums, stage.checksums(parts, self._num_parts)), stage.num_sums(parts)
         )
         checksums = sum_over_ranks(checksums, self._device, world)  # each from one rank; float64 holds their 32 bits exactly
         if world.local_rank == 0:

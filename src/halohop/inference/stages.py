@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import publish, set_aside, sync_folder, write_file
 from halohop.store.manifest import MANIFEST, Manifest, column_file, encode, table_folder
-from halohop.store.npy import ArrayFile, record_of, sum_array
+from halohop.store.npy import ArrayFile, num_sums, record_of, sum_array
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import NodeType
 
@@ -171,18 +172,21 @@ class Stage:
                 array.sync()
 
     def checksums(self, parts: tuple[int, ...], all_parts: int) -> Iterator[tuple[int, int]]:
-        """(which of all files, its checksum) of the files of some partitions, each read once."""
-        for number, file in enumerate(self._files(tuple(range(all_parts)))):
+        """(which of all checksums, its value) of the files of some partitions, each read once."""
+        number = 0
+        for file in self._files(tuple(range(all_parts))):
             if file.part in parts:
-                yield number, sum_array(self.folder / file.path, file.dtype, file.shape)
+                yield from enumerate(sum_array(self.folder / file.path), number)
+            number += num_sums(file.dtype, file.shape)
 
     def finish(self, checksums: list[int]) -> None:
         """Writes the manifest: from now on the stage is a data set."""
         parts = tuple(range(len(next(iter(self._bounds.values()))) - 1))
         tables = {name: TableSpec(count=self._bounds[name][-1], columns=specs) for name, specs in self.columns.items()}
+        rest = iter(checksums)
         files = {
-            file.path: record_of(file.dtype, file.shape, checksum)
-            for file, checksum in zip(self._files(parts), checksums, strict=True)
+            file.path: record_of(file.dtype, file.shape, list(islice(rest, num_sums(file.dtype, file.shape))))
+            for file in self._files(parts)
         }
         manifest = Manifest(
             schema=Schema(nodes=tables, edges={}),
@@ -201,8 +205,9 @@ class Stage:
         for folder in (self._journals, self.folder):
             shutil.rmtree(folder, ignore_errors=True)  # another host may be deleting the same ones
 
-    def num_files(self, num_parts: int) -> int:
-        return num_parts * sum(map(len, self.columns.values()))
+    def num_sums(self, parts: tuple[int, ...]) -> int:
+        """How many checksums the files of some partitions have."""
+        return sum(num_sums(file.dtype, file.shape) for file in self._files(parts))
 
     def _count(self, name: NodeType, part: int) -> int:
         return self._bounds[name][part + 1] - self._bounds[name][part]

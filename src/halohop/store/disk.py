@@ -2,7 +2,7 @@
 
     parts/manifest.json
     parts/part-0000/stamp
-    parts/part-0000/nodes/<type>/{raw_id,<column>}.npy
+    parts/part-0000/nodes/<type>/{raw_id,block_,hotness_,<column>}.npy
     parts/part-0000/edges/<source>__<name>__<destination>/{indptr,indices,edge_id,<column>,halo/<column of the source>}.npy
 
 A host needs the manifest and the folders of those partitions that it serves. Arrays are mapped, not read: opening takes
@@ -24,14 +24,16 @@ from halohop.files.aside import UNFINISHED
 from halohop.files.reading import read_regular
 from halohop.ops import SparseRows
 from halohop.ops.sparse import index_dtype
+from halohop.store.checksums import FileRecord
 from halohop.store.manifest import (
+    BLOCK_FILE,
     EDGE_ID_FILE,
+    HOTNESS_FILE,
     INDICES,
     INDPTR,
     MANIFEST,
     RAW_ID_FILE,
     STAMP,
-    FileRecord,
     Manifest,
     column_file,
     decode,
@@ -45,7 +47,8 @@ from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec
 from halohop.typing import Relation, TableKey
 
-_ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int32, torch.int64)}
+_ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int64, torch.int32)}
+_BLOCK_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.uint8, torch.int16)}
 
 
 def read_manifest(path: str | Path) -> Manifest:
@@ -103,6 +106,8 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
             raw_id=files.optional_ids(structure_file(part, key, RAW_ID_FILE), counts[key]),
             columns=files.columns(part, key, spec.columns, counts[key]),
             sparse=files.sparse(part, key, spec.columns, counts[key]),
+            block=files.blocks(structure_file(part, key, BLOCK_FILE), counts[key]) if manifest.num_blocks else None,
+            hotness=files.optional(structure_file(part, key, HOTNESS_FILE), torch.float32, counts[key]),
         )
         for key, spec in manifest.schema.nodes.items()
     }
@@ -208,8 +213,18 @@ class _Files:
         return self.ids(path, rows) if path in self.records else None
 
     def ids(self, path: str, rows: int) -> Tensor:
+        return self._one_of(path, _ID_DTYPES, rows)
+
+    def blocks(self, path: str, rows: int) -> Tensor:
+        return self._one_of(path, _BLOCK_DTYPES, rows)
+
+    def optional(self, path: str, dtype: torch.dtype, rows: int) -> Tensor | None:
+        return self._map(path, dtype, (rows,)) if path in self.records else None
+
+    def _one_of(self, path: str, dtypes: dict[str, torch.dtype], rows: int) -> Tensor:
+        """One number per row in the dtype that is recorded, if it is one of these."""
         recorded = self.records[path].dtype if path in self.records else ""
-        return self._map(path, _ID_DTYPES.get(recorded, torch.int64), (rows,))
+        return self._map(path, dtypes.get(recorded, next(iter(dtypes.values()))), (rows,))
 
     def _map(self, path: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         record = self.records.get(path)

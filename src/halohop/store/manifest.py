@@ -9,18 +9,19 @@ import hashlib
 import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from halohop.errors import CorruptDatasetError, VersionMismatchError
 from halohop.files.reading import decode_json
+from halohop.store.checksums import FileRecord, chunk_begins
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 FORMAT = "halohop"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 STAMP = "stamp"
 """In the folder of each partition: which data set it belongs to."""
@@ -29,6 +30,9 @@ INDPTR = "indptr"
 INDICES = "indices"
 RAW_ID_FILE = "raw_id"
 EDGE_ID_FILE = "edge_id"
+BLOCK_FILE = "block_"
+HOTNESS_FILE = "hotness_"
+"""No file of a column ends so, in any version: `_quoted`."""
 HALO = "halo"
 SPARSE = "sparse"
 
@@ -36,16 +40,7 @@ _NO_CHECKSUM = "00000000"
 _LONGEST_NAME = 60  # characters of one name in a path; three of them and the "%%" marks stay below 255, the limit of file systems
 
 Key = TypeVar("Key", NodeType, Relation)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRecord:
-    """One `.npy` file: its header's dtype and shape, its size, and the CRC-32 of the whole file in hexadecimal."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    bytes: int
-    crc32: str
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +57,7 @@ class Manifest:
         ascending: per relation, the columns (halo ones too) that never fall within a list, in any partition.
         stamps: per partition, what `stamp_of` says of its files; its folder holds the same.
         edge_dir: which edges the lists of nodes hold: those to them ("in"), or those from them ("out").
+        num_blocks: every node belongs to one of so many blocks, and a partition is a run of blocks; 0 where there are none.
 
     Data sets written before there were `halo`, `ascending` and `stamps` have none, and lists of in-edges; they are read as they
     always were.
@@ -77,6 +73,7 @@ class Manifest:
     ascending: dict[Relation, tuple[str, ...]] = field(default_factory=dict)
     stamps: tuple[str, ...] = ()
     edge_dir: EdgeDir = "in"
+    num_blocks: int = 0
 
     @property
     def num_parts(self) -> int:
@@ -102,7 +99,15 @@ class _Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _RecordOfVersion1:
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    crc32: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document(Generic[Record]):
     format: str
     version: int
     checksum: str
@@ -110,9 +115,10 @@ class _Document:
     edges: tuple[_Table, ...]
     partitioned: dict[str, str | int]
     report: dict[str, Any]
-    files: dict[str, FileRecord]
+    files: dict[str, Record]
     stamps: tuple[str, ...] = ()
     edge_dir: EdgeDir = "in"
+    num_blocks: int = 0
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -140,6 +146,7 @@ def encode(manifest: Manifest) -> bytes:
         files=manifest.files,
         stamps=manifest.stamps,
         edge_dir=manifest.edge_dir,
+        num_blocks=manifest.num_blocks,
     )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
@@ -155,13 +162,17 @@ def decode(data: bytes, name: str) -> Manifest:
     head: _Head = decode_json(data, name, _Head)
     if head.format != FORMAT:
         raise CorruptDatasetError(f"{name} describes a {head.format!r} data set, not a {FORMAT!r} one")
-    if head.version != VERSION:
+    if not 1 <= head.version <= VERSION:
         remedy = "upgrade halohop" if head.version > VERSION else "run `halohop partition` again on the source data"
-        raise VersionMismatchError(f"{name} is of format version {head.version}, this halohop reads version {VERSION}; {remedy}")
+        raise VersionMismatchError(
+            f"{name} is of format version {head.version}, this halohop reads versions 1 to {VERSION}; {remedy}"
+        )
     if head.checksum != f"{zlib.crc32(data.replace(head.checksum.encode(), _NO_CHECKSUM.encode(), 1)):08x}":
         raise CorruptDatasetError(f"{name} was changed after it was written: its checksum differs; copy the data set again")
-    document: _Document = decode_json(data, name, _Document)
-    if problem := _contradiction(document):
+    kind = _Document[_RecordOfVersion1] if head.version == 1 else _Document[FileRecord]
+    document: _Document[Any] = decode_json(data, name, kind)
+    files = {path: _current(record) for path, record in document.files.items()}
+    if problem := _contradiction(document, files):
         raise CorruptDatasetError(f"{name} contradicts itself: {problem}")
     nodes = {table.key[0]: table for table in document.nodes}
     edges = {(table.key[0], table.key[1], table.key[2]): table for table in document.edges}
@@ -169,13 +180,14 @@ def decode(data: bytes, name: str) -> Manifest:
         schema=Schema(nodes=_specs(nodes), edges=_specs(edges)),
         node_bounds={key: table.bounds for key, table in nodes.items()},
         edge_bounds={key: table.bounds for key, table in edges.items()},
-        files=document.files,
+        files=files,
         partitioned=document.partitioned,
         report=document.report,
         halo={key: table.halo for key, table in edges.items()},
         ascending={key: table.ascending for key, table in edges.items()},
         stamps=document.stamps,
         edge_dir=document.edge_dir,
+        num_blocks=document.num_blocks,
     )
 
 
@@ -226,7 +238,7 @@ def halo_file(part: int, relation: Relation, column: str) -> str:
 
 
 def structure_file(part: int, table: TableKey, name: str) -> str:
-    """The file of an array that is not a user's column: raw_id; indptr, indices, edge_id."""
+    """The file of an array that is not a user's column: raw_id, block_, hotness_; indptr, indices, edge_id."""
     return f"{table_folder(part, table)}/{name}.npy"
 
 
@@ -240,7 +252,13 @@ def _quoted(name: str) -> str:
     return f"{quoted[:-1]}%5F" if quoted.endswith("_") else quoted
 
 
-def _contradiction(document: _Document) -> str | None:
+def _current(record: FileRecord | _RecordOfVersion1) -> FileRecord:
+    if isinstance(record, FileRecord):
+        return record
+    return FileRecord(dtype=record.dtype, shape=record.shape, bytes=record.bytes, checksums=(record.crc32,))
+
+
+def _contradiction(document: _Document[Any], files: dict[str, FileRecord]) -> str | None:
     nodes = [table.key[0] for table in document.nodes if len(table.key) == 1]
     tables = (*document.nodes, *document.edges)
     if not nodes or len(nodes) != len(document.nodes) or any(len(table.key) != 3 for table in document.edges):
@@ -258,6 +276,11 @@ def _contradiction(document: _Document) -> str | None:
             return f"{table.key} has no columns {sorted(unknown)}"
     if document.stamps and len(document.stamps) != len(tables[0].bounds) - 1:
         return f"{len(document.stamps)} stamps of {len(tables[0].bounds) - 1} partitions"
+    if document.num_blocks < 0:
+        return f"there are {document.num_blocks} blocks"
+    for path, record in files.items():
+        if len(record.checksums) not in (1, len(chunk_begins(record.bytes))):
+            return f"{path} has {record.bytes} bytes and {len(record.checksums)} checksums"
     return None
 
 

@@ -7,7 +7,7 @@ written.
 import math
 import os
 import struct
-import zlib
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +22,10 @@ from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputErr
 from halohop.files.aside import writing
 from halohop.files.libc import map_privately
 from halohop.files.reading import open_regular
-from halohop.files.whole import SumStream, synced_stream
-from halohop.store.manifest import FileRecord
+from halohop.files.whole import synced_stream
+from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sum_range, sums_of
 
-_CHUNK = 1 << 20
+_PIECE = 1 << 20
 
 _NUMPY_NAMES = {
     torch.bool: "|b1",
@@ -72,11 +72,13 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
     header, data = _header(dtype, shape), bytes_of(tensor)
     with synced_stream(file, mode="xb") as stream:
-        summed = SumStream(stream)
-        summed.write(header)
-        for begin in range(0, len(data), _CHUNK):
-            summed.write(data[begin : begin + _CHUNK])
-    return FileRecord(dtype=dtype, shape=shape, bytes=len(header) + len(data), crc32=f"{summed.checksum:08x}")
+        sums = ChunkSums()
+        stream.write(header)
+        sums.add(header)
+        for begin in range(0, len(data), _PIECE):
+            stream.write(data[begin : begin + _PIECE])
+            sums.add(data[begin : begin + _PIECE])
+    return record_of(tensor.dtype, shape, sums.checksums)
 
 
 class ArrayFile:
@@ -107,10 +109,9 @@ class ArrayFile:
         Raises:
             WriteError: there is not so much room.
         """
-        header = _header(numpy_name(dtype), shape)
-        size = len(header) + dtype.itemsize * math.prod(shape)
+        size = _size(dtype, shape)
         with writing(file), file.open("r+b", buffering=0) as stream:
-            stream.write(header)
+            stream.write(_header(numpy_name(dtype), shape))
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(stream.fileno(), 0, size)
             else:
@@ -145,18 +146,21 @@ class ArrayFile:
         os.close(self._descriptor)
 
 
-def sum_array(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-    """The checksum of an array that was written by rows; reads all of it."""
-    header = _header(numpy_name(dtype), shape)
+def sum_array(file: Path) -> tuple[int, ...]:
+    """The checksums of an array that was written by rows; reads all of it."""
     with open_regular(file) as stream:
-        stream.seek(len(header))
-        return _rest_of_sum(stream.fileno(), header)
+        return sums_of(stream.fileno())
 
 
-def record_of(dtype: torch.dtype, shape: tuple[int, ...], checksum: int) -> FileRecord:
-    """The record of an array that was written by rows, here or on another host."""
-    size = len(_header(numpy_name(dtype), shape)) + dtype.itemsize * math.prod(shape)
-    return FileRecord(dtype=numpy_name(dtype), shape=shape, bytes=size, crc32=f"{checksum:08x}")
+def num_sums(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    """How many checksums an array has."""
+    return len(chunk_begins(_size(dtype, shape)))
+
+
+def record_of(dtype: torch.dtype, shape: tuple[int, ...], checksums: Sequence[int]) -> FileRecord:
+    """The record of an array; `checksums` are those of its chunks, in order, from here or from other hosts."""
+    size = _size(dtype, shape)
+    return FileRecord(dtype=numpy_name(dtype), shape=shape, bytes=size, checksums=tuple(map(hexadecimal, checksums)))
 
 
 def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: bool) -> Tensor:
@@ -181,7 +185,7 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
                 f"{file} is not a {record.dtype} array of shape {record.shape}, as the manifest says; copy it again"
             )
         if verify:
-            _check_sum(stream.fileno(), file, header, record)
+            check_sums(stream.fileno(), file, record)
         data = map_privately(stream.fileno(), size, file)[len(header) :]
     return torch.from_numpy(data).view(dtype).view(record.shape)
 
@@ -221,15 +225,18 @@ def bytes_of(tensor: Tensor) -> memoryview:
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
-def _rest_of_sum(descriptor: int, header: bytes) -> int:
-    """The checksum of a file that is open behind its header."""
-    checksum = zlib.crc32(header)
-    while chunk := os.read(descriptor, _CHUNK):
-        checksum = zlib.crc32(chunk, checksum)
-    return checksum
+def check_sums(descriptor: int, file: Path, record: FileRecord) -> None:
+    """
+    Raises:
+        CorruptDatasetError: a chunk of the open file has another checksum than recorded.
+    """
+    for begin, end, recorded in record.chunks():
+        checksum = hexadecimal(sum_range(descriptor, begin, end))
+        if checksum != recorded:
+            raise CorruptDatasetError(
+                f"{file} has checksum {checksum} in the bytes {begin} to {end}, the manifest says {recorded}; copy it again"
+            )
 
 
-def _check_sum(descriptor: int, file: Path, header: bytes, record: FileRecord) -> None:
-    checksum = _rest_of_sum(descriptor, header)
-    if f"{checksum:08x}" != record.crc32:
-        raise CorruptDatasetError(f"{file} has checksum {checksum:08x}, the manifest says {record.crc32}; copy it again")
+def _size(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    return len(_header(numpy_name(dtype), shape)) + dtype.itemsize * math.prod(shape)

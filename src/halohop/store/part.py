@@ -17,12 +17,16 @@ class NodePart:
         raw_id: int64 ``[num_nodes]``, ascending; None where the raw id is the gid itself.
         columns: ``[num_nodes, ...]`` each.
         sparse: columns of which only entries that are not zero are stored, `num_nodes` rows each.
+        block: which block each node belongs to, uint8 or int16 ``[num_nodes]``; None where the data set has no blocks.
+        hotness: how often each node is read, float32 ``[num_nodes]``; None where that is not stored.
     """
 
     num_nodes: int
     raw_id: Tensor | None
     columns: dict[str, Tensor]
     sparse: dict[str, SparseRows] = field(default_factory=dict)
+    block: Tensor | None = None
+    hotness: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,17 +11,19 @@ from torch import Tensor
 from halohop.errors import DatasetError, InputError, VersionMismatchError
 from halohop.files.aside import writing
 from halohop.files.whole import whole_folder, write_file
+from halohop.store.checksums import FileRecord
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import (
+    BLOCK_FILE,
     EDGE_ID_FILE,
     HALO,
+    HOTNESS_FILE,
     INDICES,
     INDPTR,
     MANIFEST,
     RAW_ID_FILE,
     SPARSE,
     STAMP,
-    FileRecord,
     Manifest,
     column_file,
     encode,
@@ -54,7 +56,8 @@ class DatasetWriter:
         index = len(self._stamps)
         arrays: dict[str, Tensor | None] = {}
         for key, nodes in part.nodes.items():
-            arrays[structure_file(index, key, RAW_ID_FILE)] = nodes.raw_id
+            for name, array in ((RAW_ID_FILE, nodes.raw_id), (BLOCK_FILE, nodes.block), (HOTNESS_FILE, nodes.hotness)):
+                arrays[structure_file(index, key, name)] = array
             arrays |= {column_file(index, key, name): column for name, column in nodes.columns.items()}
             for name, rows in nodes.sparse.items():
                 stored = (rows.indptr, rows.indices, rows.values)
@@ -90,6 +93,7 @@ class DatasetWriter:
         partitioned: dict[str, str | int],
         report: dict[str, Any],
         edge_dir: EdgeDir = "in",
+        num_blocks: int = 0,
     ) -> Manifest:
         """Writes the manifest, after the last partition; the arguments are those of `Manifest`."""
         manifest = Manifest(
@@ -103,6 +107,7 @@ class DatasetWriter:
             ascending={relation: tuple(sorted(names)) for relation, names in self._ascending.items()},
             stamps=tuple(self._stamps),
             edge_dir=edge_dir,
+            num_blocks=num_blocks,
         )
         assert manifest.num_parts == len(self._stamps), (
             f"{len(self._stamps)} partitions written, bounds are of {manifest.num_parts}"
