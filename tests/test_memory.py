@@ -71,6 +71,13 @@ def test_what_files_take_is_available(tmp_path: Path, groups: str, files: dict[s
     assert memory.available_bytes(machine(tmp_path, groups, files)) == expected
 
 
+def test_private_bytes_are_those_of_no_file(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("Name:\tx y\nVmRSS: 900 kB\nRssAnon: 100 kB\nRssFile: 780 kB\nRssShmem: 20 kB\n")
+    assert memory.private_bytes(tmp_path) == 120 * 1024
+    assert memory.private_bytes(tmp_path / "nowhere") == 0
+
+
 def test_trainers_share_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = machine(tmp_path, "0::/\n", {})
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
