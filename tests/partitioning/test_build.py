@@ -18,7 +18,7 @@ from halohop.partitioning import numbering
 from halohop.partitioning.assign import assign
 from halohop.partitioning.book import Book
 from halohop.partitioning.build import Build, build_parts, partition
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.division import Assignment, AssignRequest, Division
 from halohop.partitioning.report import Report
 from halohop.store import disk
 from halohop.store.part import Part
@@ -330,6 +330,22 @@ def test_progress_and_overwriting(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown method"):
         partition(chain(9), tmp_path / "out", num_parts=2, method="metsi", overwrite=True)
     assert disk.read_manifest(tmp_path / "out").num_parts == 3
+
+
+def test_blocks_go_with_their_nodes(tmp_path: Path) -> None:
+    block = torch.tensor([3, 0, 2, 1, 0, 3, 1, 2, 2], dtype=torch.uint8)
+
+    def divide(tables: GraphTables, request: AssignRequest) -> Division:
+        part = block.int() * request.num_parts // 4
+        return Division(part={"node": part}, block={"node": block}, num_blocks=4)
+
+    partition(chain(9), tmp_path / "out", num_parts=2, method=divide)
+    manifest = disk.read_manifest(tmp_path / "out")
+    assert manifest.num_blocks == 4
+    nodes = [disk.map_part(tmp_path / "out", manifest, part).nodes["node"] for part in range(2)]
+    assert [part.block.tolist() for part in nodes if part.block is not None] == [[0, 1, 0, 1], [3, 2, 3, 2, 2]]
+    partition(chain(9), tmp_path / "none", num_parts=2, method="random")
+    assert disk.map_part(tmp_path / "none", disk.read_manifest(tmp_path / "none"), 0).nodes["node"].block is None
 
 
 def test_build_is_a_record() -> None:

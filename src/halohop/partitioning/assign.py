@@ -8,7 +8,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import InputError
 from halohop.partitioning.balance import Adjacency, even_out, node_loads
-from halohop.partitioning.division import TOLERANCE, Assignment, Division
+from halohop.partitioning.division import TOLERANCE, Assigner, Assignment, AssignRequest, Division
 from halohop.store.tables import GraphTables, NodeTable
 
 METHODS = ("auto", "metis", "fennel", "random")
@@ -19,7 +19,7 @@ _PASSES = 10  # of Fennel: on 20,000 nodes 5 cut as few edges, to half a percent
 def assign(
     tables: GraphTables,
     num_parts: int,
-    method: str | Assignment | Tensor = "auto",
+    method: "str | Assignment | Tensor | Assigner" = "auto",
     *,
     seed: int = 0,
     tolerance: float = TOLERANCE,
@@ -35,6 +35,7 @@ def assign(
     - ``"fennel"``: the same graph and balance, by `halohop.ops.fennel`: quicker, a few more cut edges, nothing to install.
     - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.
     - an assignment: tensors of partition numbers by node type, or one tensor if there is one node type.
+    - an `Assigner`: whatever divides a graph on request.
 
     The result is a function of the tables and the arguments.
 
@@ -53,6 +54,8 @@ def assign(
         if len(tables.nodes) != 1:
             raise InputError(f"one tensor assigns one node type, this graph has {list(tables.nodes)}; give a dict of tensors")
         method = dict.fromkeys(tables.nodes, method)
+    if callable(method):
+        return method(tables, AssignRequest(num_parts=num_parts, seed=seed, tolerance=tolerance))
     if not isinstance(method, str):
         return Division(part=_checked(method, tables, num_parts))
     if method not in METHODS:

@@ -10,7 +10,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.partitioning.assign import assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.division import Assigner, Assignment
 from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
 from halohop.partitioning.parts import check_halo, edge_part, source_ids
 from halohop.partitioning.report import Report, measure
@@ -41,7 +41,7 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment | Tensor = "auto",
+    method: str | Assignment | Tensor | Assigner = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
@@ -81,7 +81,7 @@ def partition(
         on_progress("assign", 0, 1)
         division = assign(tables if edge_dir == "in" else tables.turned(), num_parts, method, seed=seed)
         on_progress("build", 0, 1)
-        build = build_parts(tables, division.part, num_parts, halo=halo, edge_dir=edge_dir)
+        build = build_parts(tables, division.part, num_parts, halo=halo, edge_dir=edge_dir, block=division.block)
         reports = []
         for index in range(num_parts):
             on_progress("write", index, num_parts)
@@ -97,13 +97,20 @@ def partition(
             partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
             report=report.to_dict(),
             edge_dir=edge_dir,
+            num_blocks=division.num_blocks,
         )
         on_progress("write", num_parts, num_parts)
     return report
 
 
 def build_parts(
-    tables: GraphTables, assignment: Assignment, num_parts: int, *, halo: Sequence[str] = (), edge_dir: EdgeDir = "in"
+    tables: GraphTables,
+    assignment: Assignment,
+    num_parts: int,
+    *,
+    halo: Sequence[str] = (),
+    edge_dir: EdgeDir = "in",
+    block: Assignment | None = None,
 ) -> Build:
     """Renumbers a graph, so that a partition owns one range of gids per node type and relation.
 
@@ -118,6 +125,7 @@ def build_parts(
             a list knows them of all its sources. Left out where an edge has a column of that name itself, which is asked
             first, and where raw ids are gids. (In a graph with lists of out-edges, of the destinations instead.)
         edge_dir: which edges the lists of nodes hold.
+        block: the block of every node, such as `Division.block`; None if there are none.
 
     Raises:
         InputError: `halo` names what no node has, or what is not a number per node.
@@ -152,15 +160,20 @@ def build_parts(
         edges={relation: numbering.bounds for relation, numbering in edges.items()},
         edge_dir=edge_dir,
     )
-    return Build(schema=schema, book=book, parts=_parts(tables, nodes, edges, halo, book))
+    return Build(schema=schema, book=book, parts=_parts(tables, nodes, edges, halo, book, block))
 
 
 def _parts(
-    tables: GraphTables, nodes: dict[NodeType, NodeNumbers], edges: dict[Relation, EdgeNumbers], halo: Sequence[str], book: Book
+    tables: GraphTables,
+    nodes: dict[NodeType, NodeNumbers],
+    edges: dict[Relation, EdgeNumbers],
+    halo: Sequence[str],
+    book: Book,
+    block: Assignment | None,
 ) -> Iterator[Part]:
     sparse = {name: _sparse(table) for name, table in tables.nodes.items()}
     for index in range(book.num_parts):
-        yield _part(tables, nodes, edges, sparse, halo, book, index)
+        yield _part(tables, nodes, edges, sparse, halo, book, block, index)
 
 
 def _part(
@@ -170,21 +183,28 @@ def _part(
     sparse: dict[NodeType, dict[str, ops.SparseRows]],
     halo: Sequence[str],
     book: Book,
+    block: Assignment | None,
     index: int,
 ) -> Part:
     return Part(
-        nodes={name: _node_part(table, nodes[name], sparse[name], index) for name, table in tables.nodes.items()},
+        nodes={
+            name: _node_part(table, nodes[name], sparse[name], None if block is None else block[name], index)
+            for name, table in tables.nodes.items()
+        },
         edges={relation: _edge_part(tables, relation, edges[relation], nodes, halo, book, index) for relation in tables.edges},
     )
 
 
-def _node_part(table: NodeTable, numbering: NodeNumbers, sparse: dict[str, ops.SparseRows], index: int) -> NodePart:
+def _node_part(
+    table: NodeTable, numbering: NodeNumbers, sparse: dict[str, ops.SparseRows], block: Tensor | None, index: int
+) -> NodePart:
     low, high = numbering.bounds[index : index + 2]
     return NodePart(
         num_nodes=high - low,
         raw_id=None if numbering.raw is None else numbering.raw[low:high],
         columns={name: _rows(column, numbering.row, low, high) for name, column in table.columns.items() if is_dense(column)},
         sparse={name: _sparse_rows(rows, numbering.row, low, high) for name, rows in sparse.items()},
+        block=None if block is None else _rows(block, numbering.row, low, high),
     )
 
 

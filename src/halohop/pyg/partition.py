@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.partitioning import build
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.division import Assigner, Assignment
 from halohop.partitioning.report import Report
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables
@@ -18,7 +19,7 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment = "auto",
+    method: str | Assignment | Tensor | Assigner = "auto",
     seed: int = 0,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
