@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from halohop.partitioning.slice_writer import SliceWriter
     from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
     from halohop.pyg.graph import graph
+    from halohop.pyg.hotness import hotness
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
@@ -66,6 +67,7 @@ __all__ = [
     "World",
     "connect",
     "graph",
+    "hotness",
     "join_slices",
     "load_link_graph",
     "load_source",
@@ -107,6 +109,7 @@ _HOMES = {
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
     "graph": ("halohop.pyg.graph", "graph"),
+    "hotness": ("halohop.pyg.hotness", "hotness"),
     "join_slices": ("halohop.partitioning.slice_reader", "join_slices"),
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),

@@ -4,6 +4,7 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
+from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.eligible import TIME_DTYPES, Eligible
 from halohop.ops.fennel import fennel
 from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, never_falls, repeat_positions, stitch
@@ -27,10 +28,12 @@ __all__ = [
     "Sources",
     "SparsePieces",
     "SparseRows",
+    "add_absence",
     "bucket",
     "build_csc",
     "copy_ids",
     "distinct_pairs",
+    "draw_shares",
     "fennel",
     "fill_missing",
     "fractions",
