@@ -31,8 +31,8 @@ def draw_shares(counts: Tensor, fanout: int, *, replace: bool = False, weights: 
     Example:
         >>> draw_shares(torch.tensor([4, 1]), 2).tolist()
         [0.5, 0.5, 0.5, 0.5, 1.0]
-        >>> draw_shares(torch.tensor([2]), 1, replace=True, weights=torch.tensor([3.0, 1.0])).tolist()
-        [0.75, 0.25]
+        >>> draw_shares(torch.tensor([2]), 1, replace=True, weights=torch.tensor([1.0, 1.0])).tolist()
+        [0.5, 0.5]
     """
     if fanout < -1:
         raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
