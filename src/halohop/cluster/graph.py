@@ -24,6 +24,7 @@ from halohop.partitioning.book import Book
 from halohop.partitioning.build import Build, build_parts
 from halohop.store.part import Part
 from halohop.store.requests import HoldRequest, PushRequest
+from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters, added
@@ -254,14 +255,18 @@ def in_one_part(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Build:
     return build_parts(tables, assignment, 1, edge_dir=edge_dir)
 
 
-def local_graph(schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True) -> Graph:
+def local_graph(
+    schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True, residency: Residency = IN_MEMORY
+) -> Graph:
     """A graph of partitions in this process, by their numbers; `one_owner` says whether no other has them, too."""
     pool, counters = ops.Pool(), Counters()
-    router = local_router(book, parts, pool, counters)
+    router = local_router(book, parts, pool, counters, residency)
     return Graph(schema=schema, book=book, router=router, pool=pool, counters=counters, one_owner=one_owner)
 
 
-def local_router(book: Book, parts: dict[int, Part], pool: ops.Pool, counters: Counters) -> Router:
+def local_router(
+    book: Book, parts: dict[int, Part], pool: ops.Pool, counters: Counters, residency: Residency = IN_MEMORY
+) -> Router:
     """What answers about partitions in this process."""
-    holder = PartitionOwner(shard=LocalShard(parts, book=book, pool=pool, counters=counters), parts=tuple(parts))
-    return Router(book, [holder], pool, counters)
+    shard = LocalShard(parts, book=book, pool=pool, counters=counters, residency=residency)
+    return Router(book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters)

@@ -8,14 +8,18 @@ from pathlib import Path
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.files.reading import read_regular
+from halohop.memory import available_bytes, parse_size
 from halohop.ops import Pool
 from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.given import Given, part_with, read_given, with_given
 from halohop.store.manifest import MANIFEST, Manifest, encode
 from halohop.store.part import Part
+from halohop.store.residency import IN_MEMORY, Residency, residency_of
 from halohop.telemetry import Counters
 from halohop.transport import Identity
+
+_SHARE = 2  # of the memory that is available, one part of these is for mapped partitions, where a user does not say how much
 
 
 def book_of(manifest: Manifest) -> Book:
@@ -37,16 +41,23 @@ class Holding:
         document: the bytes of its `manifest.json`.
         book: who owns what.
         parts: the partitions by number, mapped.
+        residency: what of them is in memory.
     """
 
     manifest: Manifest
     document: bytes
     book: Book
     parts: dict[int, Part]
+    residency: Residency = IN_MEMORY
 
     @classmethod
-    def of(cls, path: Path, *, partitions: Sequence[int] | None = None, verify: bool = False) -> "Holding":
+    def of(
+        cls, path: Path, *, partitions: Sequence[int] | None = None, verify: bool = False, memory: str | int | None = None
+    ) -> "Holding":
         """Those found in the folder, or some of them.
+
+        Args:
+            path, partitions, verify, memory: as of `halohop.open`.
 
         Raises:
             DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -57,11 +68,14 @@ class Holding:
         chosen = found if partitions is None else tuple(sorted(set(partitions)))
         if absent := sorted(set(chosen) - set(found)):
             raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
+        room = available_bytes() // _SHARE if memory is None else parse_size(memory)
+        parts = {part: map_part(path, manifest, part, verify=verify) for part in chosen}
         return cls(
             manifest=manifest,
             document=read_regular(path / MANIFEST),
             book=book_of(manifest),
-            parts={part: map_part(path, manifest, part, verify=verify) for part in chosen},
+            parts=parts,
+            residency=residency_of(parts, room),
         )
 
     def with_columns(self, columns: Given | None) -> "Holding":
@@ -92,4 +106,4 @@ class Holding:
 
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""
-        return LocalShard(self.parts, book=self.book, pool=pool, counters=counters)
+        return LocalShard(self.parts, book=self.book, pool=pool, counters=counters, residency=self.residency)

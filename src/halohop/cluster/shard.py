@@ -32,6 +32,7 @@ from halohop.store.requests import (
     SelectReply,
     SelectRequest,
 )
+from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.topology import Topology
 from halohop.telemetry import Counters, Gauge
 from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey, degree_column
@@ -49,14 +50,24 @@ class LocalShard:
         book: who owns what.
         pool: where the memory of answers comes from.
         counters: of the seconds that answers take: "draw" (which neighbours), "load" (the neighbours), "gather" (rows).
+        residency: what of the partitions is in memory.
 
     Raises (from `ask`):
         SchemaError: a request names a type, relation or column that does not exist.
         IdError: a request names a row that another partition owns.
     """
 
-    def __init__(self, parts: dict[int, Part], *, book: Book, pool: ops.Pool, counters: Counters) -> None:
+    def __init__(
+        self,
+        parts: dict[int, Part],
+        *,
+        book: Book,
+        pool: ops.Pool,
+        counters: Counters,
+        residency: Residency = IN_MEMORY,
+    ) -> None:
         self._parts = parts
+        self._residency = residency
         self._book = book
         self._held = Held(book, tuple(parts))
         self._pool = pool
@@ -99,7 +110,7 @@ class LocalShard:
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:
         tensors = [held[part].contiguous() if part in held else None for part in range(self._book.num_parts)]
-        return ops.Pieces(tensors, self._book.bounds(table), extra=extra)
+        return ops.Pieces(tensors, self._book.bounds(table), extra=extra, disk_arrays=self._residency.disk_arrays)
 
     def _ids(self, table: TableKey, held: dict[int, Tensor | None]) -> ops.Pieces | None:
         """Ids that a row has besides its gid; a graph has them in all partitions, or in none."""
@@ -115,7 +126,7 @@ class LocalShard:
         pieces, bounds = {}, self._book.bounds(table)
         for name in next(iter(held.values())):
             here = [held[part][name] if part in held else None for part in range(self._book.num_parts)]
-            pieces[name] = ops.SparsePieces(here, bounds)
+            pieces[name] = ops.SparsePieces(here, bounds, disk_arrays=self._residency.disk_arrays)
         return pieces
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":

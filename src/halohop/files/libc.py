@@ -1,4 +1,4 @@
-"""What Python does not offer of the C library: mappings without a descriptor, and two names exchanged in one step."""
+"""What Python does not offer of the C library: mappings without a descriptor, advice on them, two names exchanged in one step."""
 
 import ctypes
 import errno
@@ -43,6 +43,18 @@ def map_privately(descriptor: int, size: int, file: Path) -> NDArray[np.uint8]:
     # Not at exit: a thread may still read then, and the process's end unmaps everything anyway.
     weakref.finalize(memory, libc.munmap, address, size).atexit = False
     return np.ctypeslib.as_array(memory)
+
+
+def read_by_rows(address: int, size: int) -> None:
+    """Advises the system that what is mapped there does not fit into memory, and that rows of it are read in no order.
+
+    Without it a row that is not in memory costs what the disk reads ahead, which may be megabytes, and pages that go
+    unread drive others out.
+    """
+    begin = address - address % mmap.PAGESIZE
+    for advice in ("MADV_NOHUGEPAGE", "MADV_RANDOM"):  # a huge page would be read whole
+        if hasattr(mmap, advice):
+            _libc().madvise(begin, address + size - begin, getattr(mmap, advice))
 
 
 def exchange(one: Path, other: Path) -> bool:

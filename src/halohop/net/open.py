@@ -42,6 +42,7 @@ def open_graph(
     token: Token | None = None,
     listen: str | None = None,
     verify: bool = False,
+    memory: str | int | None = None,
     limits: Limits | None = None,
     deadline: float = 60.0,
     master: str | None = None,
@@ -68,6 +69,8 @@ def open_graph(
             HALOHOP_ENCRYPT. Not needed where all addresses are loopback ones.
         listen: address for the other hosts, ``tcp://IP:PORT``; None takes the interface towards the master, and a free port.
         verify: also compare every mapped file with its checksum (reads everything once).
+        memory: how much of the host's memory its mapped partitions may take, in bytes or as text ("4GB"); None: half of what is
+            available when they are opened. Rows of columns that do not fit are read from disk, those of a batch at a time.
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for the other hosts at the start and at the end.
         master: ``"HOST:PORT"`` where the hosts meet, on the host of rank 0, which keeps a store of torch's there if no launcher
@@ -80,8 +83,8 @@ def open_graph(
             one rank, or ranks were started with different world sizes.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
-        InputError: partitions that are not here, rows that do not fit the nodes or edges, partitions in memory that do not fit
-            together, or no token where several hosts meet.
+        InputError: partitions that are not here, a `memory` that is no size, rows that do not fit the nodes or edges, partitions
+            in memory that do not fit together, or no token where several hosts meet.
 
     Example:
         >>> import tempfile, halohop
@@ -95,7 +98,7 @@ def open_graph(
     world = world or World.from_env()
     held: Holding | OwnParts
     if isinstance(path, str | Path):
-        held = Holding.of(Path(path), partitions=partitions, verify=verify).with_columns(columns)
+        held = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory).with_columns(columns)
     else:
         held = OwnParts.of(path, partitions=partitions, verify=verify)
     rendezvous = None
@@ -106,9 +109,12 @@ def open_graph(
     if world.num_hosts == 1:
         holding = held if isinstance(held, Holding) else held.holding().with_columns(columns)
         owners([tuple(holding.parts)], holding.book.num_parts)
-        graph = local_graph(holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1)
+        graph = local_graph(
+            holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1, residency=holding.residency
+        )
         if isinstance(path, str | Path):
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
+            again = partial(again, memory=memory)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
         return graph
     assert rendezvous is not None
@@ -119,7 +125,7 @@ def open_graph(
     graph = _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
     again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline)
     if isinstance(path, str | Path):
-        again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
+        again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns), memory=memory)
     graph.opened_by = GraphReference(opens=again)
     return graph
 
@@ -130,11 +136,12 @@ def rejoin(
     partitions: Sequence[int] = (),
     *,
     columns: Given | None = None,
+    memory: str | int | None = None,
     limits: Limits,
     deadline: float,
 ) -> Graph:
     """The graph of several hosts in one more process of one of them: a client of their servers, which maps what lies here."""
-    here = None if path is None else Holding.of(path, partitions=partitions).with_columns(columns)
+    here = None if path is None else Holding.of(path, partitions=partitions, memory=memory).with_columns(columns)
     where = Servers(finder=finder_of(servers), token=load_token(), limits=limits)
     return connected(where, sampling="client", deadline=deadline, here=here)
 

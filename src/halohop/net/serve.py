@@ -139,6 +139,7 @@ def serve(
     limits: Limits | None = None,
     keeping: Keeping | None = None,
     verify: bool = False,
+    memory: str | int | None = None,
     board: Board | None = None,
     clients: int | None = None,
     seeds: str | Path | None = None,
@@ -158,6 +159,7 @@ def serve(
         limits: of the transport: deadlines, sizes, how much may be in flight.
         keeping: what is kept for clients, and how long after they are gone: a minute unless told otherwise.
         verify: also compare every mapped file with its checksum.
+        memory: how much of this host's memory the mapped partitions may take, as of `halohop.open`.
         board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
             each has. They wait for each other there. Without it every partition must know the owners of all edges.
         clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
@@ -182,7 +184,7 @@ def serve(
         1000
     """
     if isinstance(path, str | Path):
-        holding = Holding.of(Path(path), partitions=partitions, verify=verify)
+        holding = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory)
     else:
         own = OwnParts.of(path, partitions=partitions, verify=verify)
         holding = own.holding(None if board is None else all_records(board, "halohop", own.records, deadline=_MEETING_SECONDS))

@@ -1,6 +1,6 @@
 """One long array that lies in several places, such as the partitions that a host maps."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,8 @@ class Pieces:
             here. `extra` more rows than that are allowed at the end of each.
         bounds: one more than tensors, never falling.
         extra: rows that every tensor has beyond its bounds (1 for the indptr of CSC).
+        disk_arrays: addresses of arrays, these pieces or others, that are mapped from files and do not fit into memory. Rows of
+            such a piece are asked for before they are read (see `halohop.ops.paging`).
 
     Raises:
         InputError: the tensors do not fit together, or none is here.
@@ -36,7 +38,9 @@ class Pieces:
         (6, ())
     """
 
-    def __init__(self, tensors: Sequence[Tensor | None], bounds: Sequence[int], *, extra: int = 0) -> None:
+    def __init__(
+        self, tensors: Sequence[Tensor | None], bounds: Sequence[int], *, extra: int = 0, disk_arrays: Collection[int] = ()
+    ) -> None:
         here = [tensor for tensor in tensors if tensor is not None]
         if not here or len(bounds) != len(tensors) + 1 or any(low > high for low, high in pairwise(bounds)):
             raise InputError(f"{len(tensors)} pieces, {len(here)} of them here, do not fit the bounds {list(bounds)}")
@@ -50,6 +54,8 @@ class Pieces:
             ):
                 raise InputError(f"a piece for the rows {low} to {high - 1} is {tensor.dtype} of shape {tuple(tensor.shape)}")
         self.row_bytes = here[0][:0].element_size() * int(np.prod(self.row_shape, dtype=np.int64))
+        self.extra = extra
+        self.on_disk = any(tensor.data_ptr() in disk_arrays for tensor in here)
         self.bounds = np.array(bounds, np.int64)
         self._tensors = tuple(tensors)  # keeps their memory
         self.word = widest_word(self.row_bytes, here)
@@ -65,6 +71,16 @@ class Pieces:
         if not 0 <= p < len(self._tensors):
             return None, 0
         return self._tensors[p], row - int(self.bounds[p])
+
+    def addresses(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
+        """Where rows lie in memory, those that no piece holds left out."""
+        rows = rows[(rows >= self.bounds[0]) & (rows < self.bounds[-1])]
+        origins = self.origins[np.searchsorted(self.bounds, rows, side="right") - 1]
+        here = origins != ABSENT
+        addresses: NDArray[np.uint64] = origins[here] + rows[here].astype(np.uint64) * self.width
+        addresses *= np.uint64(self.word.itemsize)
+        addresses += np.uint64(self.words.ctypes.data)
+        return addresses
 
     def explain(self, row: int) -> str:
         """Why a row cannot be read."""

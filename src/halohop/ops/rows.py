@@ -13,6 +13,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces, widest_word, words_at
 from halohop.ops.pool import Pool, empty
 
@@ -58,9 +59,12 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
         return out
     if out.data_ptr() % source.word.itemsize:  # a user's own memory may begin anywhere
         return out.copy_(gather_rows(source, rows))
-    done = cpu_index.gather(source.words, source.origins, source.bounds, source.width, index, _as_words(out, source.word))
-    if done < len(index):
-        raise IdError(f"row {int(index[done])} at position {int(done)} is {source.explain(int(index[done]))}")
+    words, width = _as_words(out, source.word), int(source.width)
+    for part in windows(source, index):
+        into = words[part.start * width : part.stop * width]
+        done = part.start + cpu_index.gather(source.words, source.origins, source.bounds, source.width, index[part], into)
+        if done < part.stop:
+            raise IdError(f"row {int(index[done])} at position {int(done)} is {source.explain(int(index[done]))}")
     return out
 
 

@@ -12,6 +12,7 @@ from halohop.ops import cpu_eligible, cpu_index, cpu_sample
 from halohop.ops.arguments import as_int64, integers
 from halohop.ops.eligible import Eligible, Int64s, Spans, find_eligible
 from halohop.ops.labor import Labor, Sources
+from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
@@ -130,12 +131,16 @@ def _find_spans(
     row_ids = as_int64(integers(rows, "rows"))
     starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
     offsets = np.array(edge_bounds, np.int64)
-    done, total = cpu_index.find_spans(
-        lists.words, lists.origins, lists.bounds, offsets, row_ids, limit, replace, starts, degrees, counts
-    )
-    if done < len(row_ids):
-        _refuse(lists, int(row_ids[done]))
-    return starts, degrees, counts, int(total)
+    total = 0
+    for part in windows(lists, row_ids):
+        into = starts[part], degrees[part], counts[part]
+        done, drawn = cpu_index.find_spans(
+            lists.words, lists.origins, lists.bounds, offsets, row_ids[part], limit, replace, *into
+        )
+        if done < part.stop - part.start:
+            _refuse(lists, int(row_ids[part][done]))
+        total += int(drawn)
+    return starts, degrees, counts, total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,9 @@
 Lists of entries are what lists of neighbours are to the kernels, so the same ones find and copy them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -152,7 +153,7 @@ class SparsePieces:
         [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
 
-    def __init__(self, rows: Sequence[SparseRows | None], bounds: Sequence[int]) -> None:
+    def __init__(self, rows: Sequence[SparseRows | None], bounds: Sequence[int], *, disk_arrays: Collection[int] = ()) -> None:
         here = [piece for piece in rows if piece is not None]
         if len({(piece.width, piece.values.dtype, piece.indices.dtype) for piece in here}) != 1:
             raise InputError("pieces of sparse rows differ in width or dtype")
@@ -163,11 +164,14 @@ class SparsePieces:
         self.row_shape = (self.width,)
         sizes = [0 if piece is None else len(piece.indices) for piece in rows]
         self._entry_bounds = tuple(accumulate(sizes, initial=0))
-        self._indptr = Pieces([None if piece is None else piece.indptr for piece in rows], bounds, extra=1)
-        self._indices = Pieces([None if piece is None else piece.indices for piece in rows], self._entry_bounds)
+        self._indptr = Pieces(
+            [None if piece is None else piece.indptr for piece in rows], bounds, extra=1, disk_arrays=disk_arrays
+        )
+        entries = partial(Pieces, bounds=self._entry_bounds, disk_arrays=disk_arrays)
+        self._indices = entries([None if piece is None else piece.indices for piece in rows])
         self._constant = _common([piece for piece in here if len(piece.indices)] or here)
         if self._constant is None:
-            self._values = Pieces([None if piece is None else piece._all_values() for piece in rows], self._entry_bounds)
+            self._values = entries([None if piece is None else piece._all_values() for piece in rows])
 
     def take(self, rows: Tensor, *, padded: bool = False, pool: Pool | None = None) -> SparseRows:
         """Some rows, int64 or int32 ``[n]``, in an order and number of your choice; if `padded`, -1 is an empty one.

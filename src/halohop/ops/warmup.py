@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
 from halohop.errors import WriteError
-from halohop.ops import cpu_index, cpu_jit
+from halohop.ops import cpu_index, cpu_jit, cpu_paging
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.labor import Sources
@@ -74,6 +75,7 @@ def _call_every_kernel() -> None:
         times = torch.zeros(3, dtype=dtype)
         eligible = Eligible(times=times, latest=times, last=True, excluded=ids)
         sample_neighbors(indptr, ids, ids, 1, 0, eligible=eligible)
+    cpu_paging.will_need(np.zeros(0, np.uint64), np.uint64(0))
     stitch(torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     repeat_positions(ids, 0, torch.empty(2, dtype=torch.int64))
     for dtype in (torch.int64, torch.int32):
