@@ -326,6 +326,26 @@ def test_writers_of_one_name_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file", "folder"]
 
 
+def test_a_folder_that_is_discarded_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed meanwhile, it leaves what the next writer of the name removes."""
+    fill(tmp_path / "out")
+
+    def dying(path: Path) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aside, "remove", dying)
+        with pytest.raises(Killed):
+            aside.discard(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(names(tmp_path)) == 1
+    fill(tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+    aside.discard(tmp_path / "out")
+    aside.discard(tmp_path / "out")
+    assert names(tmp_path) == []
+
+
 def test_a_file_system_without_locks_is_written_and_not_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = aside._beside(tmp_path / "file", "partial")
     left.write_text("of somebody else")

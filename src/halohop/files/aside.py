@@ -83,7 +83,7 @@ def move_aside(folder: Path, instead: Path) -> None:
     """
     descriptor = _opened_folder(folder)
     try:
-        _lock(descriptor)  # or another writer would take it for left behind
+        lock(descriptor)  # or another writer would take it for left behind
         replaced = folder.rename(_beside(folder, "replaced"))
         try:
             instead.rename(folder)
@@ -103,9 +103,30 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def discard(folder: Path) -> None:
+    """Removes a folder that others may be looking at: for them it is gone at once. Where it is gone already, nothing happens."""
+    aside = _beside(folder, "partial")  # which the next writer of that name clears away, if this one is killed now
+    with suppress(FileNotFoundError):
+        folder.rename(aside)
+        remove(aside)
+
+
+def lock(descriptor: int) -> None:
+    """Locks an open file or folder, for as long as the descriptor is open."""
+    with suppress(OSError):  # a file system without locks: others get none there either
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+@cache
+def boot() -> str:
+    """Of the running system, since it started; the same in all its containers."""
+    text = _BOOT_ID.read_text() if _BOOT_ID.exists() else platform.node()
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 def _clear(name: Path) -> None:
     """Removes what killed writers left beside a name; what one of them had moved away from the name comes back."""
-    left = re.compile(rf"{re.escape(name.name)}\.(partial|replaced)-{_boot()}-[0-9a-f]{{8}}")
+    left = re.compile(rf"{re.escape(name.name)}\.(partial|replaced)-{boot()}-[0-9a-f]{{8}}")
     for path in [path for path in name.parent.iterdir() if left.fullmatch(path.name)]:
         with _abandoned(path) as free:
             if free and ".replaced-" in path.name and not name.exists():
@@ -137,15 +158,10 @@ def _locked(name: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
             if not name.parent.is_dir():
                 raise
             continue  # another writer took it for left behind before it was open
-        _lock(descriptor)
+        lock(descriptor)
         if path.exists():
             return path, descriptor
         os.close(descriptor)  # likewise, before it was locked
-
-
-def _lock(descriptor: int) -> None:
-    with suppress(OSError):  # a file system without locks: `_abandoned` gets none there either
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _opened_folder(path: Path) -> int:
@@ -153,11 +169,4 @@ def _opened_folder(path: Path) -> int:
 
 
 def _beside(name: Path, why: str) -> Path:
-    return name.with_name(f"{name.name}.{why}-{_boot()}-{secrets.token_hex(4)}")
-
-
-@cache
-def _boot() -> str:
-    """Of the running system, since it started; the same in all its containers."""
-    text = _BOOT_ID.read_text() if _BOOT_ID.exists() else platform.node()
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return name.with_name(f"{name.name}.{why}-{boot()}-{secrets.token_hex(4)}")
