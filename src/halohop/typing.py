@@ -43,6 +43,9 @@ RAW_ID = f"{RESERVED}raw_id"
 RAW_TEXT = f"{RESERVED}raw_id as text"
 """Reserved node column: the user's node ids where they are strings (UTF-8, uint8 rows, zeros behind). No batch has it."""
 
+BLOCK = f"{RESERVED}block"
+"""Reserved node column: the block of the recursive division that each node is in (uint8 or int16). No batch has it."""
+
 EDGE_ID = f"{RESERVED}edge_id"
 """Reserved edge column: positions of the edges in the user's input (int64)."""
 

@@ -24,7 +24,9 @@ _SHARE = 2  # of the memory that is available, one part of these is for mapped p
 
 def book_of(manifest: Manifest) -> Book:
     """Who owns what."""
-    return Book(nodes=manifest.node_bounds, edges=manifest.edge_bounds, edge_dir=manifest.edge_dir)
+    return Book(
+        nodes=manifest.node_bounds, edges=manifest.edge_bounds, edge_dir=manifest.edge_dir, num_blocks=manifest.num_blocks
+    )
 
 
 def fingerprint(document: bytes) -> str:

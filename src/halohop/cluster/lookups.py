@@ -25,7 +25,10 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.schema import Schema
-from halohop.typing import NodeType, Relation, TableKey, degree_column
+from halohop.typing import BLOCK, NodeType, Relation, TableKey, degree_column
+
+_AT_ONCE = 1 << 20
+"""Nodes whose blocks are asked for with one request."""
 
 
 class Lookups:
@@ -127,8 +130,37 @@ class Lookups:
             SchemaError, IdError, InputError: as of `locate`.
         """
         node_type = self.schema.node_type(node_type)
+        return self.owners_of(node_type, self.locate(raw, node_type))
+
+    def owners_of(self, node_type: NodeType, gid: Tensor) -> Tensor:
+        """The same of nodes given by gid (int64 ``[n]``)."""
         bounds = np.asarray(self.book.nodes[node_type][1:])
-        return torch.from_numpy(np.searchsorted(bounds, self.locate(raw, node_type).numpy(), side="right"))
+        return torch.from_numpy(np.searchsorted(bounds, gid.numpy(), side="right"))
+
+    def blocks(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
+        """The block (int64 ``[n]``) of the recursive division that each of some nodes is in, below `book.num_blocks`.
+
+        Args:
+            raw: the user's ids, integers ``[n]``.
+
+        Raises:
+            InputError: the graph was not divided into blocks.
+            SchemaError, IdError: as of `locate`.
+        """
+        node_type = self.schema.node_type(node_type)
+        return self.blocks_of(node_type, self.locate(raw, node_type)).long()
+
+    def blocks_of(self, node_type: NodeType, gid: Tensor) -> Tensor:
+        """The same of nodes given by gid (int64 ``[n]``), as it is stored; asked for a million at a time.
+
+        Raises:
+            InputError: the graph was not divided into blocks.
+        """
+        if not self.book.num_blocks:
+            raise InputError(
+                "this graph has no blocks; partition it with --method metis (halohop.partition(..., method='metis'))"
+            )
+        return torch.cat([self.fetch_rows(node_type, [BLOCK], some)[0] for some in gid.split(_AT_ONCE)])
 
     def select(self, split: str | None = None, node_type: NodeType | None = None) -> tuple[Tensor, Tensor]:
         """Gids and raw ids (int64 ``[n]`` each, ascending by raw id) of a stored split, or of all nodes.

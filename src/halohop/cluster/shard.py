@@ -35,7 +35,7 @@ from halohop.store.requests import (
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.topology import Topology
 from halohop.telemetry import Counters, Gauge
-from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey, degree_column
+from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
 Value = TypeVar("Value")
 
@@ -78,6 +78,7 @@ class LocalShard:
             nodes = {index: part.nodes[name] for index, part in parts.items()}
             self._tables[name] = _Table(
                 ids=self._ids(name, {index: held.raw_id for index, held in nodes.items()}),
+                blocks=self._ids(name, {index: held.block for index, held in nodes.items()}),
                 columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
                 sparse=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
             )
@@ -113,7 +114,7 @@ class LocalShard:
         return ops.Pieces(tensors, self._book.bounds(table), extra=extra, disk_arrays=self._residency.disk_arrays)
 
     def _ids(self, table: TableKey, held: dict[int, Tensor | None]) -> ops.Pieces | None:
-        """Ids that a row has besides its gid; a graph has them in all partitions, or in none."""
+        """Numbers that a row has besides its gid; a graph has them in all partitions, or in none."""
         ids = {index: tensor for index, tensor in held.items() if tensor is not None}
         assert len(ids) in (0, len(held))
         return self._pieces(table, ids) if ids else None
@@ -187,6 +188,8 @@ class LocalShard:
         if (query.table, name) in self._degrees:
             return self._degrees[query.table, name].degrees(query.gid, self._pool)
         gather = ops.gather_known if query.padded else ops.gather_rows
+        if name == BLOCK and table.blocks is not None:
+            return gather(table.blocks, query.gid, pool=self._pool)
         if name not in (RAW_ID, EDGE_ID):
             return gather(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
         if table.ids is None:
@@ -261,11 +264,13 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The rows of a node type or relation: the user's ids (None where they are the gids), and the columns, dense and sparse."""
+    """The rows of a node type or relation: the user's ids (None where they are the gids), the columns, dense and sparse, and the
+    blocks of nodes (None where there are none)."""
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
     sparse: dict[str, ops.SparsePieces] = field(default_factory=dict)
+    blocks: ops.Pieces | None = None
 
 
 def _found(ids: Tensor, wanted: Tensor) -> Tensor:

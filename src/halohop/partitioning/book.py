@@ -28,6 +28,7 @@ class Book:
         nodes: bounds per node type, ``(0, ..., num_nodes)``.
         edges: bounds per relation, ``(0, ..., num_edges)``.
         edge_dir: which edges the lists of nodes hold.
+        num_blocks: every node belongs to one of so many blocks, and a partition is a run of blocks; 0 where there are none.
 
     Example:
         >>> book = Book(nodes={"node": (0, 2, 2, 5)}, edges={})
@@ -38,6 +39,7 @@ class Book:
     nodes: dict[NodeType, tuple[int, ...]]
     edges: dict[Relation, tuple[int, ...]]
     edge_dir: EdgeDir = "in"
+    num_blocks: int = 0
 
     def __post_init__(self) -> None:
         lengths = {len(bounds) for bounds in (*self.nodes.values(), *self.edges.values())}

@@ -90,8 +90,8 @@ class SampleRequest(Request[SampleReply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuery:
-    """The rows `gid` (int64 ``[n]``) of the named columns of a table. `RAW_ID`, `EDGE_ID` and what `degree_column` names are
-    columns too.
+    """The rows `gid` (int64 ``[n]``) of the named columns of a table. `RAW_ID`, `EDGE_ID`, `BLOCK` and what `degree_column`
+    names are columns too.
 
     If it is `padded`, a gid may be -1, for no row: its columns are zeros. Such gids come in long runs. (Not of degrees.)
     """
