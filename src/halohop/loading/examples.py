@@ -29,6 +29,12 @@ class Examples(IterableDataset[int]):
     def seeds(self, epoch: int, share: Share) -> AnySeeds:
         """Those of one batch. Only this knows what a position stands for: a node, an edge, a group of nodes."""
 
+    @property
+    def placed_by(self) -> tuple[NodeType, Tensor] | None:
+        """A node for each input, whose block is that of the input: their type and gids, int64 ``[n]``. None where inputs have no
+        place in the graph."""
+        return None
+
 
 class SeedDataset(Examples):
     """The input nodes, each with its time where sampling asks for it."""
@@ -38,6 +44,10 @@ class SeedDataset(Examples):
         self.node_type = node_type
         self.gid = gid
         self.time = time
+
+    @property
+    def placed_by(self) -> tuple[NodeType, Tensor]:
+        return self.node_type, self.gid
 
     def seeds(self, epoch: int, share: Share) -> Seeds:
         return Seeds(
@@ -74,6 +84,11 @@ class LinkDataset(Examples):
         self.label = label
         self.time = time
         self._steps = steps
+
+    @property
+    def placed_by(self) -> tuple[NodeType, Tensor]:
+        """The destinations."""
+        return self.relation[2], self.dst_gid
 
     def seeds(self, epoch: int, share: Share) -> LinkSeeds:
         links = LinkSeeds(

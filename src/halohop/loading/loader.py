@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from halohop.cluster.graph import Graph
 from halohop.loading.examples import Examples
+from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
 from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
@@ -41,6 +42,9 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         world: the ranks that share the seeds; by default this loader alone goes through all of them.
         own_seeds: each rank of `world` brings seeds of its own and goes through all of them. Its batches are numbered among
             those of all ranks, so that no two ranks draw alike. Ranks may take different numbers of steps.
+        locality: "none" shuffles the seeds of the whole graph. With "blocks" the seeds of a batch are of one block of the graph
+            (of links: their destinations), and each rank makes the batches of its own run of blocks, so that most rows are near.
+            With "owner" partitions take the place of blocks; then batches depend on the partitions.
         seed: of the shuffle.
         run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
             batch when it is asked for), or "auto": threads unless num_workers is 0.
@@ -68,6 +72,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         *,
         world: World | None = None,
         own_seeds: bool = False,
+        locality: Locality = "none",
         seed: int = 0,
         run: Run = "auto",
         batch_size: int | None = 1,
@@ -97,6 +102,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         self._in_processes = run == "processes"
         if self._in_processes:
             require_processes(local=sampler.graph.is_local)
+        self._blocks = seed_blocks(sampler.graph, seeds, locality)
         self._plan = plan_of(
             len(seeds),
             world=world,
@@ -107,6 +113,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
             drop_last=drop_last,
             sampler=sampler_of_seeds,
             batch_sampler=batch_sampler,
+            blocks=self._blocks,
         )
         # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
         DataLoader.__init__(self, seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 import torch
 
 from halohop.errors import InputError
+from halohop.loading.locality import Locality
 from halohop.loading.pipeline import PrefetchConfig
 from halohop.memory import spare_bytes
 from halohop.world import World, trainers_here
@@ -20,6 +21,7 @@ class LoaderArguments(TypedDict, total=False):
 
     world: World | None
     own_seeds: bool
+    locality: Locality
     run: Run
     batch_size: int | None
     shuffle: bool | None

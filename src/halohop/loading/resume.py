@@ -142,6 +142,8 @@ def _named(plan: Plan) -> dict[str, Any]:
         value = getattr(plan, field.name)
         if isinstance(value, World):
             named["ranks"] = value.size
+        elif field.name == "arrangement":
+            named |= {} if value is None else value.blocks.identity
         elif isinstance(value, int | None) and field.name != "stream":  # it follows from the rank
             named[field.name] = value
     return named

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.loading.blocks import Arrangement, SeedBlocks
 from halohop.process_group import check_number
 from halohop.world import World
 
@@ -39,6 +40,10 @@ class ShuffledPlan:
     last step is dealt evenly; if it would leave a rank without seeds, the last two steps are dealt evenly together. (A rank
     gets an empty batch only where that cannot be helped: fewer seeds than ranks, or batches of one seed.)
 
+    With an `arrangement`, batches have the seeds of one block each as far as there are enough, in the order that
+    `halohop.loading.blocks` describes, and each rank makes those of its own run of blocks. What is dealt evenly at the end is
+    divided in the order of the blocks.
+
     Args:
         num_seeds: length of the input nodes.
         batch_size: seeds per rank and step.
@@ -46,6 +51,7 @@ class ShuffledPlan:
         drop_last: leave out the last, incomplete step.
         world: the ranks that share the seeds.
         stream: which of several orders of one seed and epoch is taken.
+        arrangement: of the seeds by their blocks; None deals them from the whole graph.
 
     Raises:
         InputError: batch_size < 1.
@@ -63,19 +69,31 @@ class ShuffledPlan:
     seed: int = 0
     world: World = field(default_factory=World)
     stream: int = 0
+    arrangement: Arrangement | None = None
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"batch_size={self.batch_size} must be at least 1")
+        assert self.arrangement is None or self.arrangement.batch_size == self.batch_size
+
+    def by_blocks(self, blocks: SeedBlocks | None) -> "ShuffledPlan":
+        """The plan with seeds dealt by these blocks; None: from the whole graph."""
+        return self if blocks is None else replace(self, arrangement=Arrangement.of(blocks, self.batch_size))
 
     def __len__(self) -> int:
         return len(self._rounds())
 
     def epoch(self, epoch: int) -> Iterable[Share]:
-        order = self._order(epoch)
+        order, size = self._order(epoch), self.world.size
         for step, (begin, end) in enumerate(self._rounds()):
-            low, high = (begin + (end - begin) * rank // self.world.size for rank in (self.world.rank, self.world.rank + 1))
-            yield Share(index=step * self.world.size + self.world.rank, positions=order[low:high])
+            seeds, slot = order[begin:end], self.world.rank
+            if self.arrangement is not None:
+                if end - begin == self.batch_size * size:
+                    slot = self.arrangement.slot(step, self.world)
+                else:
+                    seeds = self.arrangement.blocks.grouped(seeds)
+            low, high = (len(seeds) * part // size for part in (slot, slot + 1))
+            yield Share(index=step * size + slot, positions=seeds[low:high])
 
     def _rounds(self) -> list[tuple[int, int]]:
         """Begin and end of every step's seeds, all ranks together."""
@@ -89,6 +107,10 @@ class ShuffledPlan:
         return list(pairwise(ends))
 
     def _order(self, epoch: int) -> Tensor:
+        order = self._shuffled(epoch)
+        return order if self.arrangement is None else self.arrangement.ordered(order)
+
+    def _shuffled(self, epoch: int) -> Tensor:
         if not self.shuffle:
             return torch.arange(self.num_seeds)
         key = ops.stream_key(seed=self.seed, epoch=epoch, batch=self.stream, hop=0, relation=("", "shuffle", ""))
@@ -160,6 +182,7 @@ def plan_of(
     drop_last: bool,
     sampler: Any,
     batch_sampler: Any,
+    blocks: SeedBlocks | None = None,
 ) -> Plan:
     """The plan that a loader's arguments describe.
 
@@ -187,7 +210,9 @@ def plan_of(
             seed=seed,
             world=sharing,
             stream=stream,
-        )
+        ).by_blocks(blocks)
+    elif blocks is not None:
+        raise InputError("`sampler` and `batch_sampler` decide which seeds a batch has: leave them out, or use locality='none'")
     elif sampler is not None and batch_sampler is not None:
         raise InputError("give `sampler` or `batch_sampler`, not both")
     elif sharing.size > 1 or shuffle:

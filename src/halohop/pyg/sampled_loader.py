@@ -101,7 +101,8 @@ class SampledLoader(BatchLoader):
         size = min(self.batch_size, len(self._seeds))
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
-        batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in islice(plan.epoch(0), wanted)]
+        shares = islice(plan.by_blocks(self._blocks).epoch(0), wanted)
+        batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in shares]
         most, sampler = None, self._sampler
         if isinstance(sampler, NeighborSampler | RemoteSampler) and not isinstance(batches[0].seeds, NodeSet):  # sets differ
             most = bound(sampler, batches[0])
