@@ -39,9 +39,9 @@ def test_numbers_are_those_of_the_graph(tiny_parts: Path) -> None:
 def test_a_node_of_several_tells_what_it_has(tiny_parts: Path, tmp_path: Path) -> None:
     here = node_folders(tiny_parts, tmp_path, 2)[1]
     summary = summarize(here, verify=True)
-    assert summary["parts_here"] == [1]
-    assert sum(summary["nodes"]["node"]["splits"].values()) == summary["parts"][1]["nodes"]["node"]
-    assert "in this folder: partitions [1]" in text_of(here)
+    assert summary["parts_here"] == [2]
+    assert sum(summary["nodes"]["node"]["splits"].values()) == summary["parts"][2]["nodes"]["node"]
+    assert "in this folder: partitions [2]" in text_of(here)
 
 
 def test_tables_fit_a_terminal(tiny_parts: Path) -> None:

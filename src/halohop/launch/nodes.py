@@ -73,7 +73,7 @@ def run_recipe(
 
 
 def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
-    """A folder per simulated node, with links to the manifest and to the node's partitions only: p belongs to node p mod N.
+    """A folder per simulated node, with links to the manifest and to the node's partitions only: each has a run of them.
 
     Raises:
         DatasetError: `parts` is no partitioned data set.
@@ -90,6 +90,6 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
             own.mkdir(parents=True, exist_ok=True)
             for stale in own.iterdir():
                 stale.unlink()
-            for name in (MANIFEST, *(part_folder(part) for part in range(node, num_parts, nodes))):
+            for name in (MANIFEST, *(part_folder(part) for part in range(num_parts) if part * nodes // num_parts == node)):
                 (own / name).symlink_to((parts / name).resolve())
     return folders
