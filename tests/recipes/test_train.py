@@ -10,7 +10,7 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.errors import DatasetError, TransportError
+from halohop.errors import DatasetError, InputError, TransportError
 from halohop.loading.metrics import scrape
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import TrainConfig
@@ -71,6 +71,19 @@ def test_learns_and_writes_down_what_happened(tiny_parts: str, tmp_path: Path) -
 
 def losses(events: list[dict[str, Any]]) -> list[float]:
     return [event["loss"] for event in of_kind(events, "epoch")]
+
+
+def test_locality_is_of_the_training_seeds(tiny_parts: str, tmp_path: Path) -> None:
+    """What is evaluated is the same, whatever the batches."""
+    config = config_for(tiny_parts, tmp_path, epochs=1, overwrite=True)
+    by_owner, whole = run(replace(config, locality="owner")), run(config)
+    assert losses(by_owner) != losses(whole)
+    for events in (by_owner, whole):
+        assert of_kind(events, "epoch")[0]["seeds"] == 600
+    with pytest.raises(InputError, match=r"locality='blocks', but this graph has no blocks: partition it with --method metis"):
+        run(replace(config, locality="blocks"))
+    with pytest.raises(InputError, match="locality='near'"):
+        replace(config, locality="near")
 
 
 @pytest.mark.parametrize("workers", [0, 3])

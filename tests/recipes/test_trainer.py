@@ -14,6 +14,7 @@ from halohop.recipes.config import TrainConfig
 from halohop.recipes.train import train
 from halohop.recipes.trainer import main
 from halohop.world import World
+from tests.support.blocks import clustered, write_in_blocks
 
 
 def config_for(parts: str, out: Path, **values: Any) -> TrainConfig:
@@ -45,6 +46,21 @@ def test_two_trainers_take_the_steps_of_one_with_their_seeds_together(
     assert epoch["seeds"] == 600
     assert epoch["remote_rows"] > 0
     assert 0 < epoch["remote_share"] < 1
+
+
+def test_trainers_with_seeds_from_their_own_blocks_learn_alike_wherever_the_partitions_lie(
+    tmp_path: Path, run_trainers: Callable[..., list[dict[str, Any]]], own_folders: Callable[[str], list[str]]
+) -> None:
+    tables, block = clustered(8, 60)
+    parts = str(write_in_blocks(tmp_path / "parts", tables, {"node": block}, num_blocks=8, num_parts=2))
+    config = config_for(parts, tmp_path / "together", batch_size=15, locality="blocks")
+    one_host = run_trainers([config], 2)
+    apart = replace(config, out=str(tmp_path / "apart"))
+    two_hosts = run_trainers([replace(apart, parts=folder) for folder in own_folders(parts)], 1)
+    assert losses(two_hosts) == pytest.approx(losses(one_host), rel=1e-6)
+    (epoch, *_) = (event for event in two_hosts if event["event"] == "epoch")
+    assert epoch["seeds"] == 240
+    assert 0 < epoch["remote_share"] < 0.2  # of whole-graph seeds it would be half
 
 
 def test_fewer_seeds_than_trainers(tmp_path: Path, run_trainers: Callable[..., list[dict[str, Any]]]) -> None:

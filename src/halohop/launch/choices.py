@@ -48,6 +48,14 @@ class Sampling(StrEnum):
     client = "client"
 
 
+class Locality(StrEnum):
+    """From where the seeds of a batch are."""
+
+    none = "none"
+    blocks = "blocks"
+    owner = "owner"
+
+
 class Model(StrEnum):
     """The models of `halohop train`."""
 

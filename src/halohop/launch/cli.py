@@ -107,6 +107,7 @@ def train(
     batch_size: options.BatchSize = _TRAIN["batch_size"],
     lr: options.LearningRate = _TRAIN["lr"],
     weight_decay: options.WeightDecay = _TRAIN["weight_decay"],
+    locality: options.LocalityOfSeeds = choices.Locality.none,
     seed: options.Seed = _TRAIN["seed"],
     eval_every: options.EvalEvery = _TRAIN["eval_every"],
     eval_fanout: options.EvalFanout = _TRAIN["eval_fanout"],

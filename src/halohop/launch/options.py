@@ -108,6 +108,10 @@ Epochs = Annotated[int, _group(TRAINING, "Passes over the training nodes or edge
 BatchSize = Annotated[int, _group(TRAINING, "Seed nodes or edges per step and trainer.")]
 LearningRate = Annotated[float, _group(TRAINING, "Learning rate of Adam.")]
 WeightDecay = Annotated[float, _group(TRAINING, "Weight decay of Adam.")]
+LocalityOfSeeds = Annotated[
+    choices.Locality,
+    _group(TRAINING, "Where the seeds of a batch lie: anywhere, in one block of the graph, or in one partition."),
+]
 Seed = Annotated[int, _group(TRAINING, "Of weights, order and draws: same seed, same batches on any number of nodes.")]
 
 EvalEvery = Annotated[int, _group(EVALUATION, "Epochs from one validation to the next.")]

@@ -15,6 +15,7 @@ ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
 DecoderName = Literal["dot", "mlp", "distmult"]
 TemporalStrategy = Literal["uniform", "last"]
 Sampling = Literal["servers", "client"]
+Locality = Literal["none", "blocks", "owner"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
 
@@ -36,6 +37,8 @@ class TrainConfig:
         lr, weight_decay: of Adam.
         epochs: at most so many.
         batch_size: seeds per trainer and step: nodes, or edges without their negatives.
+        locality: from where the seeds of a training batch are, as of the loaders: from the whole graph ("none"), from one block
+            of it ("blocks"), or from one partition ("owner").
         eval_every: epochs from one validation to the next.
         eval_fanout: as `fanout`, for validation and test; None computes all nodes a layer at a time, from all neighbours, or
             draws the training fanout, whichever costs less (see `halohop.inference.in_memory`).
@@ -88,6 +91,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     epochs: int = 20
     batch_size: int = 256
+    locality: Locality = "none"
     eval_every: int = 1
     eval_fanout: tuple[int, ...] | None = None
     eval_batch_size: int = 1024
@@ -117,7 +121,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_paths(parts=self.parts, out=self.out)
         check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
-        check_choices(self, sampling=Sampling)
+        check_choices(self, sampling=Sampling, locality=Locality)
         check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
             check_fanout("eval_fanout", self.eval_fanout)

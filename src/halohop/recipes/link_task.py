@@ -66,6 +66,7 @@ class LinkTask(Task):
             reverse_relation=reverse_relation(setting.graph.schema, self.relation) if exclude else None,
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
+            locality=config.locality if train else "none",
             **columns_read(self.spec, setting.graph.schema),
             **shared(
                 seed=config.seed,

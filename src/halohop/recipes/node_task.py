@@ -60,6 +60,7 @@ class NodeTask(Task):
             columns=columns_read(self.spec, self.setting.graph.schema, labels=["y"]),
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
+            locality=config.locality if train else "none",
             seed=config.seed,
             workers=config.workers,
             backlog_bytes=config.backlog_bytes,

@@ -11,7 +11,7 @@ import halohop
 from halohop import Graph, World
 from halohop.collectives import lost_peers_named, process_group
 from halohop.errors import InputError
-from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.recipes.config import InferConfig, Locality, TrainConfig
 from halohop.recipes.opening import opened
 from halohop.typing import NodeType
 
@@ -82,6 +82,7 @@ def share_of(
     columns: Mapping[str, Any],
     batch_size: int,
     shuffle: bool = False,
+    locality: Locality = "none",
     seed: int,
     workers: int | None,
     backlog_bytes: int | None = None,
@@ -96,6 +97,7 @@ def share_of(
         nodes,
         batch_size=batch_size,
         shuffle=shuffle,
+        locality=locality,
         **columns,
         **shared(seed=seed, workers=workers, backlog_bytes=backlog_bytes, world=world, device=device, deadline_s=deadline_s),
     )
