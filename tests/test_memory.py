@@ -122,7 +122,7 @@ def test_what_was_freed_goes_back_to_the_system() -> None:
 MALLOC = """
 import ctypes, threading
 from halohop import memory
-memory.limit_arenas()
+memory.limit_heaps()
 libc, together = ctypes.CDLL(None), threading.Barrier(12)
 def allocate():
     together.wait()
@@ -138,8 +138,12 @@ libc.malloc_stats()
 
 
 @glibc
-@pytest.mark.parametrize("env", [{"LOCAL_WORLD_SIZE": "1000"}, {"MALLOC_ARENA_MAX": "3"}], ids=["ours", "the user's"])
-def test_threads_share_few_heaps(env: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("env", "heaps"),
+    [({"LOCAL_WORLD_SIZE": "1000"}, 1), ({"MALLOC_ARENA_MAX": "3"}, 3), ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"}, 4)],
+    ids=["ours", "the user's", "the user's tunables"],
+)
+def test_threads_share_few_heaps(env: dict[str, str], heaps: int) -> None:
     path = {"PYTHONPATH": str(Path(memory.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", MALLOC], env=path | env, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr.count("Arena ") == (3 if "MALLOC_ARENA_MAX" in env else 2)
+    assert done.stderr.count("Arena ") == heaps

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.world import trainers_here
 
@@ -22,7 +23,7 @@ __all__ = [
 
 MOST_IDLE = 4 << 30
 _SHARE = 16
-_M_ARENA_MAX = -8  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 _UNITS = (
     {"": 1, "b": 1}
@@ -95,14 +96,20 @@ def release() -> None:
         libc.malloc_trim(0)
 
 
-def limit_arenas() -> None:
-    """Has threads share heaps, one per core of this trainer: glibc makes eight per core, and each keeps what was freed in it.
+def limit_heaps() -> None:
+    """Has glibc keep less of what is freed, where the user has not chosen by MALLOC_... or GLIBC_TUNABLES.
 
-    Has no effect on heaps that are there already, and none where the user has set MALLOC_ARENA_MAX.
+    Threads share heaps, one per core of this trainer instead of eight per core, and what is free at the end of a heap goes
+    back to the system from 4 MiB on. Blocks above 32 MiB are mapped, where glibc's own limit for them ends. Heaps that are
+    there already stay.
     """
+    chosen = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim") and "MALLOC_ARENA_MAX" not in os.environ:
-        libc.mallopt(_M_ARENA_MAX, max((os.cpu_count() or 1) // max(trainers_here(), 1), 2))
+    if chosen or not hasattr(libc, "malloc_trim"):
+        return
+    libc.mallopt(_M_ARENA_MAX, max(len(usable_cores()) // max(trainers_here(), 1), 1))
+    libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+    libc.mallopt(_M_TRIM_THRESHOLD, 4 << 20)
 
 
 def parse_size(text: str | int) -> int:

@@ -39,7 +39,8 @@ names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "
 if command == "report":
     print(f"rank {rank} was here", flush=True)
     meet_in_store() if size > 1 else meet()
-    say(event="world", arguments=sys.argv[1:], pid=os.getpid(), env={name: int(os.environ[name]) for name in names})
+    cores = sorted(os.sched_getaffinity(0))
+    say(event="world", arguments=sys.argv[1:], cores=cores, pid=os.getpid(), env={name: int(os.environ[name]) for name in names})
     say(event="secret", token=os.environ["HALOHOP_TOKEN"])
 elif command == "wait":  # for ever, with a child of its own
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
 from halohop.launch import local
 from tests.support.deadlines import within
@@ -61,6 +63,11 @@ def test_every_rank_gets_its_place_and_its_nodes_arguments(fake_trainer: str, tm
     assert "rank 0 was here" in logs["rank-0.log"]  # no JSON: not an event, but not lost either
     assert '"GROUP_RANK": 1' in logs["rank-3.log"]
     assert '["report", "b"]' in logs["rank-2.log"]
+    if len(cores := usable_cores()) >= 2:
+        lines = [line for _, log in sorted(logs.items()) for line in log.splitlines()]
+        found = [events[0]["cores"], *(json.loads(line)["cores"] for line in lines if '"cores"' in line)]
+        assert found == [found[0], found[0], found[2], found[2]]
+        assert found[0] + found[2] == cores
 
 
 def test_an_error_of_the_users_reaches_them_as_it_is(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +128,20 @@ def test_simulated_nodes_do_not_share_gpus(
     env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     worlds = [local.world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
     assert [local.node_gpus(world, env, gpus).get("CUDA_VISIBLE_DEVICES") for world in worlds] == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "trainers", "cores", "expected"),
+    [
+        (2, 1, [0, 1], ["0", "1"]),
+        (2, 2, [1, 3, 5, 7, 9], ["1,3", "1,3", "5,7,9", "5,7,9"]),
+        (3, 1, [0, 1], [None] * 3),
+        (1, 2, [0, 1], [None] * 2),
+    ],
+)
+def test_simulated_nodes_do_not_share_cores(nodes: int, trainers: int, cores: list[int], expected: list[str | None]) -> None:
+    worlds = [local.world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+    assert [local.node_cores(world, cores).get("HALOHOP_CORES") for world in worlds] == expected
 
 
 def test_those_who_ignore_the_request_to_end_are_killed(fake_trainer: str, tmp_path: Path) -> None:

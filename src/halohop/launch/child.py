@@ -14,7 +14,7 @@ from halohop import memory
 from halohop.errors import HalohopError
 from halohop.launch import lifeline, logs
 from halohop.launch.failures import report
-from halohop.launch.starting import name_process
+from halohop.launch.starting import name_process, take_cores
 
 
 def main(arguments: list[str]) -> None:
@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> None:
     lifeline.hold()
     if "RANK" in os.environ:
         name_process(f"halohop rank {os.environ['RANK']}")
-    memory.limit_arenas()
+    take_cores()
+    memory.limit_heaps()
     logs.configure(int(os.environ.get(logs.LEVEL, logging.INFO)))
     sys.argv = list(arguments)
     try:

@@ -21,11 +21,12 @@ import msgspec
 import torch
 import torch.distributed as dist
 
+from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.launch.failures import ERROR_FILE, Failure, failure, prepare, reported
 from halohop.launch.logs import LEVEL, level_of_trainers
-from halohop.launch.starting import Order, Process, Start, fresh
+from halohop.launch.starting import CORES, Order, Process, Start, fresh
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
@@ -108,6 +109,7 @@ def run(
         for rank in range(len(arguments) * trainers):
             world = world_of(rank, len(arguments), trainers)
             own = env | _rank_environment(world) | node_gpus(world, env, torch.cuda.device_count())
+            own |= node_cores(world, usable_cores())
             children.append(_started(start, module, arguments[world.host], world, own, lifeline, logs, news))
         _attend(children, news, on_event, linger)
 
@@ -181,6 +183,21 @@ def node_gpus(world: World, env: Mapping[str, str], gpus: int) -> dict[str, str]
     visible = env["CUDA_VISIBLE_DEVICES"].split(",") if env.get("CUDA_VISIBLE_DEVICES") else list(map(str, range(gpus)))
     first = world.host * world.local_size
     return {"CUDA_VISIBLE_DEVICES": ",".join(visible[first : first + world.local_size])}
+
+
+def node_cores(world: World, cores: Sequence[int]) -> dict[str, str]:
+    """Environment that gives each simulated node cores of its own, as hosts have them; nothing where there are too few.
+
+    Else each node would start threads and workers for the whole machine.
+
+    Example:
+        >>> node_cores(World(rank=1, size=2, host=1, num_hosts=2), [0, 1, 2, 3])
+        {'HALOHOP_CORES': '2,3'}
+    """
+    if world.num_hosts < 2 or len(cores) < world.num_hosts:
+        return {}
+    first, last = (host * len(cores) // world.num_hosts for host in (world.host, world.host + 1))
+    return {CORES: ",".join(map(str, cores[first:last]))}
 
 
 def _talk(log: Path) -> dict[str, str]:

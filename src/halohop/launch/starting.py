@@ -45,6 +45,16 @@ class Process(Protocol):
 
 Start = Callable[[Order], Process]
 
+CORES = "HALOHOP_CORES"
+"""Environment variable of a process that is to run on these cores only: their numbers, separated by commas."""
+
+
+def take_cores() -> None:
+    """Keeps this process, and the threads that it will start, to the cores that it was given, if it was given any."""
+    given = os.environ.get(CORES)
+    if given and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, map(int, given.split(",")))
+
 
 def name_process(name: str) -> None:
     """Names this process in `ps -e` and `top`, in at most 15 letters, on Linux: a forked one has the launcher's command line."""

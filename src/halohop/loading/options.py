@@ -1,12 +1,12 @@
 """What users may say about how batches are made: torch's keywords, and halohop's own."""
 
 import operator
-import os
 from collections.abc import Callable
 from typing import Any, Literal, TypedDict
 
 import torch
 
+from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.loading.locality import Locality
 from halohop.loading.pipeline import PrefetchConfig
@@ -109,8 +109,7 @@ def default_workers() -> int:
     A batch is made on one core, and four make them faster than most models use them. Trainers that torchrun starts on one host
     (LOCAL_WORLD_SIZE) share its cores.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // max(trainers_here(), 1), 1), 4)
+    return min(max(len(usable_cores()) // max(trainers_here(), 1), 1), 4)
 
 
 def whole(value: Any, name: str) -> int:

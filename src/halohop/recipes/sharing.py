@@ -10,6 +10,7 @@ import torch
 import halohop
 from halohop import Graph, World
 from halohop.collectives import lost_peers_named, process_group
+from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.recipes.config import InferConfig, Locality, TrainConfig
 from halohop.recipes.opening import opened
@@ -21,7 +22,7 @@ def cores_per_trainer(world: World) -> int:
 
     With more threads than that, products of sparse matrices (MKL) leave rows out without an error.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(usable_cores())
     limit = os.environ.get("OMP_THREAD_LIMIT", "")
     return max(1, min(cores // _place(world)[1], int(limit) if limit.isdecimal() else cores))
 
