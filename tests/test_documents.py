@@ -35,6 +35,11 @@ import halohop
 from halohop.datasets import synthetic
 halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 """,
+    "partitions.md": f"""
+import shutil
+shutil.unpack_archive({str(ROOT / "tests" / "datasets" / "imports" / "dgl-2.1.0.tar.xz")!r})
+shutil.move("typed", "products")
+""",
     "performance.md": """
 import halohop
 from halohop.datasets import synthetic

@@ -3,6 +3,9 @@
 from halohop.datasets.arrays import read_arrays
 from halohop.datasets.direction import add_reverses, directions
 from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
+from halohop.datasets.imports.dgl import dgl_owners, read_dgl
+from halohop.datasets.imports.glt import glt_owners, read_glt
+from halohop.datasets.imports.imported import Imported, Owners
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
@@ -13,15 +16,21 @@ from halohop.datasets.tables import read_tables
 __all__ = [
     "EdgeFiles",
     "GraphFiles",
+    "Imported",
     "NodeFiles",
+    "Owners",
     "add_reverses",
+    "dgl_owners",
     "directions",
+    "glt_owners",
     "load_spec",
     "normalize_rows",
     "ogb_node",
     "random_edge_masks",
     "random_masks",
     "read_arrays",
+    "read_dgl",
+    "read_glt",
     "read_tables",
     "scales",
     "synthetic",

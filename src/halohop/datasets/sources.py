@@ -12,6 +12,7 @@ import torch
 from halohop.datasets.arrays import EDGE_INDEX, read_arrays
 from halohop.datasets.direction import add_reverses
 from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
+from halohop.datasets.imports.named import is_import, read_import
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.scale import normalize_rows
 from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
@@ -26,7 +27,7 @@ HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
 KNOWN = (
     "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, pyg:CLASS/NAME?root=FOLDER (a data set of PyG's), "
     "a .pt file with a PyG Data or HeteroData, a graph.toml or its folder, a folder of .npy files (edge_index.npy, x.npy, ...), "
-    "or the folder of an OGB data set"
+    "the folder of an OGB data set, or partitions of other libraries: glt:FOLDER, dgl:FOLDER/part_config.json"
 )
 
 
@@ -43,8 +44,9 @@ def load_source(
     Args:
         spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``, ``pyg:CLASS/NAME?root=FOLDER``
             (`halohop.datasets.pyg_sets.read_pyg`), a ``.pt`` file with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its
-            folder, a folder of ``.npy`` files (`halohop.datasets.read_arrays`), or the folder of an OGB data set
-            (``<root>/ogbn_products``).
+            folder, a folder of ``.npy`` files (`halohop.datasets.read_arrays`), the folder of an OGB data set
+            (``<root>/ogbn_products``), or partitions of GLT or DGL (``glt:FOLDER``, ``dgl:FOLDER/part_config.json``:
+            `halohop.datasets.read_glt`, `halohop.datasets.read_dgl`).
         seed: of synthetic graphs and random splits.
         undirected: add the reverses of all edges, as `halohop.datasets.add_reverses` does; else edges are taken as they are
             stored, from every kind of source.
@@ -70,6 +72,8 @@ def load_source(
         from halohop.datasets.pyg_sets import read_pyg
 
         tables = read_pyg(text)
+    elif is_import(text):
+        tables = read_import(text)
     else:
         tables = _load_path(Path(text))
     tables = replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})

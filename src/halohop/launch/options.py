@@ -43,7 +43,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="synthetic:SIZE, synthetic-hetero:SIZE, pyg:CLASS/NAME, a .pt file, a graph.toml, or a data set's folder.",
+        help="synthetic:SIZE, synthetic-hetero:SIZE, pyg:CLASS/NAME, a .pt file, a graph.toml, a data set's folder, or "
+        "another library's partitions: glt:FOLDER, dgl:FOLDER/part_config.json.",
     ),
 ]
 Verify = Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum first.")]

@@ -12,7 +12,14 @@ from halohop.launch import choices, logs, options
 def partition(
     source: options.Source,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
-    parts: Annotated[int, typer.Option(min=1, help="How many partitions: at least one per node that will train.")] = 2,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many partitions: at least one per node that will train.",
+            show_default="2, or as partitions of another library are",
+        ),
+    ] = None,
     method: options.PartitionMethod = choices.Method.auto,
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
     halo: options.Halo = None,
@@ -29,6 +36,8 @@ def partition(
     $ halohop partition synthetic:small parts --parts 4
 
     $ halohop partition 'pyg:Coauthor/CS?root=data' parts --parts 2 --normalize
+
+    $ halohop partition 'dgl:products/graph.json' parts
     """
     from halohop.launch import inspect
     from halohop.launch.source import partition_source

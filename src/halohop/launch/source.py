@@ -8,10 +8,12 @@ from typing import Any
 from rich.console import Console
 
 from halohop.datasets import directions, scales
+from halohop.datasets.imports.named import import_owners, is_import
 from halohop.datasets.sources import load_link_graph, load_source
 from halohop.launch.progress import stages
 from halohop.partitioning.assign import chosen
 from halohop.partitioning.build import partition
+from halohop.partitioning.division import Assignment
 from halohop.partitioning.report import Report
 from halohop.store.manifest import MANIFEST
 from halohop.typing import EdgeDir
@@ -36,7 +38,7 @@ def partition_source(
     source: str,
     out: Path,
     *,
-    num_parts: int,
+    num_parts: int | None,
     method: str,
     seed: int,
     console: Console,
@@ -50,16 +52,23 @@ def partition_source(
 ) -> Report:
     """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
 
-    With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`.
+    With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`. Without `num_parts`
+    partitions of another library stay as they are, unless a `method` is named; other sources get 2.
     """
+    owners = import_owners(source) if num_parts is None and is_import(source) else None
+    num_parts = num_parts or (owners.num_parts if owners else 2)
+    division: str | Assignment = method
+    if owners and method == "auto":
+        console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
+        division = owners.part
     with stages(console) as progress:
         progress("read", 0, 1)
         given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
         tables = load_link_graph(source, time_attr=time_attr, **given) if task == "link" else load_source(source, **given)
-        if method == "auto" and chosen(method) == "fennel" and num_parts > 1:
+        if division == "auto" and chosen(method) == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
-        report = partition(tables, out, num_parts=num_parts, method=method, seed=seed, **options)
+        report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*directions(tables), *scales(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)
         return report

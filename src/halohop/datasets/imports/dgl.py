@@ -1,0 +1,184 @@
+"""Partitions that DGL wrote (``part_config.json``), without DGL.
+
+A partition has its graph (``graph.dgl``: its own nodes and edges, then copies of others', which are left out) and the columns of
+what it owns (``node_feat.dgl``, ``edge_feat.dgl``). Where DGL's pipeline has kept the ids from before (``orig_nids.dgl``,
+``orig_eids.dgl``), nodes and edges get these; else they keep the ids that DGL gave them, within their type.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from halohop.datasets.imports.beside import with_columns
+from halohop.datasets.imports.dgl_config import Config, Ranges, read_config
+from halohop.datasets.imports.dgl_files import Stored, read_graph, read_tensors
+from halohop.datasets.imports.imported import Imported, Owners
+from halohop.datasets.imports.order import Order
+from halohop.errors import InputError
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import NodeType, Relation, relation_text
+
+_RENAMED = {"nodes": {"feat": "x", "label": "y", "labels": "y"}, "edges": {"feat": "edge_attr"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edges:
+    """A partition's own edges of one relation: their ids, and the ids of their ends, all within their types."""
+
+    id: Tensor
+    src: Tensor
+    dst: Tensor
+
+
+def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None) -> Imported:
+    """The graph in DGL's partitions.
+
+    The columns keep their names, except those that are called otherwise here: ``feat`` becomes ``x`` (of edges ``edge_attr``),
+    ``label`` ``y``; and those called ``..._mask`` become bool again, which DGL writes as uint8. Types ``_N`` and ``_E`` are those
+    of a homogeneous graph. All edges are in memory, 24 bytes each, besides the result.
+
+    Args:
+        config: the JSON file that `dgl.distributed.partition_graph` or `dispatch_data.py` wrote.
+        columns: see `halohop.datasets.imports.beside.with_columns`.
+
+    Raises:
+        IncompleteDatasetError: a file or partition is missing.
+        InputError: a file holds something else than DGL writes, or counts differ.
+        IdError: a node or edge is in no partition, or in several.
+
+    Example:
+        ``imported = read_dgl("products/ogbn-products.json")``
+    """
+    layout = read_config(Path(config))
+    old_nodes = {name: _old_ids(layout, "orig_nids.dgl", ranges) for name, ranges in layout.nodes.items()}
+    old_edges = {relation: _old_ids(layout, "orig_eids.dgl", ranges) for relation, ranges in layout.edges.items()}
+    owned = [_own_edges(layout, part) for part in range(len(layout.folders))]
+    tables = GraphTables(
+        nodes={name: _nodes(layout, name, old) for name, old in old_nodes.items()},
+        edges={
+            relation: _edges(layout, relation, [edges[relation] for edges in owned], old, old_nodes)
+            for relation, old in old_edges.items()
+        },
+    )
+    return Imported(tables=with_columns(tables, columns or {}), owners=_owners(layout, old_nodes))
+
+
+def dgl_owners(config: str | Path) -> Owners:
+    """Who owns the nodes by DGL's partitions; the arguments and errors are those of `read_dgl`."""
+    layout = read_config(Path(config))
+    return _owners(layout, {name: _old_ids(layout, "orig_nids.dgl", ranges) for name, ranges in layout.nodes.items()})
+
+
+def _old_ids(layout: Config, file: str, ranges: Ranges) -> list[Tensor]:
+    """By partition, the ids from before DGL renumbered; DGL's own where they were not kept."""
+    found = []
+    for part, files in enumerate(layout.folders):
+        kept = files.graph.parent / file
+        stored = read_tensors(kept).get(ranges.name) if kept.is_file() else None
+        ids = ranges.within(part) if stored is None else stored.tensor().long()
+        if len(ids) != ranges.begin[part + 1] - ranges.begin[part]:
+            raise InputError(f"{kept} has {len(ids)} ids of {ranges.name}, the ranges say otherwise; copy the whole folder")
+        found.append(ids)
+    return found
+
+
+def _owners(layout: Config, ids: Mapping[NodeType, Sequence[Tensor]]) -> Owners:
+    parts = {}
+    for name, ranges in layout.nodes.items():
+        Order(ids[name], ranges.count, f"node of type {name!r}")  # every id once, or it says which
+        parts[name] = torch.empty(ranges.count, dtype=torch.int32)
+        for part, own in enumerate(ids[name]):
+            parts[name][own] = part
+    return Owners(part=parts, num_parts=len(layout.folders))
+
+
+def _own_edges(layout: Config, part: int) -> dict[Relation, _Edges]:
+    """The edges that a partition owns: those to its nodes."""
+    file = layout.folders[part].graph
+    graph = read_graph(file)
+    try:
+        own = torch.nonzero(graph.edges["inner_edge"].tensor()).flatten()
+        nid, eid = graph.nodes["_ID"].tensor().long(), graph.edges["_ID"].tensor().long()[own]
+    except KeyError as error:
+        raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
+    src, dst = nid[graph.src[own]], nid[graph.dst[own]]
+    found = {}
+    for relation, ranges in layout.edges.items():
+        first, last = ranges.bounds[part]
+        mine = (eid >= first) & (eid < last)
+        found[relation] = _Edges(
+            id=eid[mine] - first + ranges.begin[part],
+            src=_within(layout.nodes[relation[0]], src[mine], file),
+            dst=_within(layout.nodes[relation[2]], dst[mine], file),
+        )
+    if (count := sum(len(edges.id) for edges in found.values())) != len(own):
+        raise InputError(f"{file} has {len(own)} edges of its own, {count} of them in its ranges; copy the whole folder")
+    return found
+
+
+def _within(ranges: Ranges, ids: Tensor, file: Path) -> Tensor:
+    """Ids that count over all types, counted within their type."""
+    found = torch.full_like(ids, -1)
+    for part, (first, last) in enumerate(ranges.bounds):
+        here = (ids >= first) & (ids < last)
+        found[here] = ids[here] - first + ranges.begin[part]
+    if bool((found < 0).any()):
+        raise InputError(
+            f"{file} has an edge with node {int(ids[found < 0][0])}, which is no {ranges.name}; copy the whole folder"
+        )
+    return found
+
+
+def _nodes(layout: Config, name: NodeType, ids: list[Tensor]) -> NodeTable:
+    ranges = layout.nodes[name]
+    order = Order(ids, ranges.count, f"node of type {name!r}")
+    pieces = [_columns_of(files.node_columns, ranges.name) for files in layout.folders]
+    return NodeTable(num_nodes=ranges.count, columns=_restored(order, pieces, "nodes", layout))
+
+
+def _edges(
+    layout: Config, relation: Relation, owned: list[_Edges], old: list[Tensor], old_nodes: dict[NodeType, list[Tensor]]
+) -> EdgeTable:
+    ranges, name = layout.edges[relation], relation_text(relation)
+    id = [ids[edges.id - begin] for edges, ids, begin in zip(owned, old, ranges.begin[:-1], strict=True)]
+    order = Order(id, ranges.count, f"edge of {name}")
+    ends = [[edges.src for edges in owned], [edges.dst for edges in owned]]
+    src, dst = (
+        torch.cat(old_nodes[end])[order.restored(ids, f"{what} of {name}")]
+        for end, ids, what in ((relation[0], ends[0], "sources"), (relation[2], ends[1], "destinations"))
+    )
+    stored = Order(old, ranges.count, f"edge of {name}")  # the rows of the columns are in the order of DGL's ids
+    pieces = [_columns_of(files.edge_columns, ranges.name) for files in layout.folders]
+    return EdgeTable(src=src, dst=dst, columns=_restored(stored, pieces, "edges", layout))
+
+
+def _columns_of(file: Path, table: str) -> dict[str, Stored]:
+    """The columns of one type; older versions did not write the type before the name."""
+    found = {}
+    for key, stored in read_tensors(file).items():
+        of, slash, name = key.rpartition("/")
+        if of == table or not slash:
+            found[name] = stored
+    return found
+
+
+def _restored(order: Order, pieces: list[dict[str, Stored]], kind: str, layout: Config) -> dict[str, Tensor]:
+    """The columns in the order of ids, under our names."""
+    columns = {}
+    names = dict.fromkeys(name for piece in pieces for name in piece)
+    for name in names:
+        for files, piece in zip(layout.folders, pieces, strict=True):
+            if name not in piece:
+                raise InputError(f"{files.graph.parent} lacks the column {name!r} of {kind}, which others have; copy it again")
+        stored = [piece[name] for piece in pieces]
+        if len({(piece.dtype, piece.shape[1:]) for piece in stored}) > 1:
+            forms = ", ".join(f"{piece.dtype} {list(piece.shape[1:])}" for piece in stored)
+            raise InputError(f"column {name!r} of {kind} is not the same in all partitions: {forms}")
+        column = stored[0].typed(order.restored([piece.rows for piece in stored], name))
+        target = _RENAMED[kind].get(name, name)
+        is_mask = name.endswith("_mask") and column.dtype == torch.uint8
+        columns[name if target in names else target] = column.bool() if is_mask else column
+    return columns
