@@ -1,4 +1,5 @@
 import io
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -59,6 +60,19 @@ def test_the_rate_is_that_of_the_stage_and_lines_are_rare() -> None:
     assert (pace.rate("epoch 1", 20), pace.line_is_due()) == (5, False)
     now[0] += 8
     assert (pace.rate("epoch 2", 10), pace.line_is_due(), pace.line_is_due()) == (None, True, False)
+
+
+def test_the_time_left_follows_from_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, output = [100.0], io.StringIO()
+    monkeypatch.setattr(progress, "Pace", partial(Pace, lambda: now[0]))
+    with stages(Console(file=output, width=100)) as stage:
+        for done in (0, 1000, 4000):
+            stage("write", done, 4000)
+            now[0] += 50
+    assert output.getvalue().splitlines() == [
+        "write: 1,000 of 4,000, 20/s, 3 min left",
+        "write: 4,000 of 4,000, 40/s, 0 s left",
+    ]
 
 
 def test_what_a_batch_weighs_is_said_once() -> None:

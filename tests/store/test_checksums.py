@@ -8,6 +8,7 @@ import torch
 
 from halohop.errors import CorruptDatasetError
 from halohop.store import checksums, npy
+from halohop.store.verify import verify_files
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,8 @@ def test_an_array_has_a_checksum_for_each_chunk(tmp_path: Path, rows: int) -> No
     assert [data[begin:end] for begin, end, _ in record.chunks()] == pieces
     assert record == npy.record_of(array.dtype, (rows,), npy.sum_array(file))
     assert npy.num_sums(array.dtype, (rows,)) == len(pieces)
-    assert torch.equal(npy.map_array(file, record, torch.int32, verify=True), array)
+    assert torch.equal(npy.map_array(file, record, torch.int32), array)
+    verify_files(tmp_path, {"x.npy": record})
 
 
 def test_damage_is_found_in_every_chunk(tmp_path: Path) -> None:
@@ -36,7 +38,7 @@ def test_damage_is_found_in_every_chunk(tmp_path: Path) -> None:
         file.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         begin = position // 200 * 200
         with pytest.raises(CorruptDatasetError, match=rf"x\.npy has checksum \w+ in the bytes {begin} to "):
-            npy.map_array(file, record, torch.int64, verify=True)
+            verify_files(tmp_path, {"x.npy": record})
 
 
 def test_a_single_checksum_is_of_the_whole_file(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_a_single_checksum_is_of_the_whole_file(tmp_path: Path) -> None:
     record = checksums.FileRecord(
         dtype="<i8", shape=(100,), bytes=len(data), checksums=(checksums.hexadecimal(zlib.crc32(data)),)
     )
-    assert npy.map_array(file, record, torch.int64, verify=True)[-1] == 99
+    verify_files(tmp_path, {"x.npy": record})
     file.write_bytes(data[:-8] + bytes(8))
     with pytest.raises(CorruptDatasetError, match=f"in the bytes 0 to {len(data)}"):
-        npy.map_array(file, record, torch.int64, verify=True)
+        verify_files(tmp_path, {"x.npy": record})

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halohop.partitioning.report import Report
-from halohop.store.disk import held_parts, map_part, read_manifest
+from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
 from halohop.store.manifest import Manifest
 from halohop.store.schema import ColumnSpec
 from halohop.typing import relation_text
@@ -29,7 +29,7 @@ def summarize(
     Args:
         path: the folder that `halohop.partition` wrote.
         verify: also compare every file of the partitions in this folder with its checksum.
-        progress: called with the stage, how many partitions are done, and of how many.
+        progress: called with the stage, how many bytes ("verify") or partitions ("read masks") are done, and of how many.
 
     Raises:
         DatasetError: no such data set, incomplete, of another version, or damaged; names the file.
@@ -38,14 +38,16 @@ def summarize(
     manifest = read_manifest(path)
     here = held_parts(path, manifest)
     splits: dict[str, dict[str, int]] = {name: dict.fromkeys(manifest.schema.splits(name), 0) for name in manifest.schema.nodes}
+    if verify:
+        verify_parts(path, progress)
     for done, part in enumerate(here):
-        progress("verify" if verify else "read masks", done, len(here))
-        tables = map_part(path, manifest, part, verify=verify).nodes
+        progress("read masks", done, len(here))
+        tables = map_part(path, manifest, part).nodes
         for name, counts in splits.items():
             for split in counts:
                 mask = tables[name].columns[f"{split}_mask"]
                 counts[split] += int((mask.flatten(1).any(1) if mask.dim() > 1 else mask).sum())
-    progress("verify" if verify else "read masks", len(here), len(here))
+    progress("read masks", len(here), len(here))
     return {
         "path": str(path),
         "num_parts": manifest.num_parts,

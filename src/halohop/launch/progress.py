@@ -1,6 +1,7 @@
 """What is shown while something runs: a line for every epoch, and between them a bar that moves; a line now and then where no
 terminal is."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -29,9 +30,10 @@ def stages(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
         def progress(stage: str, done: int, total: int) -> None:
             rate = pace.rate(stage, done)
-            bar.update(task, description=stage, completed=done, total=total, rate=_per_second(rate))
+            speed = _per_second(rate) + (f", {_duration((total - done) / rate)} left" if rate else "")
+            bar.update(task, description=stage, completed=done, total=total, rate=speed)
             if not console.is_terminal and pace.line_is_due():
-                console.print(f"{stage}: {done:,} of {total:,}, {_per_second(rate)}", highlight=False)
+                console.print(f"{stage}: {done:,} of {total:,}, {speed}", highlight=False)
 
         yield progress
 
@@ -134,6 +136,19 @@ def epoch_line(event: Mapping[str, Any], epochs: int, figure: str = "accuracy") 
 
 def _per_second(rate: float | None, what: str = "") -> str:
     return f"{'-' if rate is None else short(rate)}{' ' * bool(what)}{what}/s"
+
+
+def _duration(seconds: float) -> str:
+    """Rounded up, as one waits for it.
+
+    Example:
+        >>> [_duration(seconds) for seconds in (0.2, 59, 61, 3601)]
+        ['1 s', '59 s', '2 min', '1 h 1 min']
+    """
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _bar(console: Console) -> Progress:

@@ -12,7 +12,7 @@ Each partition's folder holds a stamp that the manifest repeats, so a manifest i
 partitions. Folders are written by `halohop.store.writer`; what a crash leaves behind is refused by name.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from halohop.store.manifest import (
     MANIFEST,
     RAW_ID_FILE,
     STAMP,
+    VERIFYING,
     Manifest,
     column_file,
     decode,
@@ -45,7 +46,8 @@ from halohop.store.manifest import (
 from halohop.store.npy import map_array, numpy_name
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec
-from halohop.typing import Relation, TableKey
+from halohop.store.verify import verify_files
+from halohop.typing import OnProgress, Relation, TableKey
 
 _ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int64, torch.int32)}
 _BLOCK_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.uint8, torch.int16)}
@@ -96,7 +98,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
     if not (Path(path) / part_folder(part)).is_dir():
         raise IncompleteDatasetError(f"{Path(path) / part_folder(part)} is missing: this host does not hold partition {part}")
     _check_stamp(Path(path), manifest, part)
-    files = _Files(folder=Path(path), records=manifest.files, verify=verify)
+    files = _Files(folder=Path(path), records=manifest.files)
     counts: dict[TableKey, int] = {}
     for bounds in (manifest.node_bounds, manifest.edge_bounds):
         counts |= {key: ends[part + 1] - ends[part] for key, ends in bounds.items()}
@@ -122,25 +124,40 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
         )
         for key, spec in manifest.schema.edges.items()
     }
+    if verify:
+        verify_files(Path(path), _files_of(manifest, part))
     return Part(nodes=nodes, edges=edges)
 
 
-def verify_parts(path: str | Path, progress: Callable[[str, int, int], None] = lambda stage, done, total: None) -> None:
-    """Reads every file of the partitions that are here, and compares it with its checksum.
+def verify_parts(path: str | Path, progress: OnProgress = lambda stage, done, total: None) -> None:
+    """Reads every file of the partitions that are here, and compares it with its checksum. Where it was stopped, it goes on,
+    if the folder may be written: what was right and has not been touched since is not read again.
 
     Args:
         path: the folder of the data set.
-        progress: called with "verify", how many partitions are done, and of how many.
+        progress: called with "verify", how many bytes are right, and of how many.
 
     Raises:
         DatasetError: a file is not what the manifest says; names it.
     """
     manifest = read_manifest(path)
-    here = held_parts(path, manifest)
-    for done, part in enumerate(here):
-        progress("verify", done, len(here))
-        map_part(path, manifest, part, verify=True)
-    progress("verify", len(here), len(here))
+    records = {part: _files_of(manifest, part) for part in held_parts(path, manifest)}
+    for part in records:
+        map_part(path, manifest, part)  # what is missing or of another size is found before anything is read
+    right, total = 0, sum(record.bytes for files in records.values() for record in files.values())
+
+    def report(count: int) -> None:
+        nonlocal right
+        right += count
+        progress("verify", right, total)
+
+    report(0)
+    for part, files in records.items():
+        verify_files(Path(path), files, journal=Path(path) / part_folder(part) / VERIFYING, on_bytes=report)
+
+
+def _files_of(manifest: Manifest, part: int) -> dict[str, FileRecord]:
+    return {path: record for path, record in manifest.files.items() if path.startswith(f"{part_folder(part)}/")}
 
 
 def _check_stamp(path: Path, manifest: Manifest, part: int) -> None:
@@ -171,7 +188,6 @@ class _Files:
 
     folder: Path
     records: dict[str, FileRecord]
-    verify: bool
 
     def columns(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
         dense = {name: spec for name, spec in specs.items() if not spec.sparse}
@@ -233,4 +249,4 @@ class _Files:
             raise CorruptDatasetError(
                 f"{path} should be {dtype} of shape {shape}, but {MANIFEST} {said}; write the data set again"
             )
-        return map_array(self.folder / path, record, dtype, verify=self.verify)
+        return map_array(self.folder / path, record, dtype)

@@ -25,6 +25,8 @@ VERSION = 2
 MANIFEST = "manifest.json"
 STAMP = "stamp"
 """In the folder of each partition: which data set it belongs to."""
+VERIFYING = "verifying"
+"""Beside it, while a verification is unfinished: how far that came."""
 
 INDPTR = "indptr"
 INDICES = "indices"

@@ -23,7 +23,7 @@ from halohop.files.aside import writing
 from halohop.files.libc import map_privately
 from halohop.files.reading import open_regular
 from halohop.files.whole import synced_stream
-from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sum_range, sums_of
+from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sums_of
 
 _PIECE = 1 << 20
 
@@ -163,13 +163,13 @@ def record_of(dtype: torch.dtype, shape: tuple[int, ...], checksums: Sequence[in
     return FileRecord(dtype=numpy_name(dtype), shape=shape, bytes=size, checksums=tuple(map(hexadecimal, checksums)))
 
 
-def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: bool) -> Tensor:
-    """The file's array as a tensor of `dtype` over the file's own pages; with `verify` all of it is read and checked first.
+def map_array(file: Path, record: FileRecord, dtype: torch.dtype) -> Tensor:
+    """The file's array as a tensor of `dtype` over the file's own pages.
 
     Raises:
         IncompleteDatasetError: there is no such file.
         DatasetError: the operating system cannot open or map it.
-        CorruptDatasetError: no regular file, another size or header than recorded, or (with `verify`) another checksum.
+        CorruptDatasetError: no regular file, or another size or header than recorded.
     """
     header = _header(record.dtype, record.shape)
     try:
@@ -184,8 +184,6 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype, *, verify: boo
             raise CorruptDatasetError(
                 f"{file} is not a {record.dtype} array of shape {record.shape}, as the manifest says; copy it again"
             )
-        if verify:
-            check_sums(stream.fileno(), file, record)
         data = map_privately(stream.fileno(), size, file)[len(header) :]
     return torch.from_numpy(data).view(dtype).view(record.shape)
 
@@ -223,19 +221,6 @@ def bytes_of(tensor: Tensor) -> memoryview:
         return memoryview(b"")
     # A single entry may have any stride and still pass for contiguous; as bytes it would not.
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data
-
-
-def check_sums(descriptor: int, file: Path, record: FileRecord) -> None:
-    """
-    Raises:
-        CorruptDatasetError: a chunk of the open file has another checksum than recorded.
-    """
-    for begin, end, recorded in record.chunks():
-        checksum = hexadecimal(sum_range(descriptor, begin, end))
-        if checksum != recorded:
-            raise CorruptDatasetError(
-                f"{file} has checksum {checksum} in the bytes {begin} to {end}, the manifest says {recorded}; copy it again"
-            )
 
 
 def _size(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
