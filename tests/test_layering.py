@@ -29,7 +29,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
-    "pymetis": ("partitioning/*",),
     "pyarrow": ("datasets/*", "inference/*"),
     "ray": ("launch/*",),
     "typer": ("launch/*",),

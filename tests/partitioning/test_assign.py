@@ -1,7 +1,6 @@
 """Balance, cut and determinism of the methods, and what is refused."""
 
 import ctypes
-import sys
 from itertools import product
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning import assign as assign_module
+from halohop.partitioning import libmetis
 from halohop.partitioning.assign import chosen
 from halohop.partitioning.division import Assignment
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -150,24 +150,6 @@ def test_metis_on_small_graphs(capfd: pytest.CaptureFixture[str], num_nodes: int
     assert capfd.readouterr().out == ""
 
 
-def test_union_graph_counts_parallel_edges_and_drops_loops() -> None:
-    tables = GraphTables(
-        nodes={"a": NodeTable(num_nodes=2), "b": NodeTable(num_nodes=2)},
-        edges={
-            ("a", "x", "b"): EdgeTable(src=torch.tensor([0, 0, 1]), dst=torch.tensor([1, 1, 0])),
-            ("b", "y", "a"): EdgeTable(src=torch.tensor([1]), dst=torch.tensor([0])),
-            ("a", "z", "a"): EdgeTable(src=torch.tensor([0, 0, 1]), dst=torch.tensor([0, 1, 0])),
-        },
-    )
-    union = assign_module._union_graph(tables)
-    found = {
-        (node, int(union.neighbors[edge])): int(union.weights[edge])
-        for node in range(4)
-        for edge in range(int(union.indptr[node]), int(union.indptr[node + 1]))
-    }
-    assert found == {(0, 3): 3, (3, 0): 3, (1, 2): 1, (2, 1): 1, (0, 1): 2, (1, 0): 2}
-
-
 def test_given_assignments() -> None:
     tables = mixed()
     given = {"author": torch.arange(300) % 3, "paper": torch.zeros(500, dtype=torch.uint8)}
@@ -181,7 +163,7 @@ def test_given_assignments() -> None:
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ("louvain", r"'louvain'; known: \['auto', 'metis', 'fennel', 'random'\]"),
+        ("louvain", r"'louvain'; known: \['auto', 'metis', 'ldg', 'fennel', 'random', 'range'\]"),
         (torch.zeros(500, dtype=torch.int32), "one tensor"),
         ({"paper": torch.zeros(500, dtype=torch.int32)}, "node types"),
         ({"paper": torch.zeros(500), "author": torch.zeros(300)}, "integers"),
@@ -198,7 +180,7 @@ def test_what_is_refused(method: str | Assignment | Tensor, says: str) -> None:
 def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="num_parts=0"):
         assign(mixed(), 0)
-    monkeypatch.setitem(sys.modules, "pymetis", None)
+    monkeypatch.setattr(libmetis, "_library_files", lambda: None)
     with pytest.raises(InputError, match=r"halohop\[metis\].*fennel"):
         assign(mixed(), 2, "metis")
     assign(mixed(), 1, "metis")  # divides nothing
@@ -208,7 +190,7 @@ def test_without_metis_the_default_is_fennel(monkeypatch: pytest.MonkeyPatch) ->
     tables = power_law()
     assert chosen("auto") == "metis"
     assert torch.equal(assign(tables, 4)["node"], assign(tables, 4, "metis")["node"])
-    monkeypatch.setitem(sys.modules, "pymetis", None)
+    monkeypatch.setattr(libmetis, "_library_files", lambda: None)
     assert chosen("auto") == "fennel"
     assert torch.equal(assign(tables, 4)["node"], assign(tables, 4, "fennel")["node"])
     assert chosen("random") == "random"

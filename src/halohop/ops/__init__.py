@@ -5,9 +5,20 @@ same names again, slow and obvious: it is the specification, and the tests compa
 """
 
 from halohop.ops.access import add_absence, draw_shares
+from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
+from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
-from halohop.ops.fennel import fennel
-from halohop.ops.index import Buckets, bucket, build_csc, copy_ids, distinct_pairs, never_falls, repeat_positions, stitch
+from halohop.ops.index import (
+    Buckets,
+    bucket,
+    build_csc,
+    copy_ids,
+    count_keys,
+    distinct_pairs,
+    never_falls,
+    repeat_positions,
+    stitch,
+)
 from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
@@ -22,6 +33,8 @@ __all__ = [
     "TIME_DTYPES",
     "Buckets",
     "Eligible",
+    "Lists",
+    "Parts",
     "Pieces",
     "Pool",
     "Relabeler",
@@ -32,18 +45,22 @@ __all__ = [
     "bucket",
     "build_csc",
     "copy_ids",
+    "count_ends",
+    "count_keys",
     "distinct_pairs",
     "draw_shares",
-    "fennel",
     "fill_missing",
     "fractions",
     "gather_known",
     "gather_rows",
+    "induced",
     "join_rows",
     "known_places",
     "list_lengths",
+    "merge_lists",
     "merge_sparse",
     "never_falls",
+    "place_ends",
     "repeat_positions",
     "sample_neighbors",
     "scatter_rows",

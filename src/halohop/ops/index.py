@@ -184,6 +184,28 @@ def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
         raise InputError(f"out has {len(out)} entries, but counts sum up to {int(counts.sum())}")
 
 
+def count_keys(keys: Tensor, counts: Tensor) -> None:
+    """Adds how often each key occurs.
+
+    Args:
+        keys: int64 or int32 ``[n]``, each in 0..len(counts)-1.
+        counts: int64 or int32, contiguous.
+
+    Raises:
+        IdError: another key.
+        InputError: wrong dtypes.
+
+    Example:
+        >>> counts = torch.zeros(3, dtype=torch.int32)
+        >>> count_keys(torch.tensor([2, 0, 2]), counts), counts.tolist()
+        (None, [1, 0, 2])
+    """
+    array = integers(keys, "keys")
+    done = cpu_index.count(array, integers(counts, "counts"))
+    if done < len(array):
+        raise IdError(f"key {int(array[done])} is none of 0 to {len(counts) - 1}")
+
+
 def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     """Sorts edges by destination, for compressed sparse column form. Stable: each list keeps the order of the input.
 

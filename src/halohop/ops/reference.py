@@ -244,30 +244,6 @@ def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tens
     return torch.tensor([first[pair] for pair in sorted(first)], dtype=torch.int64)
 
 
-def fennel(
-    indptr: Tensor, neighbors: Tensor, weights: Tensor, loads: Tensor, order: Tensor, num_parts: int, *, slack: float, passes: int
-) -> Tensor:
-    starts, load, total = indptr.tolist(), loads.tolist(), float(loads.sum())
-    price = 1.5 * num_parts**0.5 * float(weights.sum()) / 2 / max(total, 1.0) ** 1.5
-    part, carried = [-1] * len(load), [0.0] * num_parts
-    for _ in range(passes):
-        before = list(part)
-        for v in order.tolist():
-            if part[v] >= 0:
-                carried[part[v]] -= load[v]
-            near = [0] * num_parts
-            for e in range(starts[v], starts[v + 1]):
-                if part[neighbors[e]] >= 0:
-                    near[part[neighbors[e]]] += int(weights[e])
-            scores = [near[p] - load[v] * price * max(carried[p], 0.0) ** 0.5 for p in range(num_parts)]
-            room = [p for p in range(num_parts) if carried[p] + load[v] <= (1 + slack) * total / num_parts]
-            part[v] = max(room, key=lambda p: scores[p]) if room else carried.index(min(carried))
-            carried[part[v]] += load[v]
-        if part == before:
-            break
-    return torch.tensor(part, dtype=torch.int64)
-
-
 def dense_rows(indptr: list[int], indices: list[int], values: list[float], width: int) -> list[list[float]]:
     """Rows of numbers from lists of those that are not zero; one value may stand for all."""
     rows = []

@@ -1,11 +1,12 @@
 """What dividing a graph gives, what it is asked for, and the one protocol of all that divide."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
+from halohop.partitioning.budget import Budget
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 
@@ -39,7 +40,9 @@ class AssignRequest:
         num_parts: how many partitions.
         seed: of what is drawn at random.
         tolerance: no partition shall have more than ``1 + tolerance`` times the mean of any load.
-        num_blocks: how many blocks, 0 for none; None leaves it to the assigner, which writes none where they would not fit.
+        num_blocks: how many blocks, 0 for none; None leaves it to the assigner, which makes none where they would not fit.
+        by_type: whether the nodes of each type are balanced on their own, rather than all types together.
+        memory: how much it may take.
         scratch: a folder on disk for what does not fit into memory; None: the system's folder for temporary files.
     """
 
@@ -47,6 +50,8 @@ class AssignRequest:
     seed: int = 0
     tolerance: float = TOLERANCE
     num_blocks: int | None = None
+    by_type: bool = False
+    memory: Budget = field(default_factory=lambda: Budget.parse(None))
     scratch: Path | None = None
 
 

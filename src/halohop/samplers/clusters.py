@@ -1,7 +1,6 @@
 """Every way in which users divide the nodes of a graph into clusters, turned into one."""
 
 import copy
-import math
 import operator
 import sys
 from collections.abc import Mapping
@@ -26,6 +25,9 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import NodeType
 
 Clusters = int | str | Tensor | np.ndarray[Any, Any] | Mapping[NodeType, Any]
+
+
+_TOLERANCE = 0.1  # of the sizes of clusters
 
 
 class ClusterDataset(Examples):
@@ -150,5 +152,5 @@ def _metis(graph: Graph, count: int, listed: dict[NodeType, Tensor], seed: int) 
         listing = graph.edges(relation)
         edges[relation] = EdgeTable(src=row[relation[0]][listing.src_gid], dst=row[relation[2]][listing.dst_gid])
     tables = GraphTables(nodes=nodes, edges=edges)
-    parts = assign(tables, count, "metis", seed=seed, tolerance=math.inf).part  # evening out hundreds of parts would take minutes
+    parts = assign(tables, count, "metis", seed=seed, tolerance=_TOLERANCE, num_blocks=0).part
     return {name: part.long() for name, part in parts.items()}

@@ -1,0 +1,134 @@
+"""METIS as an assigner: blocks by recursive bisection, of which partitions are runs; or all partitions at once."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import InputError
+from halohop.partitioning import libmetis
+from halohop.partitioning.dealing import deal_evenly, pieces_by_type
+from halohop.partitioning.division import AssignRequest, Division
+from halohop.partitioning.loads import Loads, even_out
+from halohop.partitioning.union import Adjacency, union_graph
+from halohop.store.tables import GraphTables
+
+BLOCKS, FEWER_BLOCKS = 64, 16
+_LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at least `_LEAST_OF_FEWER`
+_LEAST_OF_FEWER = 8
+_TIGHTEST = 1.001  # times the mean: METIS wants some room
+_REFINEMENTS = 10  # METIS's default
+
+
+class _Piece(NamedTuple):
+    """Some nodes of the graph and what lies among them."""
+
+    graph: Adjacency
+    loads: Tensor
+    nodes: Tensor
+
+
+def metis(tables: GraphTables, request: AssignRequest) -> Division:
+    """Few edges between partitions: multilevel partitioning of all types and relations as one graph, with each load a constraint.
+
+    Blocks are the leaves of recursive bisection, and partition p has the blocks from ``p * blocks / partitions`` on. METIS makes
+    all partitions at once, and there are no blocks, with partitions that do not divide the blocks; and where bisection leaves
+    them more uneven than the tolerance and than METIS does at once, as with one node that has most edges. Blocks that were asked
+    for are made in any case.
+
+    A bisection may be uneven by half of the tolerance at first, and by half of what is left at each level below: so partitions
+    are within the tolerance, however many blocks each has. What METIS leaves uneven is evened out.
+    """
+    num_blocks = blocks_of(tables, request)
+    loads = Loads(tables, by_type=request.by_type)
+    graph = union_graph(tables)
+    if graph.num_nodes < request.num_parts or len(graph.neighbors) == 0:  # METIS prints complaints then, and divides badly
+        return deal_evenly(tables, request)
+    block = _bisected(graph, loads, num_blocks, request) if num_blocks else None
+    runs = None if block is None else block.int() * request.num_parts // num_blocks
+    if runs is None or (request.num_blocks is None and (over := loads.fullest(runs, request)) > 1):
+        part = _at_once(graph, loads, request)
+        if runs is None or loads.fullest(part, request) < over:
+            return Division(part=pieces_by_type(tables, part))
+    assert block is not None
+    return Division(part=pieces_by_type(tables, runs), block=pieces_by_type(tables, block), num_blocks=num_blocks)
+
+
+def blocks_of(tables: GraphTables, request: AssignRequest) -> int:
+    """How many blocks there will be.
+
+    Raises:
+        InputError: the number that was asked for is no power of two, too large, or no multiple of the partitions.
+    """
+    wanted, num_parts = request.num_blocks, request.num_parts
+    if wanted is None:
+        num_nodes = sum(table.num_nodes for table in tables.nodes.values())
+        default = next((b for b, least in ((BLOCKS, _LEAST_NODES), (FEWER_BLOCKS, _LEAST_OF_FEWER)) if num_nodes >= b * least), 0)
+        return default if num_parts > 1 and default % num_parts == 0 else 0
+    if wanted and (wanted < 2 or wanted & (wanted - 1) or wanted > 2**14):
+        raise InputError(f"blocks={wanted}; give a power of two from 2 to {2**14}, such as {BLOCKS}, or 0 for none")
+    if wanted % num_parts:
+        raise InputError(
+            f"{num_parts} partitions cannot be runs of {wanted} blocks; give a number of partitions that divides the blocks "
+            "(2, 4, 8, ...), or blocks=0"
+        )
+    return wanted
+
+
+def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
+    rows = loads.rows(0, graph.num_nodes)
+    limit = loads.limit(request.num_parts, request.tolerance)
+    part = _divided(graph, rows, request.num_parts, limit * request.num_parts / loads.totals, request.seed)
+    even_out(part, graph, rows, limit, request.num_parts)
+    counts = part.bincount(minlength=request.num_parts)
+    for empty in (counts == 0).nonzero().view(-1).tolist():  # METIS leaves parts empty where they are a few nodes
+        giver = int(counts.argmax())
+        part[(part == giver).nonzero()[-1]] = empty
+        counts[giver] -= 1
+    return part
+
+
+def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRequest) -> Tensor:
+    """The block of every node, uint8 or int16 ``[n]``."""
+    block = torch.zeros(graph.num_nodes, dtype=torch.uint8 if num_blocks <= 256 else torch.int16)
+    level = [_Piece(graph, loads.rows(0, graph.num_nodes), torch.arange(graph.num_nodes))]
+    for depth in range(1, int(math.log2(num_blocks)) + 1):
+        limit = loads.limit(2**depth, request.tolerance * (1 - 0.5 ** (depth + 1)))
+        level = [half for piece in level for half in _halves(piece, limit, request.seed)]
+    for number, piece in enumerate(level):
+        block[piece.nodes] = number
+    return block
+
+
+def _halves(piece: _Piece, limit: Tensor, seed: int) -> list[_Piece]:
+    totals = piece.loads.sum(0)
+    slack = (2 * limit / totals.clamp(min=1)).clamp(min=_TIGHTEST, max=2)
+    part = _divided(piece.graph, piece.loads, 2, slack, seed)
+    even_out(part, piece.graph, piece.loads, limit, 2)
+    sides = [(part == side).nonzero().view(-1) for side in (0, 1)]
+    return [_Piece(piece.graph.induced(own), piece.loads[own], piece.nodes[own]) for own in sides]
+
+
+def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, seed: int) -> Tensor:
+    """The part of each node, int32; a graph without edges, or of hardly more nodes than parts, is dealt."""
+    used = loads.any(0)
+    if len(graph.neighbors) == 0 or graph.num_nodes <= 2 * num_parts:
+        parts = ops.Parts(
+            torch.full((graph.num_nodes,), -1, dtype=torch.int32),
+            torch.zeros(num_parts, loads.size(1), dtype=torch.int64),
+            (loads.sum(0).double() / num_parts).clamp(min=1) * slack,
+        )
+        whole = ops.Lists(first=0, indptr=graph.indptr, neighbors=graph.neighbors, weights=graph.weights, loads=loads)
+        parts.deal(whole, rule="ldg")
+        return parts.part
+    return libmetis.part_graph(
+        graph,
+        loads[:, used],
+        num_parts,
+        slack=slack[used],
+        seed=seed,
+        refinements=_REFINEMENTS,
+        recursive=num_parts == 2,
+    )
