@@ -209,6 +209,50 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path, monkeypatch: pytest
     assert names(tmp_path) == ["out"]
 
 
+def test_all_of_a_folder_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files as they were written last, and every folder; after that the folder that has the name."""
+    synced: dict[int, tuple[int, int]] = {}
+    renamed: list[dict[int, tuple[int, int]]] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = (found.st_size, found.st_mtime_ns)
+
+    def naming(path: Path, target: Path) -> Path:
+        renamed.append(dict(synced))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr(Path, "rename", naming)
+    with whole_folder(tmp_path / "out", lambda: None, overwrite=False) as partial:
+        for number in range(40):
+            (partial / f"{number % 5}" / "below").mkdir(parents=True, exist_ok=True)
+            (partial / f"{number % 5}" / "below" / f"{number}").write_bytes(bytes(number))
+        write_file(partial / "0" / "file", b"first")
+        (partial / "0" / "file").write_bytes(b"longer than the first")
+    (before,) = renamed
+    found = [path.stat() for path in [tmp_path / "out", *(tmp_path / "out").rglob("*")]]
+    assert len(found) == 1 + 10 + 40 + 1
+    assert [before.get(status.st_ino) for status in found] == [(status.st_size, status.st_mtime_ns) for status in found]
+    assert tmp_path.stat().st_ino in synced.keys() - before.keys()
+
+
+def test_a_file_of_a_folder_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def full(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "file":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WriteError, match=r"cannot write .*out.*/file: No space left on device; make room there"):
+        fill(tmp_path / "out")
+    assert names(tmp_path) == []
+
+
 def test_the_name_exists_at_every_moment(tmp_path: Path) -> None:
     """Where the file system can exchange two names."""
     one, other = tmp_path / "one", tmp_path / "other"

@@ -532,7 +532,7 @@ def test_an_old_data_set_comes_back_if_the_new_one_cannot_take_its_place(tmp_pat
     assert list(tmp_path.iterdir()) == [out]
 
 
-@pytest.mark.parametrize("moment", ["writer.write_array", "writer.encode", "whole._take_place", "whole.sync_folder"])
+@pytest.mark.parametrize("moment", ["writer.write_array", "writer.encode", "whole._take_place", "whole.sync_tree"])
 def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: Path, tmp_path: Path, moment: str) -> None:
     out = Path(shutil.copytree(dataset, tmp_path / "out"))
     script = f"""

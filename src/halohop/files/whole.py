@@ -8,6 +8,7 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -17,6 +18,7 @@ from halohop.files.aside import move_aside, new_file, new_folder, unfinished, wr
 from halohop.files.libc import exchange
 from halohop.files.reading import read_regular
 
+_SYNCS = 16  # at a time
 _SEAL = b"\nhalohop crc32 "
 
 
@@ -38,19 +40,20 @@ def whole_file(file: Path, *, instead_of: Sequence[Path] = (), record: Path | No
         b'whole'
     """
     with set_aside([file]) as (partial,):
-        with synced_stream(partial, name=file) as stream:
+        with written_stream(partial, name=file, sync=True) as stream:
             yield stream
         publish({partial: file}, instead_of=instead_of, record=record)
 
 
 @contextmanager
-def synced_stream(file: Path, *, name: Path | None = None, mode: str = "wb") -> Iterator[IO[bytes]]:
-    """A file that is open for writing, all of which is on the disk when the block ends well.
+def written_stream(file: Path, *, name: Path | None = None, mode: str = "wb", sync: bool = False) -> Iterator[IO[bytes]]:
+    """A file that is open for writing.
 
     Args:
         file: where it is written.
         name: what errors call it, where that is another name.
         mode: "wb", or "xb" for a file that must not be there yet.
+        sync: whether it has to be on the disk when the block ends well; not in a `whole_folder`, which syncs all at its end.
 
     Raises:
         WriteError: it cannot be written; names it.
@@ -61,7 +64,8 @@ def synced_stream(file: Path, *, name: Path | None = None, mode: str = "wb") -> 
             with io.BufferedWriter(cast(io.RawIOBase, raw), 1 << 20) as stream:
                 yield stream
                 stream.flush()
-                os.fsync(stream.fileno())
+                if sync:
+                    os.fsync(stream.fileno())
         except Exception as error:
             if raw.failure is None:
                 raise
@@ -144,7 +148,7 @@ def publish(files: Mapping[Path, Path], *, instead_of: Sequence[Path] = (), reco
 
 @contextmanager
 def whole_folder(folder: Path, check: Callable[[], None], *, overwrite: bool) -> Iterator[Path]:
-    """A folder to fill, which appears under its name when the block ends well; files in it are synced where they are written.
+    """A folder to fill, which appears under its name when the block ends well and all that is in it is on the disk.
 
     Args:
         folder: its name; where a link leads to, if it is one.
@@ -160,8 +164,7 @@ def whole_folder(folder: Path, check: Callable[[], None], *, overwrite: bool) ->
         folder.parent.mkdir(parents=True, exist_ok=True)
     with unfinished(folder, new_folder, check) as partial:
         yield partial
-        for path in [partial, *(path for path in partial.rglob("*") if path.is_dir())]:
-            sync_folder(path)
+        sync_tree(partial)
         check()
         with writing(folder):
             _take_place(partial, folder, overwrite=overwrite)
@@ -185,8 +188,26 @@ class SumStream:
 
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable; the files' contents are synced on their own."""
-    with writing(folder):
-        descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def sync_tree(folder: Path) -> None:
+    """Makes a folder durable, with all files and folders in it.
+
+    Many are synced at a time, since a file system writes one journal entry for all that wait for it: 600 files take a twentieth
+    of the time. (To sync the whole file system is quicker still, and waits for all that others have written to it.)
+
+    Raises:
+        WriteError: the disk failed or is full; names the file.
+    """
+    with ThreadPoolExecutor(_SYNCS, thread_name_prefix="halohop sync") as pool:
+        for _ in pool.map(_sync, [folder, *folder.rglob("*")]):
+            pass
+
+
+def _sync(path: Path) -> None:
+    with writing(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:

@@ -16,7 +16,7 @@ from torch import Tensor
 from halohop.collectives import from_rank_0
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
-from halohop.files.whole import publish, set_aside, synced_stream, whole_file
+from halohop.files.whole import publish, set_aside, whole_file, written_stream
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
@@ -103,7 +103,7 @@ class Results:
         (path,) = self._stack.enter_context(set_aside([self._out / f"{name}.npy"]))
         self.unfinished[name] = path
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
-        with synced_stream(path) as stream:
+        with written_stream(path, sync=True) as stream:
             np.lib.format.write_array_header_1_0(stream, header)
             for chunk in chunks:
                 stream.write(chunk.astype(dtype).tobytes())

@@ -1,6 +1,5 @@
 """Several processes write slices of a graph, each as it comes by them; `halohop.join_slices` makes the partitions of them."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -149,9 +148,6 @@ class SliceWriter:
             digests = {name: owners.digest for name, owners in self._owners.items()}
             tables = list(self._tables.values())
             record = SlicesRecord(num_parts=self._num_parts, edge_dir=self._edge_dir, owners=digests, tables=tables)
-            for file in folder.rglob("*"):
-                if file.is_file():
-                    _sync(file)
             with sealed_file(folder / RECORD) as stream:
                 stream.write(msgspec.json.encode(record))
 
@@ -286,8 +282,3 @@ def _require_owned(ids: Tensor, owners: Owners, what: str) -> None:
 def _add_to(file: Path, array: Tensor) -> None:
     with writing(file), file.open("ab") as stream:
         stream.write(bytes_of(array.contiguous()))
-
-
-def _sync(file: Path) -> None:
-    with writing(file), file.open("rb") as stream:
-        os.fsync(stream.fileno())

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from halohop.errors import InputError
+from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
-from halohop.files.whole import whole_folder, write_file
+from halohop.files.whole import whole_folder
 
 PLAN = "plan.json"
 FOLDERS = ("workers", "steps")
@@ -32,8 +33,9 @@ def agree(folder: Path, plan: Mapping[str, Any]) -> None:
     data = msgspec.json.encode(plan, order="sorted")
     own = _Plan(digest=hashlib.blake2b(data, digest_size=16).hexdigest(), plan=msgspec.json.decode(data))
     if not folder.exists():
-        with suppress(InputError), whole_folder(folder, lambda: None, overwrite=False) as partial:  # another one was quicker
-            write_file(partial / PLAN, msgspec.json.encode(own))
+        making = whole_folder(folder, lambda: None, overwrite=False)
+        with suppress(InputError), making as partial, writing(partial):  # another worker was quicker
+            (partial / PLAN).write_bytes(msgspec.json.encode(own))
             for name in FOLDERS:
                 (partial / name).mkdir()
     try:

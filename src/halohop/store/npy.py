@@ -22,7 +22,7 @@ from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputErr
 from halohop.files.aside import writing
 from halohop.files.libc import map_privately
 from halohop.files.reading import open_regular
-from halohop.files.whole import synced_stream
+from halohop.files.whole import written_stream
 from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sums_of
 
 _PIECE = 1 << 20
@@ -57,7 +57,7 @@ def numpy_name(dtype: torch.dtype) -> str:
 
 
 def write_array(file: Path, tensor: Tensor) -> FileRecord:
-    """Writes a new file, through to the disk.
+    """Writes a new file, in a folder that is synced when it is complete.
 
     Raises:
         InputError: the tensor is not a dense one on the CPU.
@@ -71,7 +71,7 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
     header, data = _header(dtype, shape), bytes_of(tensor)
-    with synced_stream(file, mode="xb") as stream:
+    with written_stream(file, mode="xb") as stream:
         sums = ChunkSums()
         stream.write(header)
         sums.add(header)

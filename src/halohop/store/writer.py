@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halohop.errors import DatasetError, InputError, VersionMismatchError
 from halohop.files.aside import writing
-from halohop.files.whole import whole_folder, write_file
+from halohop.files.whole import whole_folder, written_stream
 from halohop.store.checksums import FileRecord
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import (
@@ -80,7 +80,7 @@ class DatasetWriter:
                 (self._folder / table_folder(index, relation) / HALO).mkdir()
         written = {path: write_array(self._folder / path, array) for path, array in arrays.items() if array is not None}
         self._stamps.append(stamp_of(written))
-        write_file(self._folder / part_folder(index) / STAMP, f"{self._stamps[-1]}\n".encode())
+        self._write(f"{part_folder(index)}/{STAMP}", f"{self._stamps[-1]}\n".encode())
         self._files |= written
         return sum(record.bytes for record in written.values())
 
@@ -112,9 +112,13 @@ class DatasetWriter:
         assert manifest.num_parts == len(self._stamps), (
             f"{len(self._stamps)} partitions written, bounds are of {manifest.num_parts}"
         )
-        write_file(self._folder / MANIFEST, encode(manifest))
+        self._write(MANIFEST, encode(manifest))
         self.finished = True
         return manifest
+
+    def _write(self, path: str, data: bytes) -> None:
+        with written_stream(self._folder / path) as stream:
+            stream.write(data)
 
 
 @contextmanager
