@@ -168,13 +168,22 @@ class Graph(Counted, Lookups, Jobs):
         return len(self.parts_here) == self.book.num_parts
 
     def statistics(self) -> dict[str, float]:
-        """Sums so far: ids answered by this host's partitions ("local_rows") and by others; seconds; transport and pool."""
+        """Sums so far: ids answered by this host's partitions ("local_rows"), by copies of others' ("replica_rows"; the bytes
+        that did not cross the network, "replica_bytes"), and by other hosts ("remote_rows"); seconds; transport and pool.
+        """
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
-        transport = {f"transport_{name}": amount for name, amount in added(self.statistics_by_peer().values()).items()}
+        transport = {f"transport_{name}": amount for name, amount in added(self._statistics_of_transport().values()).items()}
         return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **pool, **transport}
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
-        """Of each host or server that this process asks: calls, their seconds, bytes, what waits; see `Channel.statistics`."""
+        """Of each host or server that this process asks: calls, their seconds, bytes, what waits (see `Channel.statistics`); ids
+        that it was asked for ("remote_rows"), and those of its own that were copied here ("replica_rows", "replica_bytes").
+        """
+        transport = self._statistics_of_transport()
+        routed = self._router.statistics_by_peer()
+        return {peer: transport.get(peer, {}) | routed.get(peer, {}) for peer in (transport | routed)}
+
+    def _statistics_of_transport(self) -> dict[str, dict[str, float]]:
         return {} if self._connections is None else self._connections.statistics_by_peer()
 
     def check_peers(self, *, deadline: float = 5.0) -> None:

@@ -2,22 +2,27 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from halohop.cluster.replicas import Replicas
+from halohop.cluster.router import PartitionOwner
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.files.reading import read_regular
 from halohop.memory import available_bytes, parse_size
 from halohop.ops import Pool
 from halohop.partitioning.book import Book
-from halohop.store.disk import held_parts, map_part, read_manifest
-from halohop.store.given import Given, part_with, read_given, with_given
+from halohop.store.disk import held_parts, map_part, map_replica, read_manifest
+from halohop.store.given import Given, GivenColumn, part_with, read_given, with_given
 from halohop.store.manifest import MANIFEST, Manifest, encode
 from halohop.store.part import Part
+from halohop.store.replica import Replica
 from halohop.store.residency import IN_MEMORY, Residency, residency_of
 from halohop.telemetry import Counters
 from halohop.transport import Identity
+from halohop.typing import TableKey
 
 _SHARE = 2  # of the memory that is available, one part of these is for mapped partitions, where a user does not say how much
 
@@ -44,6 +49,7 @@ class Holding:
         book: who owns what.
         parts: the partitions by number, mapped.
         residency: what of them is in memory.
+        replicas: by number, what lies with these of others' rows and lists.
     """
 
     manifest: Manifest
@@ -51,6 +57,7 @@ class Holding:
     book: Book
     parts: dict[int, Part]
     residency: Residency = IN_MEMORY
+    replicas: dict[int, Replica] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -78,6 +85,7 @@ class Holding:
             book=book_of(manifest),
             parts=parts,
             residency=residency_of(parts, room),
+            replicas={part: copied for part in chosen if (copied := map_replica(path, manifest, part))},
         )
 
     def with_columns(self, columns: Given | None) -> "Holding":
@@ -94,7 +102,8 @@ class Holding:
             index: part_with(part, given, {table: self.book.offset(table, index) for table in manifest.schema.tables})
             for index, part in self.parts.items()
         }
-        return replace(self, manifest=manifest, document=encode(manifest), parts=parts)
+        replicas = {index: _copies_with(replica, given) for index, replica in self.replicas.items()}
+        return replace(self, manifest=manifest, document=encode(manifest), parts=parts, replicas=replicas)
 
     @property
     def fingerprint(self) -> str:
@@ -109,3 +118,19 @@ class Holding:
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""
         return LocalShard(self.parts, book=self.book, pool=pool, counters=counters, residency=self.residency)
+
+    def owner(self, shard: LocalShard, pool: Pool, counters: Counters) -> PartitionOwner:
+        """These partitions for a router; `shard` answers about them."""
+        schema, book = self.manifest.schema, self.book
+        replicas = tuple(Replicas(replica, schema, book, pool, counters) for replica in self.replicas.values())
+        return PartitionOwner(shard=shard, parts=tuple(self.parts), replicas=replicas)
+
+
+def _copies_with(replica: Replica, given: dict[TableKey, dict[str, GivenColumn]]) -> Replica:
+    """The copies with those rows of given columns that are here; where one is missing, owners are asked for that column."""
+    part = replica.part
+    for table, columns in given.items():
+        for name, column in columns.items():
+            with suppress(InputError):
+                part = part_with(part, {table: {name: column}}, dict.fromkeys((*part.nodes, *part.edges), 0))
+    return replace(replica, part=part)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from halohop import ops
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.holding import Holding, book_of
-from halohop.cluster.router import PartitionOwner, Router
+from halohop.cluster.router import Router
 from halohop.errors import InputError
 from halohop.net.attending import Attending
 from halohop.net.connections import Connections
@@ -101,7 +101,7 @@ def connected(
         peers = peers_of(
             known, book, directory, dataset=dataset, without=mine, call_seconds=limits.call_seconds, even=first is None
         )
-        owners = [] if here is None or not mine else [PartitionOwner(shard=here.shard(pool, counters), parts=mine)]
+        owners = [] if here is None or not mine else [here.owner(here.shard(pool, counters), pool, counters)]
         jobs = _attending(known)
         directory.begin()
         graph = Graph(

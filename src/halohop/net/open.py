@@ -9,7 +9,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
-from halohop.cluster.router import PartitionOwner, Router
+from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
 from halohop.net.board import join_board, master_host, master_of
 from halohop.net.connect import connected
@@ -199,7 +199,7 @@ def _joined(
         connections = Connections(
             directory=directory, peers=tuple(peers), call_seconds=call_seconds, rendezvous=rendezvous, server=server
         )
-        mine = [] if shard is None else [PartitionOwner(shard=shard, parts=parts)]
+        mine = [] if shard is None else [holding.owner(shard, pool, counters)]
         graph = Graph(
             schema=holding.manifest.schema,
             book=book,

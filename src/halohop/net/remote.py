@@ -85,7 +85,9 @@ class Peer:
 
     @property
     def owner(self) -> PartitionOwner:
-        return PartitionOwner(shard=self.shard, parts=self.parts, remote=True, copies=len(self.shard.channels))
+        return PartitionOwner(
+            shard=self.shard, parts=self.parts, remote=True, copies=len(self.shard.channels), name=self.shard.peer
+        )
 
 
 class BatchServers:

@@ -91,7 +91,7 @@ class Service:
             has_peers=False,
             lease_seconds=0.0 if clients is None else keeping.lease_seconds,
         )
-        mine = PartitionOwner(shard=shard, parts=parts)
+        mine = holding.owner(shard, pool, self._counters)
         self._router = Router(holding.book, [mine], pool, self._counters)
         me = MeetReply(server=name, parts=parts)
         self.directory = PeerDirectory(servers, dataset=holding.fingerprint, me=me, lease_seconds=keeping.lease_seconds)

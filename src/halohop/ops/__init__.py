@@ -23,8 +23,9 @@ from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
+from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.relabel import Relabeler
-from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, scatter_rows
+from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, missing_places, scatter_rows
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.warmup import warm_up
@@ -37,6 +38,8 @@ __all__ = [
     "Parts",
     "Pieces",
     "Pool",
+    "RankedRuns",
+    "RankedSet",
     "Relabeler",
     "Sources",
     "SparsePieces",
@@ -59,6 +62,7 @@ __all__ = [
     "list_lengths",
     "merge_lists",
     "merge_sparse",
+    "missing_places",
     "never_falls",
     "place_ends",
     "repeat_positions",

@@ -126,6 +126,11 @@ def known_places(rows: Tensor) -> Tensor:
     return torch.from_numpy(np.flatnonzero(rows.numpy() >= 0))
 
 
+def missing_places(rows: Tensor) -> Tensor:
+    """Where `rows` (int64 ``[n]``) is -1: int64, ascending."""
+    return torch.from_numpy(np.flatnonzero(rows.numpy() < 0))
+
+
 def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
     """Writes `value` wherever `rows` (int64 ``[n]``) is -1.
 

@@ -12,7 +12,7 @@ Each partition's folder holds a stamp that the manifest repeats, so a manifest i
 partitions. Folders are written by `halohop.store.writer`; what a crash leaves behind is refused by name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from halohop.store.manifest import (
     RAW_ID_FILE,
     STAMP,
     VERIFYING,
+    Key,
     Manifest,
     column_file,
     decode,
@@ -45,9 +46,10 @@ from halohop.store.manifest import (
 )
 from halohop.store.npy import map_array, numpy_name
 from halohop.store.part import EdgePart, NodePart, Part
+from halohop.store.replica import FIRST_FILE, GID_FILE, Replica, replica_file
 from halohop.store.schema import ColumnSpec
 from halohop.store.verify import verify_files
-from halohop.typing import OnProgress, Relation, TableKey
+from halohop.typing import NodeType, OnProgress, Relation, TableKey
 
 _ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int64, torch.int32)}
 _BLOCK_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.uint8, torch.int16)}
@@ -102,31 +104,48 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
     counts: dict[TableKey, int] = {}
     for bounds in (manifest.node_bounds, manifest.edge_bounds):
         counts |= {key: ends[part + 1] - ends[part] for key, ends in bounds.items()}
-    nodes = {
-        key: NodePart(
-            num_nodes=counts[key],
-            raw_id=files.optional_ids(structure_file(part, key, RAW_ID_FILE), counts[key]),
-            columns=files.columns(part, key, spec.columns, counts[key]),
-            sparse=files.sparse(part, key, spec.columns, counts[key]),
-            block=files.blocks(structure_file(part, key, BLOCK_FILE), counts[key]) if manifest.num_blocks else None,
-            hotness=files.optional(structure_file(part, key, HOTNESS_FILE), torch.float32, counts[key]),
-        )
-        for key, spec in manifest.schema.nodes.items()
-    }
-    edges = {
-        key: EdgePart(
-            indptr=files.ids(structure_file(part, key, INDPTR), counts[key[2] if manifest.edge_dir == "in" else key[0]] + 1),
-            indices=files.ids(structure_file(part, key, INDICES), counts[key]),
-            edge_id=files.optional_ids(structure_file(part, key, EDGE_ID_FILE), counts[key]),
-            columns=files.columns(part, key, spec.columns, counts[key]),
-            halo=files.halo(part, key, manifest.halo.get(key, {}), counts[key]),
-            ascending=frozenset(manifest.ascending.get(key, ())),
-        )
-        for key, spec in manifest.schema.edges.items()
-    }
     if verify:
         verify_files(Path(path), _files_of(manifest, part))
-    return Part(nodes=nodes, edges=edges)
+    return Part(
+        nodes={key: files.nodes(part, key, manifest, counts[key]) for key in manifest.schema.nodes},
+        edges={
+            key: files.edges(part, key, manifest, counts[key[2] if manifest.edge_dir == "in" else key[0]], counts[key])
+            for key in manifest.schema.edges
+        },
+    )
+
+
+def map_replica(path: str | Path, manifest: Manifest, part: int) -> Replica | None:
+    """The copies that lie with a partition which is here; None where the data set has none.
+
+    Raises:
+        IncompleteDatasetError, CorruptDatasetError: as of `map_part`.
+    """
+    if manifest.replicas is None:
+        return None
+    name = manifest.replicas.name
+    inside, begin = replica_file(name, f"{part_folder(part)}/"), f"{part_folder(part)}/"
+    records = {file.replace(inside, begin, 1): record for file, record in manifest.files.items() if file.startswith(inside)}
+    files = _Files(folder=Path(path), records=records, replicas=name)
+    relations = list(manifest.schema.edges) if manifest.replicas.lists else []
+    gid = {key: files.ids(file, files.length(file)) for key, file in _structures(part, manifest.schema.nodes, GID_FILE)}
+    listed = {key: len(gid[key[2] if manifest.edge_dir == "in" else key[0]]) for key in relations}
+    return Replica(
+        gid=gid,
+        first={key: files.ids(file, listed[key]) for key, file in _structures(part, relations, FIRST_FILE)},
+        part=Part(
+            nodes={key: files.nodes(part, key, manifest, len(ids)) for key, ids in gid.items()},
+            edges={
+                key: files.edges(part, key, manifest, listed[key], files.length(file))
+                for key, file in _structures(part, relations, INDICES)
+            },
+        ),
+    )
+
+
+def _structures(part: int, tables: Iterable[Key], name: str) -> Iterator[tuple[Key, str]]:
+    """Tables, and where a structural array of each lies."""
+    return ((table, structure_file(part, table, name)) for table in tables)
 
 
 def verify_parts(path: str | Path, progress: OnProgress = lambda stage, done, total: None) -> None:
@@ -144,6 +163,7 @@ def verify_parts(path: str | Path, progress: OnProgress = lambda stage, done, to
     records = {part: _files_of(manifest, part) for part in held_parts(path, manifest)}
     for part in records:
         map_part(path, manifest, part)  # what is missing or of another size is found before anything is read
+        map_replica(path, manifest, part)
     right, total = 0, sum(record.bytes for files in records.values() for record in files.values())
 
     def report(count: int) -> None:
@@ -184,10 +204,38 @@ def _siblings(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """Maps files of one data set, each against its record and against what the schema wants there."""
+    """Maps files of one data set, each against its record and against what the schema wants there.
+
+    Args:
+        folder: of the data set.
+        records: of the files, by path; of copies by the paths of their originals.
+        replicas: which copies these are, by name; None of originals.
+    """
 
     folder: Path
     records: dict[str, FileRecord]
+    replicas: str | None = None
+
+    def nodes(self, part: int, key: NodeType, manifest: Manifest, rows: int) -> NodePart:
+        specs, copied = manifest.schema.nodes[key].columns, self.replicas is not None
+        return NodePart(
+            num_nodes=rows,
+            raw_id=self.optional_ids(structure_file(part, key, RAW_ID_FILE), rows),
+            columns=self.columns(part, key, specs, rows),
+            sparse=self.sparse(part, key, specs, rows),
+            block=self.blocks(structure_file(part, key, BLOCK_FILE), rows) if manifest.num_blocks and not copied else None,
+            hotness=self.optional(structure_file(part, key, HOTNESS_FILE), torch.float32, rows),
+        )
+
+    def edges(self, part: int, key: Relation, manifest: Manifest, rows: int, entries: int) -> EdgePart:
+        return EdgePart(
+            indptr=self.ids(structure_file(part, key, INDPTR), rows + 1),
+            indices=self.ids(structure_file(part, key, INDICES), entries),
+            edge_id=self.optional_ids(structure_file(part, key, EDGE_ID_FILE), entries),
+            columns=self.columns(part, key, manifest.schema.edges[key].columns, entries),
+            halo=self.halo(part, key, manifest.halo.get(key, {}), entries),
+            ascending=frozenset(manifest.ascending.get(key, ())),
+        )
 
     def columns(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:
         dense = {name: spec for name, spec in specs.items() if not spec.sparse}
@@ -198,7 +246,7 @@ class _Files:
 
     def _sparse(self, paths: tuple[str, str, str], spec: ColumnSpec, rows: int) -> SparseRows:
         indptr, indices, values = paths
-        (width,), entries = spec.shape, [self._length(path) for path in paths]
+        (width,), entries = spec.shape, [self.length(path) for path in paths]
         if entries[2] not in (1, entries[1]):
             raise CorruptDatasetError(
                 f"{MANIFEST} lists {entries[1]} entries in {indices} and {entries[2]} values; write it again"
@@ -210,7 +258,7 @@ class _Files:
             width=width,
         )
 
-    def _length(self, path: str) -> int:
+    def length(self, path: str) -> int:
         shape = self.records[path].shape if path in self.records else ()
         return shape[0] if len(shape) == 1 else -1
 
@@ -249,4 +297,5 @@ class _Files:
             raise CorruptDatasetError(
                 f"{path} should be {dtype} of shape {shape}, but {MANIFEST} {said}; write the data set again"
             )
-        return map_array(self.folder / path, record, dtype)
+        place = path if self.replicas is None else replica_file(self.replicas, path)
+        return map_array(self.folder / place, record, dtype)

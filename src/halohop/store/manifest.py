@@ -17,6 +17,7 @@ import msgspec
 from halohop.errors import CorruptDatasetError, VersionMismatchError
 from halohop.files.reading import decode_json
 from halohop.store.checksums import FileRecord, chunk_begins
+from halohop.store.replica import ReplicaRecord
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
@@ -60,6 +61,7 @@ class Manifest:
         stamps: per partition, what `stamp_of` says of its files; its folder holds the same.
         edge_dir: which edges the lists of nodes hold: those to them ("in"), or those from them ("out").
         num_blocks: every node belongs to one of so many blocks, and a partition is a run of blocks; 0 where there are none.
+        replicas: what partitions have copied of each other; None where they have nothing.
 
     Data sets written before there were `halo`, `ascending` and `stamps` have none, and lists of in-edges; they are read as they
     always were.
@@ -76,6 +78,7 @@ class Manifest:
     stamps: tuple[str, ...] = ()
     edge_dir: EdgeDir = "in"
     num_blocks: int = 0
+    replicas: ReplicaRecord | None = None
 
     @property
     def num_parts(self) -> int:
@@ -121,6 +124,7 @@ class _Document(Generic[Record]):
     stamps: tuple[str, ...] = ()
     edge_dir: EdgeDir = "in"
     num_blocks: int = 0
+    replicas: ReplicaRecord | None = None
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -149,6 +153,7 @@ def encode(manifest: Manifest) -> bytes:
         stamps=manifest.stamps,
         edge_dir=manifest.edge_dir,
         num_blocks=manifest.num_blocks,
+        replicas=manifest.replicas,
     )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return data.replace(_NO_CHECKSUM.encode(), f"{zlib.crc32(data):08x}".encode(), 1)
@@ -190,6 +195,7 @@ def decode(data: bytes, name: str) -> Manifest:
         stamps=document.stamps,
         edge_dir=document.edge_dir,
         num_blocks=document.num_blocks,
+        replicas=document.replicas,
     )
 
 
@@ -278,6 +284,8 @@ def _contradiction(document: _Document[Any], files: dict[str, FileRecord]) -> st
             return f"{table.key} has no columns {sorted(unknown)}"
     if document.stamps and len(document.stamps) != len(tables[0].bounds) - 1:
         return f"{len(document.stamps)} stamps of {len(tables[0].bounds) - 1} partitions"
+    if document.replicas is not None and not document.replicas.is_named:
+        return f"copies are called {document.replicas.name!r}"
     if document.num_blocks < 0:
         return f"there are {document.num_blocks} blocks"
     for path, record in files.items():

@@ -1,0 +1,91 @@
+"""Puts the answers of several shards together, in the order of the question."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from torch import Tensor
+
+from halohop import ops
+from halohop.store.requests import HopAnswer, RowQuery
+
+Answer = TypeVar("Answer")
+
+Rows = tuple[tuple[Tensor, ...], dict[str, ops.SparseRows]]
+"""The rows of one query: the dense columns in its order, and the sparse ones by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece(Generic[Answer]):
+    """What one shard says to a part of a query.
+
+    Args:
+        rows: which part, positions in the query, int64 ``[n]``. Where there is only one piece, it is the whole query in order.
+        answer: to these.
+    """
+
+    rows: Tensor
+    answer: Answer
+
+
+def num_bytes(answer: HopAnswer | Rows) -> int:
+    """What an answer weighs."""
+    if isinstance(answer, HopAnswer):
+        return answer.counts.nbytes + answer.src_gid.nbytes + answer.edge_gid.nbytes
+    dense, sparse = answer
+    stored = [tensor for rows in sparse.values() for tensor in (rows.indptr, rows.indices, rows.values)]
+    return sum(tensor.nbytes for tensor in (*dense, *stored))
+
+
+def merge_hops(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> HopAnswer:
+    """The neighbours of all nodes of a query."""
+    if len(pieces) == 1:
+        return pieces[0].answer
+    columns = zip(*((piece.answer.counts, piece.answer.src_gid, piece.answer.edge_gid) for piece in pieces), strict=True)
+    counts, src_gid, edge_gid = (ops.join_rows(column, pool=pool) for column in columns)
+    counts, source = ops.stitch(counts, _order(pieces, pool), pool=pool)
+    return HopAnswer(
+        counts=counts,
+        src_gid=ops.gather_rows(src_gid, source, pool=pool),
+        edge_gid=ops.gather_rows(edge_gid, source, pool=pool),
+    )
+
+
+def merge_rows(pieces: Sequence[Piece[Rows]], query: RowQuery, known: Tensor | None, pool: ops.Pool) -> Rows:
+    """The rows of a query.
+
+    Args:
+        pieces: of the query, or of its known ids.
+        query: as it was asked; with ids -1 where it is padded.
+        known: where it has other ids, int64; None where it is not padded.
+        pool: where the memory comes from.
+    """
+    return _merge_dense(pieces, query, known, pool), _merge_sparse(pieces, query, pool)
+
+
+def _merge_dense(pieces: Sequence[Piece[Rows]], query: RowQuery, known: Tensor | None, pool: ops.Pool) -> tuple[Tensor, ...]:
+    if len(pieces) == 1 and known is None:
+        return pieces[0].answer[0]
+    places = [piece.rows if known is None else ops.gather_rows(known, piece.rows, pool=pool) for piece in pieces]
+    merged = []
+    for columns in zip(*(piece.answer[0] for piece in pieces), strict=True):
+        out = pool.empty((len(query.gid), *columns[0].shape[1:]), columns[0].dtype)
+        for rows, at in zip(columns, places, strict=True):
+            ops.scatter_rows(rows, at, out)
+        if known is not None:
+            ops.fill_missing(out, query.gid)
+        merged.append(out)
+    return tuple(merged)
+
+
+def _merge_sparse(pieces: Sequence[Piece[Rows]], query: RowQuery, pool: ops.Pool) -> dict[str, ops.SparseRows]:
+    merged = {}
+    for name in pieces[0].answer[1]:
+        columns = [piece.answer[1][name] for piece in pieces]
+        rows = columns[0] if len(columns) == 1 else ops.merge_sparse(columns, _order(pieces, pool), pool=pool)
+        merged[name] = rows.padded(query.gid) if query.padded else rows
+    return merged
+
+
+def _order(pieces: Sequence[Piece[Answer]], pool: ops.Pool) -> Tensor:
+    return ops.join_rows([piece.rows for piece in pieces], pool=pool)
