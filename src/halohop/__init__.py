@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
     from halohop.pyg.neighbor_loader import NeighborLoader
     from halohop.pyg.partition import partition
+    from halohop.pyg.replicas import Replicas, add_replicas
     from halohop.pyg.sampler import HalohopSampler
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
@@ -60,11 +61,13 @@ __all__ = [
     "NodeSlice",
     "PPRLoader",
     "Padding",
+    "Replicas",
     "Schema",
     "SliceWriter",
     "SubGraphLoader",
     "Token",
     "World",
+    "add_replicas",
     "connect",
     "graph",
     "hotness",
@@ -101,6 +104,8 @@ _HOMES = {
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
+    "Replicas": ("halohop.pyg.replicas", "Replicas"),
+    "add_replicas": ("halohop.pyg.replicas", "add_replicas"),
     "Schema": ("halohop.store.schema", "Schema"),
     "Limits": ("halohop.transport.base", "Limits"),
     "load_link_graph": ("halohop.datasets.sources", "load_link_graph"),

@@ -1,5 +1,6 @@
 """The one contract of all loaders: the same batches, wherever the graph lies and whoever makes them."""
 
+import shutil
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -120,6 +121,19 @@ def in_parts(name: str, num_parts: int, *, shard_each: bool) -> Iterator[Graph]:
     yield partitioned(tables_from_pyg(SOURCES[name]()), num_parts, shard_each=shard_each, halo=HALO if name == "typed" else ())
 
 
+@pytest.fixture(scope="module")
+def folders_with_copies(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each partition has copied rows and lists of some nodes of the others, and not of all that batches need."""
+    found = {}
+    for name, seeds in {"typed": ("paper", torch.arange(60)), "plain": None}.items():
+        found[name] = tmp_path_factory.mktemp(name) / "parts"
+        shutil.copytree(folders[name], found[name])
+        copies = halohop.Replicas(fanouts=[3, 2], batch_size=25, ratio=0.8, seeds=seeds, lists=True)
+        reports = halohop.add_replicas(found[name], copies)
+        assert all(0 < report.remote_rows_left < report.remote_rows for report in reports)
+    return found
+
+
 @contextmanager
 def on_hosts(folder: Path) -> Iterator[Graph]:
     with hosts(folder, [[0], [1, 2]]) as graphs:
@@ -175,6 +189,10 @@ PLACES: dict[str, Callable[[str, Path], Any]] = {
     "servers": lambda _, folder: on_servers(folder, "servers"),
     "servers, sampled here": lambda _, folder: on_servers(folder, "client"),
 }
+PLACES_WITH_COPIES: dict[str, Callable[[Path], Any]] = {
+    "hosts": on_hosts,
+    "servers": lambda folder: on_servers(folder, "servers"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +237,21 @@ def test_wherever_the_graph_lies(folders, expected, place):
                 if needed == source:
                     try:
                         assert_same_batches(make(graph, seed=4, num_workers=2), expected[name])
+                    except Exception as error:
+                        error.add_note(f"loader: {name}")
+                        raise
+
+
+@pytest.mark.parametrize("place", PLACES_WITH_COPIES)
+def test_whatever_hosts_have_copied(folders_with_copies, expected, place):
+    for source in SOURCES:
+        with PLACES_WITH_COPIES[place](folders_with_copies[source]) as graph:
+            for name, (needed, make) in LOADERS.items():
+                if needed == source:
+                    before = graph.statistics().get("replica_rows", 0)
+                    try:
+                        assert_same_batches(make(graph, seed=4, num_workers=2), expected[name])
+                        assert place == "servers" or graph.statistics()["replica_rows"] > before
                     except Exception as error:
                         error.add_note(f"loader: {name}")
                         raise

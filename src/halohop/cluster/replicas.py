@@ -97,7 +97,7 @@ class Replicas:
         excluded = query.excluded
         if excluded is not None:
             places = self._places(query.relation, excluded)
-            excluded = places[ops.known_places(places)]
+            excluded = ops.gather_rows(places, ops.known_places(places))
         return replace(query, dst_gid=self._places(self._book.list_type(query.relation), query.dst_gid), excluded=excluded)
 
     def _outside(self, query: HopQuery, answer: HopAnswer) -> HopAnswer:

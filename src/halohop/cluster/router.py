@@ -242,8 +242,9 @@ class Router:
             for number, replicas in enumerate(self._replicas, start=len(self._owners)):
                 places = copies_of(replicas, share.query, ops.gather_rows(ids, share.rows, pool=self._pool))
                 if places is not None and len(here := ops.known_places(places)):
-                    yield number, replace(share, rows=share.rows[here])
-                    share = replace(share, rows=share.rows[ops.missing_places(places)])
+                    yield number, replace(share, rows=ops.gather_rows(share.rows, here, pool=self._pool))
+                    far = ops.missing_places(places)
+                    share = replace(share, rows=ops.gather_rows(share.rows, far, pool=self._pool))
                     if not len(share.rows):
                         return
         yield share.owner, share

@@ -1,0 +1,153 @@
+"""Makes the copies of a data set: chooses what each partition copies, writes it, and then the manifest."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from halohop.access.choice import chosen
+from halohop.access.copies import Copier
+from halohop.access.dealing import Batches
+from halohop.access.estimates import Method, estimated
+from halohop.access.vip import Probabilities
+from halohop.cluster.graph import Graph
+from halohop.cluster.holding import Holding
+from halohop.errors import InputError
+from halohop.files.aside import remove, writing
+from halohop.files.whole import whole_folder, write_file
+from halohop.loading.seeds import digest
+from halohop.sampling.fanouts import Fanouts
+from halohop.store.checksums import FileRecord
+from halohop.store.draw import Rules
+from halohop.store.manifest import MANIFEST, Manifest, encode, part_folder
+from halohop.store.replica import REPLICAS, ReplicaRecord
+from halohop.store.replica_writer import ReplicaWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What copies may take, in one of two ways; the other is None.
+
+    Args:
+        ratio: nodes of all types, as a share of what a partition owns in the mean.
+        memory: bytes, in each partition.
+
+    Raises:
+        InputError: neither or both are given, or a number that is not positive.
+    """
+
+    ratio: float | None = None
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.ratio, self.memory) if value is not None]
+        if len(given) != 1 or not given[0] > 0:
+            raise InputError(f"ratio={self.ratio} and memory={self.memory}: give one of them, and more than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReport:
+    """What a partition has copied.
+
+    Args:
+        part: its number.
+        rows, bytes: copied nodes, and the size of their files.
+        remote_rows: nodes of other partitions that a batch is expected to need.
+        remote_rows_left: those of them that are not copied.
+    """
+
+    part: int
+    rows: int
+    bytes: int
+    remote_rows: float
+    remote_rows_left: float
+
+
+def make_replicas(
+    path: Path,
+    holding: Holding,
+    graph: Graph,
+    deals: Sequence[Batches],
+    fanouts: Fanouts,
+    rules: Rules,
+    *,
+    room: Room,
+    lists: bool,
+    method: Method,
+    epochs: int,
+    seed: int,
+    made: Mapping[str, Any],
+) -> tuple[CopyReport, ...]:
+    """Copies for every partition the hottest nodes of the others; what was copied before is removed at the end.
+
+    Until the manifest is replaced, which is one step, the data set is what it was before.
+
+    Args:
+        path: of the data set, all of whose partitions are here, as `holding` and `graph`.
+        deals: per partition, from which seeds its batches are made.
+        fanouts, rules, method, epochs, seed: see `halohop.access.estimates.estimated`.
+        room: what the copies may take.
+        lists: whether the nodes' lists are copied, too.
+        made: what the manifest says of how they were made.
+
+    Raises:
+        InputError: rules or a method that do not fit.
+        WriteError: the disk is full, or cannot be written.
+    """
+    seeds = [digest(*batches.groups) for batches in deals]
+    document = msgspec.json.encode([made, seeds, holding.manifest.stamps], order="sorted")
+    name = hashlib.blake2b(document, digest_size=16).hexdigest()
+    copier, reports, files = Copier(holding, graph), [], dict[str, FileRecord]()
+    cost = {key: copier.cost(key, lists=lists) for key in holding.manifest.schema.nodes}
+    room_each = room.memory if room.memory is not None else (room.ratio or 0) * sum(map(len, cost.values())) / len(deals)
+    price = cost if room.memory is not None else {key: torch.ones_like(values) for key, values in cost.items()}
+    hot: Probabilities = {}
+    for part, batches in enumerate(deals):
+        if not part or batches is not deals[part - 1]:
+            hot = estimated(graph, batches, fanouts, rules, method=method, epochs=epochs, seed=seed)
+        gids = chosen(hot, holding.book, part, price, room_each)
+        with whole_folder(path / part_folder(part) / REPLICAS / name, lambda: None, overwrite=True) as folder:
+            writer = ReplicaWriter(folder, part, name)
+            copier.write(gids, writer, part, lists=lists)
+        files |= writer.files
+        bounds = {key: holding.book.bounds(key) for key in hot}
+        remote = sum(float(values.sum() - values[bounds[key][part] : bounds[key][part + 1]].sum()) for key, values in hot.items())
+        kept = sum(float(hot[key][gid].sum()) for key, gid in gids.items())
+        reports.append(
+            CopyReport(
+                part=part,
+                rows=sum(map(len, gids.values())),
+                bytes=writer.num_bytes,
+                remote_rows=remote,
+                remote_rows_left=remote - kept,
+            )
+        )
+    record = ReplicaRecord(name=name, lists=lists, made={**made, "report": [asdict(report) for report in reports]})
+    own = {file: found for file, found in holding.manifest.files.items() if not _is_copy(file)}
+    write_file(path / MANIFEST, encode(replace(holding.manifest, files=own | files, replicas=record)))
+    for part in range(len(deals)):
+        _remove_others(path / part_folder(part) / REPLICAS, name)
+    return tuple(reports)
+
+
+def remove_replicas(path: Path, manifest: Manifest) -> None:
+    """Takes all copies out of a data set, all of whose partitions are here."""
+    own = {file: found for file, found in manifest.files.items() if not _is_copy(file)}
+    write_file(path / MANIFEST, encode(replace(manifest, files=own, replicas=None)))
+    for part in range(manifest.num_parts):
+        _remove_others(path / part_folder(part) / REPLICAS, None)
+
+
+def _is_copy(file: str) -> bool:
+    return file.split("/")[1] == REPLICAS
+
+
+def _remove_others(folder: Path, name: str | None) -> None:
+    """Removes copies of other names, which no manifest knows any longer; who has mapped them keeps their pages."""
+    with writing(folder):
+        for other in [entry for entry in folder.iterdir() if entry.name != name] if folder.is_dir() else []:
+            remove(other)
