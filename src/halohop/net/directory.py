@@ -5,18 +5,19 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from halohop.cluster.leased import Leased
 from halohop.errors import InputError, TransportError
+from halohop.net.channels import Channels
 from halohop.net.finders import Announcer, Listed, found_by
 from halohop.net.interfaces import reached_at
-from halohop.net.messages import MeetReply, MeetRequest, server_codec
+from halohop.net.messages import MeetReply, MeetRequest
 from halohop.net.periodic import PeriodicThread
 from halohop.net.servers import Servers
-from halohop.transport import Channel, Identity, connect
+from halohop.transport import Channel, Identity
 from halohop.transport.addresses import parsed, plain
 
 _TICKS = 5
@@ -24,14 +25,6 @@ _TICKS = 5
 _OUTSIDE = ("192.0.2.1", "2001:db8::1")
 """Addresses in no network of anybody's (RFC 5737, 3849): the way there is that to most hosts."""
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A server that this process asks about partitions."""
-
-    channel: Channel
-    parts: tuple[int, ...]
 
 
 class PeerDirectory:
@@ -56,22 +49,17 @@ class PeerDirectory:
     ) -> None:
         self.finder = servers.finder
         self._servers = servers
-        self._expected = None if dataset is None else Identity(dataset=dataset)
         self._lease = lease_seconds
         self._me = me
         self._patience = servers.limits.attempt_seconds
         self._known: Leased[str, MeetReply] = Leased()
+        self._channels = Channels(servers, None if dataset is None else Identity(dataset=dataset))
         self._lock = threading.Lock()  # over the rest
-        self._channels: dict[str, Channel] = {}  # by each address that they were opened to, or moved to
-        self._numbers: dict[str, int] = {}
         self._found: tuple[str, ...] | None = None  # what the finder returned last
         self._greeted: set[Channel] = set()
-        self._asked: list[_Asked] = []
-        self._lent: set[Channel] = set()
         self._own = ""
         self._mine: set[str] = set()
         self._ticks = 0
-        self._closed = False
         self._announcer: Announcer | None = None
         self._thread: PeriodicThread | None = None
 
@@ -105,12 +93,7 @@ class PeerDirectory:
     def close(self) -> None:
         """Ends all channels. Safe to call twice."""
         self.withdraw()
-        with self._lock:
-            self._closed = True
-            channels = {*self._channels.values(), *self._lent, *(asked.channel for asked in self._asked)}
-            self._channels = {}
-        for channel in channels:
-            channel.close()
+        self._channels.close()
 
     def __enter__(self) -> Self:
         return self
@@ -148,56 +131,26 @@ class PeerDirectory:
             InputError: not an address.
             TransportError: the directory is closed.
         """
-        channel = self._opened(address, keep=True)
+        channel = self._channels.open(address, keep=True)
         if label is not None:
             channel.rename(label)
         return channel
 
-    def _opened(self, address: str, *, keep: bool) -> Channel:
-        address = plain(address)
-        with self._lock:
-            if self._closed:
-                raise TransportError(f"the connections are closed, so {address} cannot be asked")
-            if address not in self._channels:
-                number = self._numbers.setdefault(address, len(self._numbers))
-                self._channels[address] = connect(
-                    address,
-                    codec=server_codec(),
-                    token=self._servers.token,
-                    peer=f"{self._servers.label} {number}",
-                    limits=self._servers.limits,
-                    expected=self._expected,
-                )
-            channel = self._channels[address]
-            if keep:
-                self._lent.add(channel)
-            return channel
-
     def give_back(self, channels: Sequence[Channel]) -> None:
         """Their caller keeps them no longer: those to servers that are gone are closed in time."""
-        with self._lock:
-            self._lent -= {*channels}
+        self._channels.give_back(channels)
 
     def forget(self, address: str) -> None:
         """Closes the channel to a server that is not asked."""
-        with self._lock:
-            channel = self._channels.pop(plain(address), None)
-        if channel is not None:
-            self.give_back([channel])
-            channel.close()
+        self._channels.forget(address)
 
     def ask_about(self, channel: Channel, identity: Identity) -> None:
         """From now on, the server behind a channel is asked about partitions: no other takes its place, unless it has them."""
-        channel.expect(identity)
-        with self._lock:
-            self._expected = self._expected or Identity(dataset=identity.dataset)
-            self._asked = [asked for asked in self._asked if asked.channel is not channel]
-            self._asked.append(_Asked(channel=channel, parts=identity.parts))
+        self._channels.ask_about(channel, identity)
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """What the channels to servers that are asked count, by the labels of their peers: "host 1", "server 0"."""
-        with self._lock:
-            return {asked.channel.peer: asked.channel.statistics() for asked in self._asked}
+        return self._channels.statistics_by_peer()
 
     # ---- meeting
 
@@ -211,11 +164,7 @@ class PeerDirectory:
         """Asks all servers whether they are there, and whom else they know. Their answers come later."""
         self._known.sweep(self._lease)
         wanted = self.addresses()
-        with self._lock:
-            used = self._lent | {asked.channel for asked in self._asked}
-            gone = [address for address, channel in self._channels.items() if address not in wanted and channel not in used]
-        for address in gone:
-            self.forget(address)
+        self._channels.forget_unused(wanted)
         for address in wanted:
             self._greet(address, announce=True)
 
@@ -234,9 +183,9 @@ class PeerDirectory:
 
     def _greet(self, address: str, *, announce: bool) -> None:
         with self._lock:
-            if self._closed or address in self._mine:
+            if self._channels.closed or address in self._mine:
                 return
-        self._greet_over(self._opened(address, keep=False), address, announce=announce)
+        self._greet_over(self._channels.open(address, keep=False), address, announce=announce)
 
     def _greet_over(self, channel: Channel, address: str, *, announce: bool) -> None:
         with self._lock:
@@ -291,33 +240,18 @@ class PeerDirectory:
         Their addresses are found by asking all others; these have as long to answer as it took to miss the one that is lost.
         Another may be where a lost one was, so its address is asked anew.
         """
-        with self._lock:
-            asked = list(self._asked)
-            lost = [each for each in asked if each.channel.is_lost(self._patience)]
-            away = {each.channel for each in lost}
-            self._channels = {address: channel for address, channel in self._channels.items() if channel not in away}
-        there = {plain(each.channel.address): each.channel for each in asked if each.channel not in away}
-        for address, channel in there.items():
-            self._is_at(address, channel)
-        for channel in away:
-            self._greet_over(channel, channel.address, announce=True)
+        there, lost = self._channels.sorted_out(self._patience)
+        taken = {plain(each.channel.address): each.channel for each in there}
+        for address, channel in taken.items():
+            self._channels.is_at(address, channel)
+        for each in lost:
+            self._greet_over(each.channel, each.channel.address, announce=True)
         if lost:
             self.greet()
-        taken = set(there)
         for each in lost:
             fit = [address for address, about in self.lately(self._patience).items() if set(each.parts) <= set(about.parts)]
             fit = [address for address in fit if address not in taken]
             if fit and each.channel.is_lost(2 * self._patience):
-                taken.add(fit[-1])  # that of which was heard last
+                taken[fit[-1]] = each.channel  # that of which was heard last
                 each.channel.add_address(fit[-1])
-                self._is_at(fit[-1], each.channel)
-
-    def _is_at(self, address: str, channel: Channel) -> None:
-        """A server that is asked is at an address: what was opened to find out who is there is not needed."""
-        with self._lock:
-            before = self._channels.get(address)
-            if self._closed or before is channel or before in {asked.channel for asked in self._asked}:
-                return
-            self._channels[address] = channel
-        if before is not None:
-            before.close()
+                self._channels.is_at(fit[-1], each.channel)
