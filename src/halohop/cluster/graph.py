@@ -212,10 +212,10 @@ class Graph(Counted, Lookups, Jobs):
                 self._connections.close(wait=wait)
 
     def keep_until_exit(self) -> None:
-        """Closes the graph when the process ends, if nobody has before; until then it stays open, even if nobody refers to it.
+        """Closes the graph when the process ends, if it was not closed before; until then it stays open without a reference, too.
 
         A script that forgets to close must not take its partitions away while others still read them. Called again, it is closed
-        before all that others have asked for at the end since: whoever waits for an answer then need not be waited for.
+        before all closings that were asked for since: a graph that another one waits for is closed after it.
         """
         if not self._closed:
             atexit.unregister(self._close_at_exit)

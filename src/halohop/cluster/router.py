@@ -46,7 +46,7 @@ class PartitionOwner:
     """A shard and the partitions that it answers for.
 
     Args:
-        shard: whom to ask.
+        shard: the owner to ask.
         parts: the partitions it holds, at least one; the same host may hold several.
         remote: whether asking means waiting for the network; such shards are asked first.
         copies: how many servers have these partitions, of which the shard asks one.

@@ -5,7 +5,7 @@ A stage is a data set of its own, with the graph's nodes and partitions and no e
 
 Until then a journal says which chunks are done: a line is added, and forced to the disk, after the chunk's rows have reached it.
 A line cut short by a crash is no JSON and does not count. Rows are a pure function of the graph, the model and the sizes of
-batches, which `begin` remembers; so a chunk that is done is right, whoever did it.
+batches, which `begin` remembers; so a chunk that is done is right, whichever rank did it.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A child that outlives its launcher ends itself: both hold a pipe, and its end of file is the news.
 
-It also works when the launcher is killed with a signal that nobody can catch, because the kernel closes its end.
+It also works when the launcher is killed with a signal that cannot be caught, because the kernel closes its end.
 """
 
 import ctypes
@@ -83,6 +83,6 @@ def end_group() -> None:
 
 def _watch(descriptor: int, on_loss: Callable[[], object]) -> None:
     while os.read(descriptor, 1):
-        pass  # nobody writes; only the end of file means something
+        pass  # nothing is written; only the end of file means something
     os.close(descriptor)
     on_loss()

@@ -129,7 +129,7 @@ def world_of(rank: int, nodes: int, trainers: int) -> World:
 @contextmanager
 def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[tuple[dict[str, str], int]]:
     """The environment that all ranks share, and the lifeline; this and the store live as long as the context."""
-    # Listens on the loopback interface only: the store lets everybody in.
+    # Listens on the loopback interface only: the store has no password.
     listener = socket.create_server((LOOPBACK, 0))
     port = listener.getsockname()[1]
     store = dist.TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
@@ -266,7 +266,7 @@ def _read(pipe: IO[bytes], log: Path, news: _News) -> None:
 
 
 def _attend(children: Sequence[_Child], news: _News, on_event: Callable[[Event], None], linger: float) -> None:
-    """Passes events on until everybody has ended, or somebody failed and the others had their time."""
+    """Passes events on until all have ended, or one has failed and the others had their time."""
     running = {child.world.rank for child in children}
     failed: list[_Ended] = []
     deadline = None
@@ -308,5 +308,5 @@ def _end(children: Sequence[_Child]) -> None:
 
 
 def _signal_group(process: Process, kind: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS says of zombies that they are not ours
+    with suppress(ProcessLookupError, PermissionError):  # none is left; macOS says of zombies that they are not ours
         os.killpg(process.pid, kind)

@@ -23,7 +23,7 @@ from halohop.transport.addresses import parsed, plain
 _TICKS = 5
 """In the time that an attempt takes."""
 _OUTSIDE = ("192.0.2.1", "2001:db8::1")
-"""Addresses in no network of anybody's (RFC 5737, 3849): the way there is that to most hosts."""
+"""Addresses that are in no network (RFC 5737, 3849): the way there is that to most hosts."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -161,7 +161,7 @@ class PeerDirectory:
         return not listed or bool(self.others(self._found or ()) or self.lately(self._lease))
 
     def greet(self) -> None:
-        """Asks all servers whether they are there, and whom else they know. Their answers come later."""
+        """Asks all servers whether they are there, and which others they know. Their answers come later."""
         self._known.sweep(self._lease)
         wanted = self.addresses()
         self._channels.forget_unused(wanted)

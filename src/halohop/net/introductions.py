@@ -21,7 +21,7 @@ from halohop.store.manifest import decode
 from halohop.transport import Channel, Identity
 
 _LOOKS = 5
-"""How often in the time of an attempt servers are asked whom else they know."""
+"""How often in the time of an attempt servers are asked which others they know."""
 _MOMENT = 0.01
 
 
@@ -72,7 +72,7 @@ def peers_of(
 
 
 class Introductions:
-    """Servers that are asked what they serve and whom else they know, and their answers as they come; all at the same time.
+    """Servers that are asked what they serve and which others they know, and their answers as they come; all at the same time.
 
     Once those that have answered hold every partition, the others get one attempt's time more, and then it goes without them:
     servers that stand in for each other need not all be there. As long as a partition is missing, the finder, and those that
@@ -108,7 +108,7 @@ class Introductions:
         self._lost: dict[int, TransportError] = {}
         self._silent: set[int] = set()
         self._answers: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._looking: set[int] = set()  # who is asked whom else it knows
+        self._looking: set[int] = set()  # those that are being asked which others they know
 
     def wait(self) -> list[Known]:
         """Until the servers that have come hold every partition.
@@ -218,7 +218,7 @@ class Introductions:
                 self._ask(address)
 
     def _look_further(self) -> None:
-        """Asks those that have answered whom they know beside these, such as servers that have only just come."""
+        """Asks those that have answered which others they know, such as servers that have only just come."""
         self._find()
         for number in set(self._about) - self._looking:
             self._look(number)

@@ -55,7 +55,7 @@ class MeetReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeetRequest(Request[MeetReply]):
-    """Asks a server whether it is there, and whom it knows; says where the asker serves, if it does."""
+    """Asks a server whether it is there, and which others it knows; says where the asker serves, if it does."""
 
     address: str = ""
 

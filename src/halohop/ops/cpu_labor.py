@@ -103,7 +103,7 @@ def race_by_source(
                 u = np.float64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE) * _UNIT
                 keys[j] = log(u) * (greatest / keys[j]) if by_weight else u
                 above += u64(u >= enough)
-            if above > fanout and not by_weight:  # were there as many as the fanout, nobody would put them in order
+            if above > fanout and not by_weight:  # with as many as the fanout, they would stay in any order
                 least = enough
             for j in range(at, end):
                 listing[out], keys[out] = listing[j], keys[j]

@@ -64,7 +64,7 @@ def _mark_equal(equal: NDArray[Any], earlier: NDArray[Any], later: NDArray[Any])
 
 @kernel
 def _replace_marked(picks: NDArray[Any], equal: NDArray[Any], degrees: NDArray[Any], back: Any) -> None:
-    """A pick that was there already becomes the last choice, degree - back, which nobody could draw before."""
+    """A pick that was there already becomes the last choice, degree - back, which could not be drawn before."""
     for i in range(u64(_BLOCK)):
         picks[i] = u32(degrees[i]) - back if equal[i] != u32(0) else picks[i]
         equal[i] = u32(0)

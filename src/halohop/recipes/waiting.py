@@ -29,7 +29,7 @@ class Reason:
         rank: the one that waited longest.
         waited, seconds: how long, of how long the epoch was.
         stage: a span of `loader.statistics()`: "draw", "load", "dedup", "gather", "convert"; "peer"; or "others".
-        peer: whom the batches waited for, where the stage is "peer".
+        peer: the host that the batches waited for, where the stage is "peer".
         spent, share: seconds in this stage, all workers together; their part of those in all stages.
         each: seconds a batch; of a peer: a call.
         hint: what may help.

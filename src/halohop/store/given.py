@@ -33,7 +33,7 @@ _STRUCTURE = ("edge_index", "num_nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenColumn:
-    """One column, before anybody's rows of it are taken.
+    """One column, before a partition's rows of it are taken.
 
     Args:
         label: what errors call it.

@@ -101,7 +101,7 @@ def _picked(nodes: list[tuple[int, float, float]], fraction: float, latest: floa
         passed += weight
         if target < passed:
             return raw
-    raise AssertionError("nobody can be drawn")
+    raise AssertionError("no node can be drawn")
 
 
 def _raw_ids(tables: GraphTables, name: NodeType) -> list[int]:
