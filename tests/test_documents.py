@@ -68,8 +68,15 @@ torch.save(Data(edge_index=messages, time=torch.arange(400), num_nodes=40), "mes
 """What stands before the blocks of a page that begin in the middle."""
 
 
-EXTRAS = {"metis": "cmeel", "tables": "pyarrow", "plot": "matplotlib", "yaml": "yaml", "metrics": "prometheus_client"}
-EXTRAS |= {"encrypt": "cryptography", "sets": "scipy"}
+EXTRAS = {
+    "metis": "cmeel",
+    "kaminpar": "kaminpar",
+    "tables": "pyarrow",
+    "plot": "matplotlib",
+    "yaml": "yaml",
+    "metrics": "prometheus_client",
+}
+EXTRAS |= {"kaminpar": "kaminpar", "encrypt": "cryptography", "sets": "scipy"}
 """A module of each extra."""
 
 

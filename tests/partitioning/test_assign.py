@@ -163,7 +163,7 @@ def test_given_assignments() -> None:
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ("louvain", r"'louvain'; known: \['auto', 'metis', 'ldg', 'fennel', 'random', 'range'\]"),
+        ("louvain", r"'louvain'; known: \['auto', 'metis', 'kaminpar', 'ldg', 'fennel', 'random', 'range'\]"),
         (torch.zeros(500, dtype=torch.int32), "one tensor"),
         ({"paper": torch.zeros(500, dtype=torch.int32)}, "node types"),
         ({"paper": torch.zeros(500), "author": torch.zeros(300)}, "integers"),

@@ -8,8 +8,11 @@ class Method(StrEnum):
 
     auto = "auto"
     metis = "metis"
+    kaminpar = "kaminpar"
+    ldg = "ldg"
     fennel = "fennel"
     random = "random"
+    range = "range"
 
 
 class EdgeDir(StrEnum):

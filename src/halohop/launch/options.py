@@ -52,7 +52,32 @@ OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Begin anew wher
 OverwriteResults = Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
 PartitionMethod = Annotated[
-    Method, typer.Option(help="metis cuts the fewest edges, fennel a few more; auto: metis if installed.")
+    Method,
+    typer.Option(help="metis cuts the fewest edges; kaminpar, ldg and fennel take less memory; auto: metis if installed."),
+]
+Tolerance = Annotated[
+    float, typer.Option(min=0.0, help="How far a partition may be above the mean of nodes, training nodes and edges.")
+]
+Blocks = Annotated[
+    int | None,
+    typer.Option(
+        "--blocks",
+        metavar="N",
+        min=0,
+        show_default="64, or 16 of a small graph, where the partitions divide them",
+        help="Blocks of near nodes, for --locality blocks: a power of two, which only metis makes; 0: none.",
+    ),
+]
+ByType = Annotated[bool, typer.Option("--balance-types", help="Balance the nodes of each type on their own.")]
+GivenAssignment = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assignment",
+        metavar="[TYPE=]FILE",
+        show_default=False,
+        help="The partition of each node, instead of a method: a .npy file, or a text with a number on each line. Of several "
+        "node types: given for each, or a folder with such a file for each.",
+    ),
 ]
 Halo = Annotated[
     str | None,

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from halohop.launch import choices, logs, options
+from halohop.partitioning.division import TOLERANCE
 
 
 def partition(
@@ -22,6 +23,10 @@ def partition(
     ] = None,
     method: options.PartitionMethod = choices.Method.auto,
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
+    tolerance: options.Tolerance = TOLERANCE,
+    blocks: options.Blocks = None,
+    balance_types: options.ByType = False,
+    assignment: options.GivenAssignment = None,
     halo: options.Halo = None,
     edge_dir: options.EdgeDir = choices.EdgeDir.into,
     overwrite: options.Overwrite = False,
@@ -38,16 +43,21 @@ def partition(
     $ halohop partition 'pyg:Coauthor/CS?root=data' parts --parts 2 --normalize
 
     $ halohop partition 'dgl:products/graph.json' parts
+
+    $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
     """
     from halohop.launch import inspect
-    from halohop.launch.source import partition_source
+    from halohop.launch.source import assigned_by, partition_source
 
     partition_source(
         source,
         out,
         num_parts=parts,
-        method=method.value,
+        method=assigned_by(method.value, assignment or ()),
         seed=seed,
+        tolerance=tolerance,
+        blocks=blocks,
+        by_type=balance_types,
         halo=tuple(halo.split(",")) if halo else (),
         edge_dir=edge_dir.value,
         overwrite=overwrite,

@@ -10,13 +10,15 @@ from rich.console import Console
 from halohop.datasets import directions, scales
 from halohop.datasets.imports.named import import_owners, is_import
 from halohop.datasets.sources import load_link_graph, load_source
+from halohop.errors import InputError
 from halohop.launch.progress import stages
-from halohop.partitioning.assign import chosen
+from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.build import partition
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.division import TOLERANCE
+from halohop.partitioning.given import Given
 from halohop.partitioning.report import Report
 from halohop.store.manifest import MANIFEST
-from halohop.typing import EdgeDir
+from halohop.typing import EdgeDir, NodeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +36,42 @@ def is_partitioned(path: str | Path) -> bool:
     return Path(path, MANIFEST).is_file() or any(Path(path).glob("part-[0-9]*"))
 
 
+def assigned_by(method: str, files: Sequence[str]) -> Method:
+    """What divides a graph: a method, or files that the option --assignment names.
+
+    Raises:
+        InputError: both are given, a file for all node types besides those of some, or a type twice.
+
+    Example:
+        >>> assigned_by("auto", ["user=users.txt", "item=items.npy"])
+        {'user': PosixPath('users.txt'), 'item': PosixPath('items.npy')}
+    """
+    if not files:
+        return method
+    if method != "auto":
+        raise InputError(f"--assignment and --method {method} both say where nodes go; leave one out")
+    if len(files) == 1 and Path(files[0]).exists():  # whatever its name
+        return Path(files[0])
+    found: dict[NodeType, Given] = {}
+    for text in files:
+        name, _, file = text.rpartition("=")
+        if name in found or not file or (len(files) > 1 and not name):
+            raise InputError(f"--assignment {text!r} is not one of several like user=users.npy; name each node type once")
+        found[name] = Path(file)
+    return found.get("", found)
+
+
 def partition_source(
     source: str,
     out: Path,
     *,
     num_parts: int | None,
-    method: str,
+    method: Method,
     seed: int,
     console: Console,
+    tolerance: float = TOLERANCE,
+    blocks: int | None = None,
+    by_type: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
@@ -57,7 +87,7 @@ def partition_source(
     """
     owners = import_owners(source) if num_parts is None and is_import(source) else None
     num_parts = num_parts or (owners.num_parts if owners else 2)
-    division: str | Assignment = method
+    division = method
     if owners and method == "auto":
         console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
         division = owners.part
@@ -65,9 +95,10 @@ def partition_source(
         progress("read", 0, 1)
         given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
         tables = load_link_graph(source, time_attr=time_attr, **given) if task == "link" else load_source(source, **given)
-        if division == "auto" and chosen(method) == "fennel" and num_parts > 1:
+        if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
+        options |= {"tolerance": tolerance, "blocks": blocks, "by_type": by_type}
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*directions(tables), *scales(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)

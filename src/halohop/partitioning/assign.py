@@ -11,12 +11,20 @@ from halohop.partitioning.budget import Budget
 from halohop.partitioning.dealing import cut_into_ranges, deal_evenly
 from halohop.partitioning.division import TOLERANCE, Assigner, AssignRequest, Division
 from halohop.partitioning.given import Given, read_assignment
+from halohop.partitioning.kaminpar import kaminpar
 from halohop.partitioning.metis import metis
 from halohop.partitioning.stream import fennel, ldg
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 
-ASSIGNERS: dict[str, Assigner] = {"metis": metis, "ldg": ldg, "fennel": fennel, "random": deal_evenly, "range": cut_into_ranges}
+ASSIGNERS: dict[str, Assigner] = {
+    "metis": metis,
+    "kaminpar": kaminpar,
+    "ldg": ldg,
+    "fennel": fennel,
+    "random": deal_evenly,
+    "range": cut_into_ranges,
+}
 
 METHODS = ("auto", *ASSIGNERS)
 
@@ -39,6 +47,7 @@ def assign(
 
     - ``"auto"``: "metis" where it is installed, else "fennel"; `chosen` says which.
     - ``"metis"``: few edges between partitions, and blocks: see `halohop.partitioning.metis.metis`.
+    - ``"kaminpar"``: nearly as few, for graphs that METIS cannot hold: see `halohop.partitioning.kaminpar.kaminpar`.
     - ``"ldg"``, ``"fennel"``: a few more cut edges, with nothing to install and a few bytes a node in memory: see
       `halohop.partitioning.stream`.
     - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.
@@ -46,7 +55,7 @@ def assign(
     - an assignment, or a file that holds one: see `halohop.partitioning.given.read_assignment`.
     - an `Assigner`: whatever divides a graph on request.
 
-    METIS, LDG and Fennel balance nodes, nodes of the split "train" and in-edges, all types together or each on its own: no
+    All of these balance nodes, nodes of the split "train" and in-edges, all types together or each on its own: no
     partition has more than ``1 + tolerance`` times the mean of each, or than the mean rounded up, unless no move of a node
     brings it closer, as with one node that has more edges than that. The result is a function of the tables and the arguments.
 

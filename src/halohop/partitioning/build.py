@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.partitioning.assign import assign, chosen
+from halohop.partitioning.assign import Method, assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
-from halohop.partitioning.division import Assigner, Assignment
+from halohop.partitioning.division import TOLERANCE, Assignment
 from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
 from halohop.partitioning.parts import check_halo, edge_part, source_ids
 from halohop.partitioning.report import Report, measure
@@ -41,8 +41,11 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment | Tensor | Assigner = "auto",
+    method: Method = "auto",
     seed: int = 0,
+    tolerance: float = TOLERANCE,
+    blocks: int | None = None,
+    by_type: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
@@ -54,7 +57,7 @@ def partition(
         tables: the graph.
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
-        method, seed: see `halohop.partitioning.assign.assign`.
+        method, seed, tolerance, blocks, by_type: see `halohop.partitioning.assign.assign`.
         halo, edge_dir: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         progress: called with (stage, done, total).
@@ -79,7 +82,8 @@ def partition(
     check_edge_dir(edge_dir)
     with write_dataset(out, overwrite=overwrite) as writer:
         on_progress("assign", 0, 1)
-        division = assign(tables if edge_dir == "in" else tables.turned(), num_parts, method, seed=seed)
+        listed = tables if edge_dir == "in" else tables.turned()
+        division = assign(listed, num_parts, method, seed=seed, tolerance=tolerance, num_blocks=blocks, by_type=by_type)
         on_progress("build", 0, 1)
         build = build_parts(tables, division.part, num_parts, halo=halo, edge_dir=edge_dir, block=division.block)
         reports = []

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop.partitioning import build
-from halohop.partitioning.division import Assigner, Assignment
+from halohop.partitioning.assign import Method
+from halohop.partitioning.division import TOLERANCE
 from halohop.partitioning.report import Report
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables
@@ -19,8 +19,11 @@ def partition(
     out: str | Path,
     *,
     num_parts: int,
-    method: str | Assignment | Tensor | Assigner = "auto",
+    method: Method = "auto",
     seed: int = 0,
+    tolerance: float = TOLERANCE,
+    blocks: int | None = None,
+    balance_types: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
@@ -33,9 +36,17 @@ def partition(
             ``<split>_mask`` become splits.
         out: a new folder.
         num_parts: how many partitions.
-        method: "metis" (few cut edges; Karypis and Kumar 1998), "fennel" (nearly as few, without pymetis; Tsourakakis et al.
-            2014), "random", or a part for every node, per node type. "auto" is "metis" where pymetis is installed, else "fennel".
+        method: "metis" (few cut edges; Karypis and Kumar 1998), "kaminpar" (nearly as few, in less memory; Gottesbüren et al.
+            2021), "ldg" or "fennel" (more, in a few bytes a node, with nothing to install; Stanton and Kliot 2012, Tsourakakis et
+            al. 2014), "random" or "range". "auto" is "metis" where it is installed, else "fennel". Or each node's partition: a
+            tensor or array of integers, the `Path` of a ``.npy`` file or of a text with a number on each line, or a dict of
+            these by node type; or the `Path` of a folder that has such a file for each type.
         seed: of the division.
+        tolerance: no partition has more than ``1 + tolerance`` times the mean number of nodes, training nodes, or edges, unless
+            that cannot be reached, as with one node that has most edges; "random" and "range" do not look at edges.
+        blocks: how many blocks of near nodes to make, for loaders with ``locality="blocks"``: a power of two that the partitions
+            divide, made by "metis" only; 0 for none. None: 64, or 16 of a small graph, and none where that does not fit.
+        balance_types: whether the nodes of each type are balanced on their own, rather than all types together.
         halo: columns of nodes, one number each, that are stored once more along the edges from these nodes, and "raw_id". With
             them a host alone can sample by them where it holds but some of the partitions: ``halo=("time",)`` for times of
             nodes, ``halo=("raw_id",)`` for ``method="labor"``. They take 4 or 8 bytes per edge and change no batch.
@@ -65,6 +76,9 @@ def partition(
         num_parts=num_parts,
         method=method,
         seed=seed,
+        tolerance=tolerance,
+        blocks=blocks,
+        by_type=balance_types,
         halo=halo,
         edge_dir=edge_dir,
         overwrite=overwrite,
