@@ -7,9 +7,11 @@ from halohop.datasets.imports.dgl import dgl_owners, read_dgl
 from halohop.datasets.imports.glt import glt_owners, read_glt
 from halohop.datasets.imports.imported import Imported, Owners
 from halohop.datasets.ogb import ogb_node
+from halohop.datasets.powerlaw import PowerLaw, power_law
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
 from halohop.datasets.splits import random_masks, time_masks
+from halohop.datasets.staging import Staging
 from halohop.datasets.synthetic import synthetic, synthetic_hetero
 from halohop.datasets.tables import read_tables
 
@@ -19,6 +21,8 @@ __all__ = [
     "Imported",
     "NodeFiles",
     "Owners",
+    "PowerLaw",
+    "Staging",
     "add_reverses",
     "dgl_owners",
     "directions",
@@ -26,6 +30,7 @@ __all__ = [
     "load_spec",
     "normalize_rows",
     "ogb_node",
+    "power_law",
     "random_edge_masks",
     "random_masks",
     "read_arrays",

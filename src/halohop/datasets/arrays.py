@@ -18,9 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Tensor
 
-from halohop.datasets.text import text_column
+from halohop.datasets.casting import as_tensor, nearest
+from halohop.datasets.staging import Staging
+from halohop.datasets.text import Texts, collect_texts
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
 from halohop.store.npy import map_foreign
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -31,10 +34,14 @@ _EDGE_COLUMN = "edge_"
 _CLASS_NAMES, _IDS = "y", "raw_id"
 
 
-def read_arrays(folder: str | Path) -> GraphTables:
+def read_arrays(folder: str | Path, staging: Staging | None = None) -> GraphTables:
     """A graph from a folder of ``.npy`` files; its columns are the files' own pages.
 
     A column ``y`` of strings is numbered in sorted order; an empty one means -1, no class.
+
+    Args:
+        folder: of the files.
+        staging: where columns are collected that torch cannot take as they are; by default in memory.
 
     Raises:
         IncompleteDatasetError: there are no such files.
@@ -48,7 +55,7 @@ def read_arrays(folder: str | Path) -> GraphTables:
         >>> read_arrays(".").nodes["node"].num_nodes
         3
     """
-    folder = Path(folder)
+    folder, staging = Path(folder), staging or Staging()
     if (folder / f"{EDGE_INDEX}.npy").is_file():
         files = sorted(folder.glob("*.npy"))
         of_edges = [file for file in files if file.name.startswith(_EDGE_COLUMN)]
@@ -59,16 +66,16 @@ def read_arrays(folder: str | Path) -> GraphTables:
         edges = {_relation(path): sorted(path.glob("*.npy")) for path in sorted(folder.glob("edges/*/"))}
         if not nodes and not edges:
             raise IncompleteDatasetError(f"{folder} has neither {EDGE_INDEX}.npy nor folders nodes/TYPE and edges/SRC__NAME__DST")
-    ends = {relation: _edge_index(relation, files) for relation, files in edges.items()}
+    ends = {relation: _edge_index(staging, relation, files) for relation, files in edges.items()}
     for node_type in dict.fromkeys(end for relation in edges for end in (relation[0], relation[2])):
         nodes.setdefault(node_type, [])
     return GraphTables(
-        nodes={name: _nodes(name, files, _mentioned(name, ends)) for name, files in nodes.items()},
-        edges={relation: _edges(ends[relation], files) for relation, files in edges.items()},
+        nodes={name: _nodes(staging, name, files, _mentioned(name, ends)) for name, files in nodes.items()},
+        edges={relation: _edges(staging, ends[relation], files) for relation, files in edges.items()},
     )
 
 
-def _nodes(name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
+def _nodes(staging: Staging, name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
     arrays = {file.stem: map_foreign(file) for file in files}
     sizes = {stem: len(array) for stem, array in arrays.items()}
     num_nodes = max(sizes.values(), default=mentioned)
@@ -80,29 +87,29 @@ def _nodes(name: NodeType, files: list[Path], mentioned: int) -> NodeTable:
     for file in files:
         array = arrays[file.stem]
         if array.dtype.kind == "U" and file.stem == _IDS:
-            columns[RAW_TEXT] = text_column(array.tolist())
+            columns[RAW_TEXT] = _texts(staging, file, array)
         elif array.dtype.kind == "U" and file.stem == _CLASS_NAMES:
-            columns[file.stem], names[file.stem] = _numbered(array)
+            columns[file.stem], names[file.stem] = _numbered(staging, file, array)
         elif file.stem == _IDS:
-            raw_id = _tensor(file, array).long()
+            raw_id = _tensor(staging, file, array, np.int64)
         else:
-            columns[file.stem] = _tensor(file, array)
+            columns[file.stem] = _tensor(staging, file, array)
     return NodeTable(num_nodes=num_nodes, columns=columns, raw_id=raw_id, names=names)
 
 
-def _edges(ends: Tensor, files: list[Path]) -> EdgeTable:
-    columns = {file.stem: _tensor(file, map_foreign(file)) for file in files if file.stem != EDGE_INDEX}
+def _edges(staging: Staging, ends: Tensor, files: list[Path]) -> EdgeTable:
+    columns = {file.stem: _tensor(staging, file, map_foreign(file)) for file in files if file.stem != EDGE_INDEX}
     for file in files:
         if file.stem in columns and len(columns[file.stem]) != ends.shape[1]:
             raise InputError(f"{file} has {len(columns[file.stem])} rows, but there are {ends.shape[1]} edges")
     return EdgeTable(src=ends[0], dst=ends[1], columns=columns)
 
 
-def _edge_index(relation: Relation, files: list[Path]) -> Tensor:
+def _edge_index(staging: Staging, relation: Relation, files: list[Path]) -> Tensor:
     found = [file for file in files if file.stem == EDGE_INDEX]
     if not found:
         raise IncompleteDatasetError(f"the edges {'__'.join(relation)} have no {EDGE_INDEX}.npy")
-    ends = _tensor(found[0], map_foreign(found[0]))
+    ends = _tensor(staging, found[0], map_foreign(found[0]))
     if ends.dim() != 2 or ends.shape[0] != 2 or ends.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{found[0]} is {ends.dtype} of shape {tuple(ends.shape)}, expected int64 or int32 of [2, num_edges]")
     return ends
@@ -114,21 +121,40 @@ def _mentioned(name: NodeType, ends: dict[Relation, Tensor]) -> int:
     return max((int(rows.max()) + 1 for rows in ids), default=0)
 
 
-def _numbered(array: np.ndarray) -> tuple[Tensor, tuple[str, ...]]:
+def _texts(staging: Staging, file: Path, array: np.ndarray) -> Tensor:
+    slices = [*staging.slices(len(array), array.dtype.itemsize)]
+    return collect_texts(staging, _name(file), lambda: (Texts.of(array[rows].tolist()) for rows in slices))
+
+
+def _numbered(staging: Staging, file: Path, array: np.ndarray) -> tuple[Tensor, tuple[str, ...]]:
     """Numbers of names in sorted order, -1 for the empty one; and the names."""
-    found, numbers = np.unique(array, return_inverse=True)
+    slices = [*staging.slices(len(array), array.dtype.itemsize)]
+
+    def names() -> list[str]:
+        found = array[:0]
+        for rows in slices:
+            found = np.unique(np.concatenate([found, array[rows]]))
+        return list(map(str, found))
+
+    found = np.array(staging.fact(f"{_name(file)}.names", names, list[str]), dtype=array.dtype)
     empty = int(len(found) > 0 and found[0] == "")
-    return torch.from_numpy(numbers.reshape(-1).astype(np.int64) - empty), tuple(found[empty:].tolist())
+    numbers = staging.column(
+        _name(file), lambda: (torch.from_numpy(np.searchsorted(found, array[rows]) - empty) for rows in slices)
+    )
+    return numbers, tuple(found[empty:].tolist())
 
 
-def _tensor(file: Path, array: np.ndarray) -> Tensor:
-    wide = {"u": np.int64} if array.dtype.kind == "u" and array.dtype.itemsize > 1 else {}
-    if array.dtype.byteorder == ">" or wide:
-        array = array.astype(wide.get(array.dtype.kind, array.dtype.newbyteorder("=")))
+def _tensor(staging: Staging, file: Path, array: np.ndarray, dtype: DTypeLike | None = None) -> Tensor:
+    """An array as it is, or as `dtype`, or as the nearest that torch has."""
     try:
-        return torch.from_numpy(array)
+        wanted = np.dtype(dtype or nearest(array.dtype))
     except TypeError as error:
         raise InputError(f"{file} holds {array.dtype}, which is no kind of number; expected integers, floats or bools") from error
+    return as_tensor(staging, _name(file), array, wanted)
+
+
+def _name(file: Path) -> str:
+    return f"{file.parent.name}.{file.stem}"
 
 
 def _relation(path: Path) -> Relation:

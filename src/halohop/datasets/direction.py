@@ -1,21 +1,25 @@
 """Which way edges go: as they are stored, from every source; `add_reverses` makes them undirected where that is asked for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from halohop.datasets.one_way import one_way
+from halohop.datasets.staging import Staging
 from halohop.store.schema import REVERSE
 from halohop.store.tables import EdgeTable, GraphTables
 from halohop.typing import Relation
 
 _SAMPLE = 10_000
 _NAMED = 3
+_AT_A_TIME = 1 << 20  # edges
 
 
-def add_reverses(tables: GraphTables, relations: Iterable[Relation] | None = None) -> GraphTables:
+def add_reverses(
+    tables: GraphTables, relations: Iterable[Relation] | None = None, *, staging: Staging | None = None
+) -> GraphTables:
     """A graph whose edges go both ways; the reverse of an edge has its columns: attributes, weights, times, masks.
 
     Between nodes of one type, reverses stand behind the edges in the same relation, so edge ids stay as they are. A self-loop
@@ -26,6 +30,7 @@ def add_reverses(tables: GraphTables, relations: Iterable[Relation] | None = Non
     Args:
         tables: the graph.
         relations: those to reverse; None takes all.
+        staging: where the edges of a larger relation are collected; by default in memory.
 
     Example:
         >>> from halohop.store.tables import NodeTable
@@ -42,7 +47,8 @@ def add_reverses(tables: GraphTables, relations: Iterable[Relation] | None = Non
         if _has_partner(tables, relation):
             continue
         if src_type == dst_type:
-            edges[relation] = _both_ways(table, tables.nodes[src_type].num_nodes)
+            name = f"edges.{'__'.join(relation)}"
+            edges[relation] = _both_ways(table, tables.nodes[src_type].num_nodes, staging or Staging(), name)
         else:
             edges[dst_type, REVERSE + name, src_type] = replace(table, src=table.dst, dst=table.src)
     return replace(tables, edges=edges)
@@ -94,34 +100,23 @@ def _has_partner(tables: GraphTables, relation: Relation) -> bool:
     return False
 
 
-def _both_ways(table: EdgeTable, num_nodes: int) -> EdgeTable:
-    src, dst = table.src.long().numpy(), table.dst.long().numpy()
-    ends, reverses = src * num_nodes + dst, dst * num_nodes + src
-    missing = src != dst
-    mutual = np.flatnonzero(missing & np.isin(reverses, ends))
-    missing[mutual] = False
-    if table.columns and len(mutual):
-        columns = _row_numbers([column[torch.from_numpy(mutual)] for column in table.columns.values()])
-        pairs = np.unique(ends[mutual])  # the reverse of one of them is one of them
-        there = np.searchsorted(pairs, ends[mutual]) * len(mutual) + columns
-        wanted = np.searchsorted(pairs, reverses[mutual]) * len(mutual) + columns
-        missing[mutual] = ~np.isin(wanted, there)
-    chosen = torch.from_numpy(missing)
-    return EdgeTable(
-        src=torch.cat([table.src, table.dst[chosen].to(table.src.dtype)]),
-        dst=torch.cat([table.dst, table.src[chosen].to(table.dst.dtype)]),
-        columns={name: torch.cat([column, column[chosen]]) for name, column in table.columns.items()},
-    )
+def _both_ways(table: EdgeTable, num_nodes: int, staging: Staging, name: str) -> EdgeTable:
+    missing = one_way(table, num_nodes, staging, f"{name}.one_way")
+    parts = [*staging.slices_of(*table.ends, *table.columns.values())]
 
+    def chunks() -> Iterator[dict[str, Tensor]]:
+        for part in parts:
+            yield {"src": table.src[part], "dst": table.dst[part]} | {key: column[part] for key, column in columns.items()}
+        for part in parts:
+            chosen = torch.cat([run[slice(*torch.searchsorted(run, torch.tensor([part.start, part.stop])))] for run in missing])
+            chosen = chosen.sort().values
+            yield {"src": table.dst[chosen].to(table.src.dtype), "dst": table.src[chosen].to(table.dst.dtype)} | {
+                key: column[chosen] for key, column in columns.items()
+            }
 
-def _row_numbers(columns: list[Tensor]) -> np.ndarray:
-    """The same number for rows that are the same in all columns, bit by bit; int64 ``[n]``, each under n."""
-    flat = [column.reshape(len(column), -1).contiguous().view(torch.uint8) for column in columns if column[:1].numel()]
-    if not flat:
-        return np.zeros(len(columns[0]), np.int64)
-    rows = torch.cat(flat, dim=1).contiguous().numpy()
-    _, numbers = np.unique(rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1), return_inverse=True)
-    return numbers
+    columns = {f"column.{key}": column for key, column in table.columns.items()}
+    both = staging.columns(f"{name}.both", chunks)
+    return EdgeTable(src=both["src"], dst=both["dst"], columns={key: both[f"column.{key}"] for key in table.columns})
 
 
 def _share_without_reverse(table: EdgeTable, relation: Relation) -> float:
@@ -131,10 +126,13 @@ def _share_without_reverse(table: EdgeTable, relation: Relation) -> float:
     picked = torch.linspace(0, max(table.num_edges - 1, 0), min(table.num_edges, _SAMPLE), dtype=torch.float64).long()
     if not len(picked):
         return 0.0
-    src, dst = table.src.long(), table.dst.long()
-    num_nodes = int(torch.maximum(src.max(), dst.max())) + 1
+    src, dst = table.src[picked].long(), table.dst[picked].long()
+    num_nodes = int(torch.maximum(table.src.max(), table.dst.max())) + 1
     named = torch.zeros(num_nodes, dtype=torch.bool)
-    named[src[picked]] = named[dst[picked]] = True
-    near = named[src] & named[dst]  # only these can be the reverse of one that was picked
-    ends = src[near] * num_nodes + dst[near]
-    return float((~torch.isin(dst[picked] * num_nodes + src[picked], ends)).double().mean())
+    named[src] = named[dst] = True
+    reverses, found = dst * num_nodes + src, torch.zeros(len(picked), dtype=torch.bool)
+    for first in range(0, table.num_edges, _AT_A_TIME):
+        some_src, some_dst = (end[first : first + _AT_A_TIME].long() for end in table.ends)
+        near = named[some_src] & named[some_dst]  # only these can be the reverse of one that was picked
+        found |= torch.isin(reverses, some_src[near] * num_nodes + some_dst[near])
+    return float((~found).double().mean())

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from halohop.datasets.staging import Staging
 from halohop.ops import SparsePieces, SparseRows
 from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.typing import NodeType
@@ -13,7 +14,9 @@ from halohop.typing import NodeType
 _SAMPLE = 1_000
 
 
-def normalize_rows(tables: GraphTables, node_types: Iterable[NodeType] | None = None) -> GraphTables:
+def normalize_rows(
+    tables: GraphTables, node_types: Iterable[NodeType] | None = None, *, staging: Staging | None = None
+) -> GraphTables:
     """A graph whose features ``x`` sum to one in each row (without their signs); rows of zeros stay as they are.
 
     Integers become float32. It is what counts of words want: on raw ones GraphSAGE learns less, or not at all.
@@ -21,6 +24,7 @@ def normalize_rows(tables: GraphTables, node_types: Iterable[NodeType] | None = 
     Args:
         tables: the graph.
         node_types: whose features; None takes all that have any.
+        staging: where dense features are collected; by default in memory.
 
     Example:
         >>> words = NodeTable(num_nodes=2, columns={"x": torch.tensor([[1, 3], [0, 0]])})
@@ -29,7 +33,7 @@ def normalize_rows(tables: GraphTables, node_types: Iterable[NodeType] | None = 
     """
     nodes = dict(tables.nodes)
     for name in tables.nodes if node_types is None else node_types:
-        nodes[name] = _normalized(nodes[name])
+        nodes[name] = _normalized(nodes[name], staging or Staging(), f"nodes.{name}.normalized")
     return replace(tables, nodes=nodes)
 
 
@@ -58,15 +62,21 @@ def _line(name: NodeType, x: Tensor | None) -> str | None:
     return line
 
 
-def _normalized(table: NodeTable) -> NodeTable:
+def _normalized(table: NodeTable, staging: Staging, name: str) -> NodeTable:
     x = table.columns.get("x")
     if x is None:
         return table
-    x = x if x.is_floating_point() else x.float()
     if not is_dense(x):
-        return replace(table, columns=table.columns | {"x": _divided(x)})
+        return replace(table, columns=table.columns | {"x": _divided(x if x.is_floating_point() else x.float())})
+    dense, parts = x, [*staging.slices(len(x), 4 * x[:1].numel())] if x.dim() > 1 else [slice(None)]
+    return replace(table, columns=table.columns | {"x": staging.column(name, lambda: (_shares(dense[part]) for part in parts))})
+
+
+def _shares(x: Tensor) -> Tensor:
+    """Dense rows, each divided by the sum of its entries' sizes."""
+    x = x if x.is_floating_point() else x.float()
     total = x.float().abs().sum(dim=-1, keepdim=True)
-    return replace(table, columns=table.columns | {"x": x / total.masked_fill_(total == 0, 1).to(x.dtype)})
+    return x / total.masked_fill_(total == 0, 1).to(x.dtype)
 
 
 def _divided(x: Tensor) -> Tensor:

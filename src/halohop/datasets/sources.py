@@ -13,19 +13,20 @@ from halohop.datasets.arrays import EDGE_INDEX, read_arrays
 from halohop.datasets.direction import add_reverses
 from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
 from halohop.datasets.imports.named import is_import, read_import
+from halohop.datasets.made import MADE, read_made
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.scale import normalize_rows
 from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
-from halohop.datasets.synthetic import synthetic, synthetic_hetero
+from halohop.datasets.staging import Staging, kept, staging_in
 from halohop.datasets.tables import read_tables
 from halohop.errors import InputError
+from halohop.partitioning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-
-HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
-"""Number of papers of ``synthetic-hetero:SIZE``."""
+from halohop.typing import NodeType
 
 KNOWN = (
-    "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, pyg:CLASS/NAME?root=FOLDER (a data set of PyG's), "
+    "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, synthetic:powerlaw?nodes=N&edges=N&features=N, "
+    "pyg:CLASS/NAME?root=FOLDER (a data set of PyG's), "
     "a .pt file with a PyG Data or HeteroData, a graph.toml or its folder, a folder of .npy files (edge_index.npy, x.npy, ...), "
     "the folder of an OGB data set, or partitions of other libraries: glt:FOLDER, dgl:FOLDER/part_config.json"
 )
@@ -38,11 +39,14 @@ def load_source(
     undirected: bool = False,
     normalize: bool = False,
     fractions: Sequence[float] = FRACTIONS,
+    scratch: str | Path | None = None,
+    memory: int | str | Budget | None = None,
 ) -> GraphTables:
     """The graph that `spec` names.
 
     Args:
-        spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``, ``pyg:CLASS/NAME?root=FOLDER``
+        spec: ``synthetic:tiny|small|medium|products``, ``synthetic-hetero:tiny|small|medium``,
+            ``synthetic:powerlaw?nodes=N&edges=N&features=N`` (`halohop.datasets.PowerLaw`), ``pyg:CLASS/NAME?root=FOLDER``
             (`halohop.datasets.pyg_sets.read_pyg`), a ``.pt`` file with a PyG `Data` or `HeteroData`, a ``graph.toml`` or its
             folder, a folder of ``.npy`` files (`halohop.datasets.read_arrays`), the folder of an OGB data set
             (``<root>/ogbn_products``), or partitions of GLT or DGL (``glt:FOLDER``, ``dgl:FOLDER/part_config.json``:
@@ -53,32 +57,43 @@ def load_source(
         normalize: divide each node's features ``x`` by their sum, as `halohop.datasets.normalize_rows` does; else features are
             taken as they are stored, from every kind of source. Advised for counts of words.
         fractions: shares of train, val and test among the labelled nodes, where the source comes without a split.
+        scratch: a folder for a graph larger than memory: what is not in ``.npy`` files already is written there, chunk by
+            chunk, and the tensors of the result are mapped. What is finished there is not made again. None reads into memory.
+        memory: how much the reading may take where there is a `scratch`, such as ``"4GB"``; by default half of what is
+            available. (Sources of PyG, partitions of other libraries, and synthetic graphs but for ``powerlaw`` are made in
+            memory first.)
 
     Raises:
         InputError: no such kind of source, or content that cannot be read.
         DatasetError: a file is missing or damaged.
+        WriteError: `scratch` cannot be written.
 
     Example:
         >>> load_source("synthetic:tiny").nodes["node"].num_nodes
         1000
     """
-    text = str(spec)
-    kind, _, size = text.partition(":")
-    if kind == "synthetic":
-        tables = synthetic(size or "small", fractions=_three(fractions), seed=seed)
-    elif kind == "synthetic-hetero":
-        tables = _synthetic_hetero(size or "small", fractions, seed)
-    elif kind == "pyg":
+    staging = Staging() if scratch is None else staging_in(Path(scratch), Budget.parse(memory))
+    return read_source(str(spec), staging, seed=seed, undirected=undirected, normalize=normalize, fractions=fractions)
+
+
+def read_source(
+    text: str, staging: Staging, *, seed: int, undirected: bool, normalize: bool, fractions: Sequence[float]
+) -> GraphTables:
+    """`load_source`, whose columns are collected by a `Staging`."""
+    if text.partition(":")[0] in MADE:
+        tables = read_made(text, staging, fractions=fractions, seed=seed)
+    elif text.startswith("pyg:"):
         from halohop.datasets.pyg_sets import read_pyg
 
-        tables = read_pyg(text)
+        tables = kept(staging, read_pyg(text))
     elif is_import(text):
-        tables = read_import(text)
+        tables = kept(staging, read_import(text))
     else:
-        tables = _load_path(Path(text))
-    tables = replace(tables, nodes={name: _divided(table, fractions, seed) for name, table in tables.nodes.items()})
-    tables = normalize_rows(tables) if normalize else tables
-    return add_reverses(tables) if undirected else tables
+        tables = _load_path(Path(text), staging)
+    nodes = {name: _divided(staging, name, table, fractions, seed) for name, table in tables.nodes.items()}
+    tables = replace(tables, nodes=nodes)
+    tables = normalize_rows(tables, staging=staging) if normalize else tables
+    return add_reverses(tables, staging=staging) if undirected else tables
 
 
 def load_link_graph(
@@ -134,37 +149,26 @@ def _masked_as(table: EdgeTable, masked: EdgeTable | None) -> EdgeTable:
     return replace(table, columns=table.columns | padded)
 
 
-def _load_path(path: Path) -> GraphTables:
+def _load_path(path: Path, staging: Staging) -> GraphTables:
     if not path.exists():
         raise InputError(f"{str(path)!r} is neither a file nor a known source; known: {KNOWN}")
     if path.suffix == ".pt":
         from halohop.datasets.pyg_file import read_pt
 
-        return read_pt(path)
+        return kept(staging, read_pt(path))
     if path.name == "graph.toml" or (path / "graph.toml").is_file():
-        return read_tables(path)
+        return read_tables(path, staging=staging)
     if path.suffix == ".npy" or (path / f"{EDGE_INDEX}.npy").is_file() or (path / "edges").is_dir():
-        return read_arrays(path.parent if path.is_file() else path)
+        return read_arrays(path.parent if path.is_file() else path, staging)
     if path.name.startswith("ogbn_") and path.is_dir():
-        return ogb_node(path.parent, path.name.replace("_", "-", 1))
+        return ogb_node(path.parent, path.name.replace("_", "-", 1), staging=staging)
     raise InputError(f"{str(path)!r} is no source that is known; known: {KNOWN}")
 
 
-def _synthetic_hetero(size: str, fractions: Sequence[float], seed: int) -> GraphTables:
-    if size not in HETERO_SIZES:
-        raise InputError(f"unknown size {size!r} of synthetic-hetero; known: {list(HETERO_SIZES)}")
-    return synthetic_hetero(HETERO_SIZES[size], fractions=_three(fractions), seed=seed)
-
-
-def _divided(table: NodeTable, fractions: Sequence[float], seed: int) -> NodeTable:
+def _divided(staging: Staging, name: NodeType, table: NodeTable, fractions: Sequence[float], seed: int) -> NodeTable:
     """With a random split of the labelled nodes, where there is none."""
     y = table.columns.get("y")
     if y is None or y.dim() != 1 or y.is_floating_point() or any(name.endswith("_mask") for name in table.columns):
         return table
-    return replace(table, columns=table.columns | random_masks(y, fractions=fractions, seed=seed))
-
-
-def _three(fractions: Sequence[float]) -> tuple[float, float, float]:
-    if len(fractions) != 3:
-        raise InputError(f"fractions={tuple(fractions)} must be three shares: train, val and test")
-    return fractions[0], fractions[1], fractions[2]
+    masks = staging.columns(f"nodes.{name}.masks", lambda: [random_masks(y, fractions=fractions, seed=seed)])
+    return replace(table, columns=table.columns | masks)

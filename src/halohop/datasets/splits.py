@@ -1,6 +1,6 @@
 """Which nodes, or edges with times, train, validate and test: ``train_mask``, ``val_mask``, ``test_mask``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -43,21 +43,19 @@ def random_masks(
         [6, 2, 2]
     """
     _check_shares(fractions)
-    labels = y.numpy()
-    shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(labels >= 0))
+    narrow = np.int32 if len(y) <= 2**31 - 1 else np.int64
+    shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(y.numpy() >= 0).astype(narrow))
+    groups = [shuffled]
     if stratified:
-        shuffled = shuffled[np.argsort(labels[shuffled], kind="stable")]
-        _, group_sizes = np.unique(labels[shuffled], return_counts=True)
-    else:
-        group_sizes = np.array([len(shuffled)])
-    sizes = np.repeat(group_sizes, group_sizes)
-    ranks = np.arange(len(shuffled)) - np.repeat(np.cumsum(group_sizes) - group_sizes, group_sizes)
-    masks, lower = {}, np.zeros(len(shuffled))
-    for split, share in zip(_SPLITS, np.cumsum(fractions), strict=True):
-        upper = np.rint(sizes * share)
-        masks[split] = shuffled[(ranks >= lower) & (ranks < upper)]
-        lower = upper
-    return index_masks(len(y), masks)
+        labels = y.numpy()[shuffled]
+        order = np.argsort(labels, kind="stable")
+        groups = np.split(shuffled[order], np.flatnonzero(np.diff(labels[order])) + 1)
+    masks = {f"{split}_mask": torch.zeros(len(y), dtype=torch.bool) for split in _SPLITS}
+    for group in groups:
+        ends = np.rint(len(group) * np.cumsum(fractions)).astype(int).tolist()
+        for mask, begin, end in zip(masks.values(), [0, *ends], ends, strict=False):
+            mask.numpy()[group[begin:end]] = True
+    return masks
 
 
 def time_masks(time: Tensor, *, fractions: Sequence[float] = TIME_FRACTIONS) -> dict[str, Tensor]:
@@ -98,19 +96,20 @@ def time_masks(time: Tensor, *, fractions: Sequence[float] = TIME_FRACTIONS) -> 
     return masks
 
 
-def index_masks(num_nodes: int, splits: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Masks from the rows of each split, one bool column ``<split>_mask`` each.
+def index_masks(num_nodes: int, splits: Mapping[str, Iterable[np.ndarray]]) -> dict[str, Tensor]:
+    """Masks from the rows of each split, in any number of arrays; one bool column ``<split>_mask`` each.
 
     Raises:
         IdError: a row outside 0..num_nodes-1.
     """
     masks = {}
-    for split, rows in splits.items():
-        outside = rows[(rows < 0) | (rows >= num_nodes)]
-        if len(outside):
-            raise IdError(f"split {split!r} names node {int(outside[0])}, but ids go from 0 to {num_nodes - 1}")
+    for split, arrays in splits.items():
         mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))] = True
+        for rows in arrays:
+            outside = rows[(rows < 0) | (rows >= num_nodes)]
+            if len(outside):
+                raise IdError(f"split {split!r} names node {int(outside[0])}, but ids go from 0 to {num_nodes - 1}")
+            mask[torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))] = True
         masks[f"{split}_mask"] = mask
     return masks
 

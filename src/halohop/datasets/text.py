@@ -1,14 +1,57 @@
 """Ids that are strings, as a column of bytes: stored and fetched like any other, left out of batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from halohop.datasets.staging import Staging
 from halohop.errors import InputError
 
 _LONGEST = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """Strings as UTF-8, one behind the other.
+
+    Args:
+        offsets: int64 ``[n + 1]``: string i is ``data[offsets[i]:offsets[i + 1]]``.
+        data: uint8.
+    """
+
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Texts":
+        encoded = [text.encode() for text in texts]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=offsets[1:])
+        return cls(offsets=offsets, data=np.frombuffer(b"".join(encoded), np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, number: int) -> str:
+        return self.data[self.offsets[number] : self.offsets[number + 1]].tobytes().decode(errors="replace")
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    def padded(self, width: int, num_bytes: int) -> Iterator[NDArray[np.uint8]]:
+        """With zeros behind, uint8 ``[n, width]``, in pieces of about so many bytes; what is longer than `width` is cut."""
+        step = max(num_bytes // width, 1)
+        for first in range(0, max(len(self), 1), step):
+            offsets = self.offsets[first : first + step + 1]
+            inside = np.arange(width) < np.diff(offsets)[:, None]
+            rows = np.zeros(inside.shape, np.uint8)
+            rows[inside] = self.data[(offsets[:-1, None] + np.arange(width))[inside]]
+            yield rows
 
 
 def text_column(texts: Sequence[str]) -> Tensor:
@@ -21,15 +64,22 @@ def text_column(texts: Sequence[str]) -> Tensor:
         >>> text_column(["ab", "c"]).tolist()
         [[97, 98], [99, 0]]
     """
-    encoded = [text.encode() for text in texts]
-    longest = max(encoded, key=len, default=b"")
-    if len(longest) > _LONGEST:
-        raise InputError(f"the id {longest[:60].decode(errors='replace')!r}... has {len(longest)} bytes, more than {_LONGEST}")
-    for text in texts:
-        if "\0" in text:
-            raise InputError(f"the id {text!r} holds the character zero; leave it out")
-    width = max(len(longest), 1)
-    return torch.from_numpy(np.array(encoded, dtype=f"S{width}").view(np.uint8).reshape(len(encoded), width))
+    return collect_texts(Staging(), "", lambda: [Texts.of(texts)])
+
+
+def collect_texts(staging: Staging, name: str, make: Callable[[], Iterable[Texts]]) -> Tensor:
+    """`text_column` of strings that come in chunks; `name` is that of the column for `Staging.column`.
+
+    Raises:
+        InputError: as of `text_column`.
+    """
+    make = staging.again(make)
+    width = staging.fact(f"{name}.width", lambda: _width(make()), int)
+
+    def pieces() -> Iterator[Tensor]:
+        return (torch.from_numpy(rows) for texts in make() for rows in texts.padded(width, staging.chunk_bytes))
+
+    return staging.column(name, pieces)
 
 
 def texts_of(rows: Tensor) -> np.ndarray:
@@ -41,3 +91,19 @@ def texts_of(rows: Tensor) -> np.ndarray:
     """
     packed = np.ascontiguousarray(rows.numpy()).view(f"S{rows.shape[1]}").reshape(len(rows))
     return np.char.decode(packed, "utf-8") if len(packed) else np.empty(0, "U1")
+
+
+def _width(chunks: Iterable[Texts]) -> int:
+    """The bytes of the longest, at least 1."""
+    width, longest, with_zero = 1, "", None
+    for texts in chunks:
+        number = int(texts.lengths.argmax()) if len(texts) else 0
+        if len(texts) and texts.lengths[number] > width:
+            width, longest = int(texts.lengths[number]), texts[number]
+        if with_zero is None and (texts.data[texts.offsets[0] : texts.offsets[-1]] == 0).any():
+            with_zero = next(text for text in map(texts.__getitem__, range(len(texts))) if "\0" in text)
+    if width > _LONGEST:
+        raise InputError(f"the id {longest.encode()[:60].decode(errors='replace')!r}... has {width} bytes, more than {_LONGEST}")
+    if with_zero is not None:
+        raise InputError(f"the id {with_zero!r} holds the character zero; leave it out")
+    return width

@@ -19,6 +19,7 @@ from halohop.ops.index import (
     repeat_positions,
     stitch,
 )
+from halohop.ops.keys import KeyIndex
 from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
@@ -34,6 +35,7 @@ __all__ = [
     "TIME_DTYPES",
     "Buckets",
     "Eligible",
+    "KeyIndex",
     "Lists",
     "Parts",
     "Pieces",

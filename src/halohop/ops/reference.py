@@ -244,6 +244,20 @@ def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tens
     return torch.tensor([first[pair] for pair in sorted(first)], dtype=torch.int64)
 
 
+class KeyIndex:
+    def __init__(self, keys: Tensor) -> None:
+        self._rows: dict[tuple[int, ...], int] = {}
+        self.repeated = None
+        for row, key in enumerate(map(tuple, keys.tolist())):
+            if key in self._rows:
+                self.repeated = row
+                break
+            self._rows[key] = row
+
+    def find(self, queries: Tensor) -> Tensor:
+        return torch.tensor([self._rows.get(tuple(query), -1) for query in queries.tolist()], dtype=torch.int64)
+
+
 def dense_rows(indptr: list[int], indices: list[int], values: list[float], width: int) -> list[list[float]]:
     """Rows of numbers from lists of those that are not zero; one value may stand for all."""
     rows = []

@@ -1,0 +1,61 @@
+"""Sources that are made up: ``synthetic:SIZE``, ``synthetic-hetero:SIZE`` and ``synthetic:powerlaw?nodes=N&edges=N``."""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from urllib.parse import parse_qsl
+
+from halohop.datasets.powerlaw import PowerLaw, power_law
+from halohop.datasets.staging import Staging, kept
+from halohop.datasets.synthetic import synthetic, synthetic_hetero
+from halohop.errors import InputError
+from halohop.store.tables import GraphTables
+
+HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
+"""Number of papers of ``synthetic-hetero:SIZE``."""
+
+MADE = ("synthetic", "synthetic-hetero")
+_POWER_LAW = "powerlaw"
+_GIVEN = ("fractions", "seed")
+
+
+def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: int) -> GraphTables:
+    """The graph that a source ``synthetic...`` names.
+
+    Raises:
+        InputError: there is no such size, or its numbers are none that a graph can have.
+
+    Example:
+        >>> tables = read_made("synthetic:powerlaw?nodes=100&edges=500", Staging(), fractions=(0.6, 0.2, 0.2), seed=0)
+        >>> tables.nodes["node"].num_nodes
+        100
+    """
+    kind, _, what = text.partition(":")
+    size, _, query = what.partition("?")
+    if len(fractions) != 3:
+        raise InputError(f"fractions={tuple(fractions)} must be three shares: train, val and test")
+    shares = (fractions[0], fractions[1], fractions[2])
+    if kind == "synthetic" and size == _POWER_LAW:
+        return power_law(_shape(text, query, fractions=shares, seed=seed), staging)
+    if kind == "synthetic":
+        return kept(staging, synthetic(what or "small", fractions=shares, seed=seed))
+    if kind != "synthetic-hetero" or (what or "small") not in HETERO_SIZES:
+        raise InputError(f"unknown size {what!r} of {kind}; known: {list(HETERO_SIZES)}")
+    return kept(staging, synthetic_hetero(HETERO_SIZES[what or "small"], fractions=shares, seed=seed))
+
+
+def _shape(text: str, query: str, *, fractions: tuple[float, float, float], seed: int) -> PowerLaw:
+    known = {field.name: field for field in fields(PowerLaw) if field.name not in _GIVEN}
+    numbers: dict[str, float] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            raise InputError(f"{text!r}: {_POWER_LAW} does not take {name!r}; known: {', '.join(known)}")
+        try:
+            numbers[name] = float(value) if known[name].type is float else int(value)
+        except ValueError as error:
+            raise InputError(
+                f"{text!r}: {name}={value!r} is no {'number' if known[name].type is float else 'whole number'}"
+            ) from error
+    missing = [name for name, field in known.items() if field.default is MISSING and name not in numbers]
+    if missing:
+        raise InputError(f"{text!r} lacks {missing[0]}; write synthetic:{_POWER_LAW}?nodes=N&edges=N")
+    return PowerLaw(**numbers, fractions=fractions, seed=seed)  # type: ignore[arg-type]
