@@ -1,21 +1,22 @@
-"""`halohop.partition` for whatever holds a graph in memory."""
+"""`halohop.partition` for whatever holds a graph in memory. PyG, which takes seconds to import, is not needed for tables."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from torch_geometric.data import Data, HeteroData
+from typing import TYPE_CHECKING
 
 from halohop.partitioning import build
 from halohop.partitioning.assign import Method
 from halohop.partitioning.division import TOLERANCE
 from halohop.partitioning.report import Report
-from halohop.pyg.convert import tables_from_pyg
 from halohop.store.tables import GraphTables
 from halohop.typing import EdgeDir
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data, HeteroData
+
 
 def partition(
-    data: Data | HeteroData | GraphTables,
+    data: "Data | HeteroData | GraphTables",
     out: str | Path,
     *,
     num_parts: int,
@@ -65,13 +66,13 @@ def partition(
 
     Example:
         >>> import tempfile, torch
+        >>> from torch_geometric.data import Data
         >>> ring = Data(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     report = partition(ring, f"{folder}/parts", num_parts=2, method="random")
     """
-    tables = data if isinstance(data, GraphTables) else tables_from_pyg(data)
     return build.partition(
-        tables,
+        data if isinstance(data, GraphTables) else _tables_from_pyg(data),
         out,
         num_parts=num_parts,
         method=method,
@@ -84,3 +85,9 @@ def partition(
         overwrite=overwrite,
         progress=progress,
     )
+
+
+def _tables_from_pyg(data: "Data | HeteroData") -> GraphTables:
+    from halohop.pyg.convert import tables_from_pyg
+
+    return tables_from_pyg(data)
