@@ -52,8 +52,9 @@ class Lookups:
         return self._router.answer(request)
 
     def fetch(self, request: FetchRequest) -> tuple[tuple[Tensor, ...], ...]:
-        """Rows of several tables: per query, per column, a tensor ``[n, ...]``."""
-        return self.fetch_stored(request).dense(request.queries, self.pool)
+        """Rows of several tables: per query, per column, a tensor ``[n, ...]`` in the user's dtype."""
+        stored = self.fetch_stored(request).dense(request.queries, self.pool)
+        return tuple(self.as_given(query, rows) for query, rows in zip(request.queries, stored, strict=True))
 
     def fetch_rows(self, table: TableKey, columns: Sequence[str], gid: Tensor) -> tuple[Tensor, ...]:
         """Columns of one table, a tensor ``[n, ...]`` each, of nodes or edges given by gid (int64 ``[n]``)."""
@@ -61,8 +62,16 @@ class Lookups:
         return rows
 
     def fetch_stored(self, request: FetchRequest) -> FetchReply:
-        """The same as it is stored, dense or sparse."""
+        """The same as it is stored, dense or sparse, of any width."""
         return self._router.answer(request)
+
+    def as_given(self, query: RowQuery, stored: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """A query's columns in the users' dtypes, from those that are stored."""
+        specs, places = self.schema.table(query.table).columns, query.gid if query.padded else None
+        return tuple(
+            specs[name].as_given(rows, self.pool, places=places) if name in specs else rows
+            for name, rows in zip(query.columns, stored, strict=True)
+        )
 
     def find(self, pairs: Sequence[tuple[Relation, Tensor, Tensor]]) -> tuple[HopAnswer, ...]:
         """The edges of relations between sources and destinations given by gid, int64 ``[n]`` each; `counts` per pair.

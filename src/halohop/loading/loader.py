@@ -264,7 +264,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
             batch = self._sampler.sample(self._seeds.seeds(epoch, share))
             batch = self._revised(batch)
         with self.counters.span("collect"):
-            batch = laid_out(self._collected(batch), self._layout, self._sampler.graph.pool)
+            batch = laid_out(self._collected(batch), self._layout, self._sampler.graph)
         with self.counters.span("convert"):
             made = self._to_user(batch)
             finished = Dated(value=made.item, number=number)

@@ -8,6 +8,7 @@ from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
 from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
+from halohop.ops.hot import HotRows
 from halohop.ops.index import (
     Buckets,
     bucket,
@@ -21,6 +22,7 @@ from halohop.ops.index import (
 )
 from halohop.ops.keys import KeyIndex
 from halohop.ops.labor import Sources
+from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
@@ -35,8 +37,10 @@ __all__ = [
     "TIME_DTYPES",
     "Buckets",
     "Eligible",
+    "HotRows",
     "KeyIndex",
     "Lists",
+    "Narrow",
     "Parts",
     "Pieces",
     "Pool",
@@ -65,6 +69,7 @@ __all__ = [
     "merge_lists",
     "merge_sparse",
     "missing_places",
+    "narrowed",
     "never_falls",
     "place_ends",
     "repeat_positions",
@@ -73,4 +78,5 @@ __all__ = [
     "stitch",
     "stream_key",
     "warm_up",
+    "widened",
 ]

@@ -42,7 +42,7 @@ def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
     rows = iter(reply.rows[len(of_nodes) :])
     edges = {
         relation: dict(
-            zip(queries[0].columns, _merged(graph.pool, batch.edges[relation], [next(rows) for _ in queries]), strict=True)
+            zip(queries[0].columns, _merged(graph, batch.edges[relation], queries, [next(rows) for _ in queries]), strict=True)
         )
         for relation, queries in of_edges.items()
     }
@@ -76,13 +76,23 @@ def checked_layout(layout: torch.layout) -> torch.layout:
     return layout
 
 
-def laid_out(batch: Batch, layout: torch.layout, pool: ops.Pool) -> Batch:
-    """The batch with its sparse rows among its columns: dense (`torch.strided`), or as tensors in `torch.sparse_csr`."""
+def laid_out(batch: Batch, layout: torch.layout, graph: Graph) -> Batch:
+    """The batch with rows as users have them: in their dtypes, those that are stored sparse among the columns, dense
+    (`torch.strided`) or as tensors in `torch.sparse_csr`."""
     nodes = {}
     for name, block in batch.nodes.items():
-        made = {key: rows.dense(pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
-        nodes[name] = replace(block, columns=block.columns | made, sparse={}) if made else block
-    return replace(batch, nodes=nodes)
+        made = {key: rows.dense(graph.pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
+        nodes[name] = replace(block, columns=_as_given(graph, name, block) | made, sparse={})
+    edges = {relation: replace(block, columns=_as_given(graph, relation, block)) for relation, block in batch.edges.items()}
+    return replace(batch, nodes=nodes, edges=edges)
+
+
+def _as_given(graph: Graph, table: TableKey, block: NodeBlock | EdgeBlock) -> dict[str, Tensor]:
+    specs, places = graph.schema.table(table).columns, block.gid if block.padded else None
+    return {
+        name: specs[name].as_given(rows, graph.pool, places=places) if name in specs else rows
+        for name, rows in block.columns.items()
+    }
 
 
 def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBlock:
@@ -108,13 +118,15 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: C
     ]
 
 
-def _merged(pool: ops.Pool, block: EdgeBlock, answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """The columns of a block in the order of its edges."""
+def _merged(graph: Graph, block: EdgeBlock, queries: list[RowQuery], answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The columns of a block in the order of its edges; where some are flips, in the users' dtypes: each relation may be stored
+    in a way of its own."""
     if block.flips is None:
         return answers[0]
     merged = []
-    for own, flipped in zip(*answers, strict=True):
-        out = pool.empty((len(block.gid), *own.shape[1:]), own.dtype)
+    given = [graph.as_given(query, rows) for query, rows in zip(queries, answers, strict=True)]
+    for own, flipped in zip(*given, strict=True):
+        out = graph.pool.empty((len(block.gid), *own.shape[1:]), own.dtype)
         for values, positions in zip((own, flipped), block.own_and_flipped(), strict=True):
             ops.scatter_rows(values, positions, out)
         if block.padded:

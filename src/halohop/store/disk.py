@@ -266,10 +266,10 @@ class _Files:
         return {name: self._column(halo_file(part, relation, name), spec, rows) for name, spec in specs.items()}
 
     def _column(self, path: str, spec: ColumnSpec, rows: int) -> Tensor:
-        dtype = getattr(torch, spec.dtype, None)
+        dtype = getattr(torch, spec.stored_dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise CorruptDatasetError(
-                f"{MANIFEST} says {path} holds {spec.dtype!r}, which this torch does not know; upgrade torch"
+                f"{MANIFEST} says {path} holds {spec.stored_dtype!r}, which this torch does not know; upgrade torch"
             )
         return self._map(path, dtype, (rows, *spec.shape))
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import SchemaError
+from halohop.ops import Narrow, Pool, fill_missing, widened
 from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
 
 REVERSE = "rev_"
@@ -22,22 +23,46 @@ class ColumnSpec:
         shape: of one row, ``()`` for a scalar.
         names: of the values 0, 1, 2, ... where the user's were strings: classes.
         sparse: whether only entries that are not zero are stored.
+        stored: how its numbers are stored, and sent, where that takes fewer bytes than `dtype`.
     """
 
     dtype: str
     shape: tuple[int, ...]
     names: tuple[str, ...] = ()
     sparse: bool = False
+    stored: Narrow | None = None
+
+    @property
+    def stored_dtype(self) -> str:
+        """What its numbers are stored as."""
+        return self.dtype if self.stored is None else self.stored.dtype
+
+    def as_given(self, rows: Tensor, pool: Pool, *, places: Tensor | None = None) -> Tensor:
+        """Rows in the user's dtype, from rows as they are stored; others stay as they are.
+
+        Args:
+            rows: ``[n, ...]``.
+            pool: where the memory of the result comes from.
+            places: of padded rows, int64 ``[n]``: where one is -1, there is no row, but zeros.
+        """
+        if self.stored is None or str(rows.dtype) == f"torch.{self.dtype}":
+            return rows
+        wide = widened(rows, self.stored, getattr(torch, self.dtype), pool=pool)
+        if places is not None:
+            fill_missing(wide, places)
+        return wide
 
     @classmethod
-    def of(cls, column: Tensor, names: tuple[str, ...] = ()) -> "ColumnSpec":
+    def of(cls, column: Tensor, names: tuple[str, ...] = (), stored: Narrow | None = None) -> "ColumnSpec":
         dtype, sparse = str(column.dtype).removeprefix("torch."), column.layout != torch.strided
-        return cls(dtype=dtype, shape=tuple(column.shape[1:]), names=names, sparse=sparse)
+        return cls(dtype=dtype, shape=tuple(column.shape[1:]), names=names, sparse=sparse, stored=stored)
 
 
-def specs_of(columns: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]]) -> dict[str, ColumnSpec]:
-    """Of columns by name; `names` are the texts behind the values of some."""
-    return {name: ColumnSpec.of(column, names.get(name, ())) for name, column in columns.items()}
+def specs_of(
+    columns: Mapping[str, Tensor], names: Mapping[str, tuple[str, ...]], stored: Mapping[str, Narrow] | None = None
+) -> dict[str, ColumnSpec]:
+    """Of columns by name; `names` are the texts behind the values of some, `stored` how some are stored in fewer bytes."""
+    return {name: ColumnSpec.of(column, names.get(name, ()), (stored or {}).get(name)) for name, column in columns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

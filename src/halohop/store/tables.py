@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import IdError, InputError, SchemaError
+from halohop.ops import Narrow
 from halohop.typing import RAW_TEXT, RESERVED, NodeType, Relation, relation_text
 
 _INTEGERS = (torch.int64, torch.int32)
@@ -26,6 +27,7 @@ class NodeTable:
             matrix in torch's sparse layouts (COO, CSR) is stored sparse, too.
         raw_id: the user's ids, int64 ``[num_nodes]``, all different; None means 0, 1, 2, ...
         names: by column, of its values 0, 1, 2, ... where the user's were strings.
+        stored: by column, how its numbers are to be stored in fewer bytes than they have (`halohop.partitioning.narrowing`).
 
     Raises:
         InputError: a column's first dimension is not num_nodes; raw ids of the wrong shape or dtype, or not unique.
@@ -35,6 +37,7 @@ class NodeTable:
     columns: dict[str, Tensor] = field(default_factory=dict)
     raw_id: Tensor | None = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    stored: dict[str, Narrow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.num_nodes < 0:
@@ -53,6 +56,7 @@ class EdgeTable:
     Args:
         src, dst: rows in the node tables of the relation's end types, int64 or int32 ``[num_edges]``.
         columns: per-edge tensors ``[num_edges, ...]`` of any dtype: features, weights, timestamps.
+        stored: as of `NodeTable`.
 
     The edge id that users see (``e_id``) is the position in this table.
     """
@@ -60,6 +64,7 @@ class EdgeTable:
     src: Tensor
     dst: Tensor
     columns: dict[str, Tensor] = field(default_factory=dict)
+    stored: dict[str, Narrow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_ids(self.src, len(self.dst), "src")
