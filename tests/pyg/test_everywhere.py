@@ -184,7 +184,7 @@ PLACES: dict[str, Callable[[str, Path], Any]] = {
     "own partitions on hosts": lambda name, _: own_on_hosts(name),
     "own partitions on servers": lambda name, _: own_on_servers(name),
     "disk": lambda _, folder: halohop.open(folder),
-    "disk, more than memory": lambda _, folder: halohop.open(folder, memory=0),
+    "disk, more than memory": lambda _, folder: halohop.open(folder, memory=0, hot_memory=1000),
     "hosts": lambda _, folder: on_hosts(folder),
     "servers": lambda _, folder: on_servers(folder, "servers"),
     "servers, sampled here": lambda _, folder: on_servers(folder, "client"),

@@ -61,12 +61,18 @@ class Holding:
 
     @classmethod
     def of(
-        cls, path: Path, *, partitions: Sequence[int] | None = None, verify: bool = False, memory: str | int | None = None
+        cls,
+        path: Path,
+        *,
+        partitions: Sequence[int] | None = None,
+        verify: bool = False,
+        memory: str | int | None = None,
+        hot_memory: str | int = 0,
     ) -> "Holding":
         """Those found in the folder, or some of them.
 
         Args:
-            path, partitions, verify, memory: as of `halohop.open`.
+            path, partitions, verify, memory, hot_memory: as of `halohop.open`.
 
         Raises:
             DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -84,8 +90,8 @@ class Holding:
             document=read_regular(path / MANIFEST),
             book=book_of(manifest),
             parts=parts,
-            residency=residency_of(parts, room),
             replicas={part: copied for part in chosen if (copied := map_replica(path, manifest, part))},
+            residency=residency_of(parts, room, parse_size(hot_memory)),
         )
 
     def with_columns(self, columns: Given | None) -> "Holding":

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.hottest import hot_rows
 from halohop.cluster.pushes import Held
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
@@ -49,7 +50,8 @@ class LocalShard:
         parts: the partitions by number, at least one.
         book: who owns what.
         pool: where the memory of answers comes from.
-        counters: of the seconds that answers take: "draw" (which neighbours), "load" (the neighbours), "gather" (rows).
+        counters: of the seconds that answers take: "draw" (which neighbours), "load" (the neighbours), "gather" (rows); of rows
+            of columns on disk ("disk_rows"), and those of them that have copies in memory ("hot_rows").
         residency: what of the partitions is in memory.
 
     Raises (from `ask`):
@@ -105,6 +107,9 @@ class LocalShard:
                 has_all_sources=sum(book.count(neighbors, index) for index in parts) == book.bounds(neighbors)[-1],
             )
 
+        columns = {name: self._tables[name].columns for name in first.nodes}
+        for name, kept in hot_rows(parts, columns, book, residency.hot_bytes, counters).items():
+            self._tables[name].hot.update(kept)
         self._degrees: dict[tuple[TableKey, str], Topology] = {
             (book.list_type(relation), degree_column(relation)): topology for relation, topology in self._topologies.items()
         }
@@ -191,7 +196,11 @@ class LocalShard:
         if name == BLOCK and table.blocks is not None:
             return gather(table.blocks, query.gid, pool=self._pool)
         if name not in (RAW_ID, EDGE_ID):
-            return gather(_lookup(table.columns, name, f"column of {query.table!r}"), query.gid, pool=self._pool)
+            column = _lookup(table.columns, name, f"column of {query.table!r}")
+            self._counters.add("disk_rows", len(query.gid) if column.on_disk else 0)
+            if name in table.hot:
+                return table.hot[name].take(query.gid, padded=query.padded, pool=self._pool)
+            return gather(column, query.gid, pool=self._pool)
         if table.ids is None:
             return query.gid
         ids = gather(table.ids, query.gid, pool=self._pool)
@@ -264,12 +273,13 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The rows of a node type or relation: the user's ids (None where they are the gids), the columns, dense and sparse, and the
-    blocks of nodes (None where there are none)."""
+    """The rows of a node type or relation: the user's ids (None where they are the gids), the columns, dense and sparse, those of
+    the dense ones of which some rows are in memory and some on disk, and the blocks of nodes (None where there are none)."""
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
     sparse: dict[str, ops.SparsePieces] = field(default_factory=dict)
+    hot: dict[str, ops.HotRows] = field(default_factory=dict)
     blocks: ops.Pieces | None = None
 
 

@@ -43,6 +43,7 @@ def open_graph(
     listen: str | None = None,
     verify: bool = False,
     memory: str | int | None = None,
+    hot_memory: str | int = 0,
     limits: Limits | None = None,
     deadline: float = 60.0,
     master: str | None = None,
@@ -71,6 +72,7 @@ def open_graph(
         verify: also compare every mapped file with its checksum (reads everything once).
         memory: how much of the host's memory its mapped partitions may take, in bytes or as text ("4GB"); None: half of what is
             available when they are opened. Rows of columns that do not fit are read from disk, those of a batch at a time.
+        hot_memory: how much memory this process may take, beside that, for copies of those of their rows that are read most.
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for the other hosts at the start and at the end.
         master: ``"HOST:PORT"`` where the hosts meet, on the host of rank 0, which keeps a store of torch's there if no launcher
@@ -98,7 +100,8 @@ def open_graph(
     world = world or World.from_env()
     held: Holding | OwnParts
     if isinstance(path, str | Path):
-        held = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory).with_columns(columns)
+        held = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory, hot_memory=hot_memory)
+        held = held.with_columns(columns)
     else:
         held = OwnParts.of(path, partitions=partitions, verify=verify)
     rendezvous = None
@@ -114,7 +117,7 @@ def open_graph(
         )
         if isinstance(path, str | Path):
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
-            again = partial(again, memory=memory)
+            again = partial(again, memory=memory, hot_memory=hot_memory)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
         return graph
     assert rendezvous is not None
@@ -125,7 +128,8 @@ def open_graph(
     graph = _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
     again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline)
     if isinstance(path, str | Path):
-        again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns), memory=memory)
+        again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
+        again = partial(again, memory=memory, hot_memory=hot_memory)
     graph.opened_by = GraphReference(opens=again)
     return graph
 
@@ -137,11 +141,14 @@ def rejoin(
     *,
     columns: Given | None = None,
     memory: str | int | None = None,
+    hot_memory: str | int = 0,
     limits: Limits,
     deadline: float,
 ) -> Graph:
     """The graph of several hosts in one more process of one of them: a client of their servers, which maps what lies here."""
-    here = None if path is None else Holding.of(path, partitions=partitions, memory=memory).with_columns(columns)
+    here = None
+    if path is not None:
+        here = Holding.of(path, partitions=partitions, memory=memory, hot_memory=hot_memory).with_columns(columns)
     where = Servers(finder=finder_of(servers), token=load_token(), limits=limits)
     return connected(where, sampling="client", deadline=deadline, here=here)
 

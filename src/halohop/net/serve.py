@@ -140,6 +140,7 @@ def serve(
     keeping: Keeping | None = None,
     verify: bool = False,
     memory: str | int | None = None,
+    hot_memory: str | int = 0,
     board: Board | None = None,
     clients: int | None = None,
     seeds: str | Path | None = None,
@@ -159,7 +160,8 @@ def serve(
         limits: of the transport: deadlines, sizes, how much may be in flight.
         keeping: what is kept for clients, and how long after they are gone: a minute unless told otherwise.
         verify: also compare every mapped file with its checksum.
-        memory: how much of this host's memory the mapped partitions may take, as of `halohop.open`.
+        memory, hot_memory: how much of this host's memory the mapped partitions, and copies of rows of theirs, may take, as of
+            `halohop.open`.
         board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
             each has. They wait for each other there. Without it every partition must know the owners of all edges.
         clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
@@ -184,7 +186,7 @@ def serve(
         1000
     """
     if isinstance(path, str | Path):
-        holding = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory)
+        holding = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory, hot_memory=hot_memory)
     else:
         own = OwnParts.of(path, partitions=partitions, verify=verify)
         holding = own.holding(None if board is None else all_records(board, "halohop", own.records, deadline=_MEETING_SECONDS))

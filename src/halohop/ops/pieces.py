@@ -28,6 +28,9 @@ class Pieces:
         disk_arrays: addresses of arrays, these pieces or others, that are mapped from files and do not fit into memory. Rows of
             such a piece are asked for before they are read (see `halohop.ops.paging`).
 
+    Attributes:
+        on_disk: whether a piece is.
+
     Raises:
         InputError: the tensors do not fit together, or none is here.
 
@@ -55,7 +58,9 @@ class Pieces:
                 raise InputError(f"a piece for the rows {low} to {high - 1} is {tensor.dtype} of shape {tuple(tensor.shape)}")
         self.row_bytes = here[0][:0].element_size() * int(np.prod(self.row_shape, dtype=np.int64))
         self.extra = extra
-        self.on_disk = any(tensor.data_ptr() in disk_arrays for tensor in here)
+        self._disk_arrays = disk_arrays
+        self._is_on_disk = np.array([tensor is not None and tensor.data_ptr() in disk_arrays for tensor in tensors], np.bool_)
+        self.on_disk = bool(self._is_on_disk.any())
         self.bounds = np.array(bounds, np.int64)
         self._tensors = tuple(tensors)  # keeps their memory
         self.word = widest_word(self.row_bytes, here)
@@ -73,14 +78,19 @@ class Pieces:
         return self._tensors[p], row - int(self.bounds[p])
 
     def addresses(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
-        """Where rows lie in memory, those that no piece holds left out."""
+        """Where rows lie in memory, those left out that are in no piece on disk."""
         rows = rows[(rows >= self.bounds[0]) & (rows < self.bounds[-1])]
-        origins = self.origins[np.searchsorted(self.bounds, rows, side="right") - 1]
-        here = origins != ABSENT
-        addresses: NDArray[np.uint64] = origins[here] + rows[here].astype(np.uint64) * self.width
+        pieces = np.searchsorted(self.bounds, rows, side="right") - 1
+        on_disk = self._is_on_disk[pieces]
+        addresses: NDArray[np.uint64] = self.origins[pieces[on_disk]] + rows[on_disk].astype(np.uint64) * self.width
         addresses *= np.uint64(self.word.itemsize)
         addresses += np.uint64(self.words.ctypes.data)
         return addresses
+
+    def followed_by(self, rows: Tensor) -> "Pieces":
+        """The same pieces, and one more behind them, which is in memory: ``[n, ...]``, contiguous."""
+        bounds = [*self.bounds.tolist(), len(self) + len(rows)]
+        return Pieces([*self._tensors, rows], bounds, extra=self.extra, disk_arrays=self._disk_arrays)
 
     def explain(self, row: int) -> str:
         """Why a row cannot be read."""

@@ -18,15 +18,17 @@ class Residency:
 
     Args:
         disk_arrays: addresses of the arrays that are mapped from files and do not fit.
+        hot_bytes: of memory for copies of those rows of theirs that are read most.
     """
 
     disk_arrays: frozenset[int] = frozenset()
+    hot_bytes: int = 0
 
 
 IN_MEMORY = Residency()
 
 
-def residency_of(parts: Mapping[int, Part], memory: int) -> Residency:
+def residency_of(parts: Mapping[int, Part], memory: int, hot_bytes: int = 0) -> Residency:
     """Which arrays fit; the system is advised that rows of the others are read in no order.
 
     Of arrays of all sizes, those of the small ones stay in memory, as many as there is room for: that keeps as many of them there
@@ -36,6 +38,7 @@ def residency_of(parts: Mapping[int, Part], memory: int) -> Residency:
     Args:
         parts: mapped from files, by number.
         memory: bytes that they may take.
+        hot_bytes: as of `Residency`.
     """
     sizes: dict[Key, int] = {}
     found: dict[Key, list[Tensor]] = {}
@@ -52,7 +55,7 @@ def residency_of(parts: Mapping[int, Part], memory: int) -> Residency:
             if array.nbytes:
                 read_by_rows(array.data_ptr(), array.nbytes)
                 addresses.add(array.data_ptr())
-    return Residency(disk_arrays=frozenset(addresses))
+    return Residency(disk_arrays=frozenset(addresses), hot_bytes=hot_bytes)
 
 
 def _arrays(part: Part) -> Iterator[tuple[Key, Tensor]]:
