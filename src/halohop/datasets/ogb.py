@@ -115,7 +115,7 @@ def _text_edges(staging: Staging, name: str, folder: Path, num_edges: int) -> Ed
             yield dict(zip(("src", "dst"), torch.from_numpy(block.reshape(-1, 2).T), strict=True))
 
     ends = staging.columns(f"{name}.ends", chunks, num_edges)
-    return EdgeTable(**ends, columns=_text_columns(staging, name, folder, "edge", num_edges))
+    return EdgeTable(src=ends["src"], dst=ends["dst"], columns=_text_columns(staging, name, folder, "edge", num_edges))
 
 
 def _text_columns(staging: Staging, name: str, folder: Path, kind: str, num_rows: int) -> dict[str, Tensor]:

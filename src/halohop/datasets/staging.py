@@ -179,7 +179,7 @@ def kept(staging: Staging, tables: GraphTables) -> GraphTables:
     for relation, edge_table in tables.edges.items():
         name = f"edges.{'__'.join(relation)}"
         ends = moved(name, {"src": edge_table.src, "dst": edge_table.dst})
-        edges[relation] = EdgeTable(**ends, columns=moved(f"{name}.columns", edge_table.columns))
+        edges[relation] = EdgeTable(src=ends["src"], dst=ends["dst"], columns=moved(f"{name}.columns", edge_table.columns))
     return GraphTables(nodes=nodes, edges=edges)
 
 

@@ -99,7 +99,7 @@ def _read_edges(staging: Staging, root: Path, relation: Relation, files: EdgeFil
         columns["edge_attr"] = stacked(staging, f"{table}.edge_attr", paths, files.features, files.dtype)
     named = {"weight": files.weight, "time": files.time} | {name: name for name in files.columns}
     given = {target: name for target, name in named.items() if name is not None}
-    return EdgeTable(**ends, columns=columns | columns_of(staging, f"{table}.columns", paths, given))
+    return EdgeTable(src=ends["src"], dst=ends["dst"], columns=columns | columns_of(staging, f"{table}.columns", paths, given))
 
 
 def _listed(staging: Staging, root: Path, files: NodeFiles, ids: Ids) -> dict[str, Tensor]:
