@@ -57,7 +57,7 @@ def test_each_node_is_expanded_once():
 def test_close_to_the_frequencies_of_batches(options):
     graph = in_memory(power_law(400, 6, seed=1, shuffled_ids=True))
     found = halohop.hotness(graph, "train", [4, 3], batch_size=16, **options)[NODE]
-    seen = frequencies(graph, "train", [4, 3], batch_size=16, epochs=40, **options)[NODE]
+    seen = frequencies(graph, "train", [4, 3], batch_size=16, epochs=20, **options)[NODE]
     assert (found - seen).abs().mean() < 0.015
     assert torch.corrcoef(torch.stack([found, seen]))[0, 1] > 0.98
     assert abs(found.sum() / seen.sum() - 1) < 0.03
@@ -67,7 +67,7 @@ def test_typed_graph_with_fanouts_per_relation():
     graph = in_memory(TYPED)
     fanouts = dict(zip(RELATIONS, ([3, 2], [2, 2], [2, 0]), strict=True))
     found = halohop.hotness(graph, ("user", "train"), fanouts, batch_size=4)
-    seen = frequencies(graph, ("user", "train"), fanouts, batch_size=4, epochs=60)
+    seen = frequencies(graph, ("user", "train"), fanouts, batch_size=4, epochs=25)
     for name, probabilities in found.items():
         assert (probabilities - seen[name]).abs().mean() < 0.03
         assert torch.corrcoef(torch.stack([probabilities, seen[name]]))[0, 1] > 0.95
@@ -150,3 +150,37 @@ def test_what_cannot_be_is_refused():
             halohop.hotness(graph, "train", [2], **{"batch_size": 2, **options})
     with pytest.raises(SchemaError, match="no split 'tarin'"):
         halohop.hotness(graph, "tarin", [2], batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def in_blocks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("blocks") / "parts"
+    halohop.partition(power_law(400, 6, seed=4), folder, num_parts=2, method="metis")
+    return folder
+
+
+def test_batches_of_blocks(in_blocks):
+    """The hotness of a partition is the mean of those of its blocks, by the number of their batches."""
+    with halohop.open(in_blocks) as graph:
+        found = halohop.hotness(graph, "train", [3, 2], batch_size=4, locality="blocks")[NODE]
+        gid, raw = graph.select("train")
+        owner, block = graph.owners_of(NODE, gid), graph.blocks_of(NODE, gid).long()
+        for part in range(2):
+            mean = torch.zeros(400)
+            for number in block[owner == part].unique():
+                seeds = raw[block == number]
+                alone = halohop.hotness(graph, seeds, [3, 2], batch_size=4)[NODE]
+                mean += alone * len(seeds) / int((owner == part).sum())
+            torch.testing.assert_close(found[part], mean)
+
+
+def test_batches_of_blocks_are_as_a_loader_makes_them(in_blocks):
+    with halohop.open(in_blocks) as graph:
+        found = halohop.hotness(graph, "train", [3, 2], batch_size=4, locality="blocks")[NODE].mean(0)
+        seen = frequencies(graph, "train", [3, 2], batch_size=4, epochs=8, locality="blocks")[NODE]
+    assert torch.corrcoef(torch.stack([found, seen]))[0, 1] > 0.95
+
+
+def test_blocks_need_blocks():
+    with pytest.raises(InputError, match="no blocks"):
+        halohop.hotness(partitioned(ring(8), 2), "train", [2], batch_size=2, locality="blocks")

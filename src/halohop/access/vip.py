@@ -36,7 +36,7 @@ def inclusion(graph: Lookups, batches: Batches, fanouts: Fanouts, rules: Rules) 
         if number := batches.number(group):
             seeds = _zeros(graph)
             chosen = torch.bincount(group, minlength=len(seeds[batches.node_type])).double()
-            seeds[batches.node_type] = (chosen / number).clamp_(max=1)
+            seeds[batches.node_type] = (chosen * batches.chance(group)).clamp_(max=1)
             for name, found in _around(graph, seeds, fanouts, rules).items():
                 mean[name] += found.mul_(number / total)
     return mean

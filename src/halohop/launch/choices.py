@@ -59,6 +59,14 @@ class Locality(StrEnum):
     owner = "owner"
 
 
+class Hotness(StrEnum):
+    """How it is found out which nodes batches need."""
+
+    vip = "vip"
+    presample = "presample"
+    degree = "degree"
+
+
 class Model(StrEnum):
     """The models of `halohop train`."""
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options, parsing, partition_command, serve_options, tools
+from halohop.launch import choices, logs, options, parsing, partition_command, replicate_command, serve_options, tools
 from halohop.launch.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -58,6 +58,7 @@ def halohop(
 
 
 app.command(cls=Command)(partition_command.partition)
+app.command(cls=Command)(replicate_command.replicate)
 
 
 @app.command(cls=Command)

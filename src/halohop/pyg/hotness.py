@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from halohop.access.dealing import Locality, dealt
+from halohop.access.dealing import dealt
 from halohop.access.estimates import Method, check_method, estimated
 from halohop.cluster.graph import Graph
+from halohop.loading.locality import Locality
 from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.pyg.source import source_of
 from halohop.sampling.neighbor import check_columns
@@ -45,13 +46,13 @@ def hotness(
         fanouts: neighbours per hop, or a dict with such a list per relation, as `num_neighbors` of the loaders.
         batch_size: seeds of a batch.
         method: how it is found out.
-        locality: "none": batches take their seeds from all of them; "owner": each partition's batches from the seeds that it
-            owns, and the result has a row for each partition.
+        locality: as of the loaders. "none": batches take their seeds from all of them; "owner": each partition's batches from the
+            seeds that it owns; "blocks": each from one of its blocks. With these two the result has a row for each partition.
         replace, weight_attr: how neighbours are drawn, as of the loaders.
         epochs, seed: of pre-sampling: how many, and the seed of its draws.
 
     Returns:
-        By node type, float32 ``[num_nodes]``, or ``[num_parts, num_nodes]`` with locality "owner". Nodes are in ascending order
+        By node type, float32 ``[num_nodes]``, or ``[num_parts, num_nodes]`` with a locality. Nodes are in ascending order
         of their raw ids; where the user gave no ids that is the order of the user's rows.
 
     Raises:
@@ -68,7 +69,7 @@ def hotness(
     rules = Rules(replace=replace, weight=weight_attr)
     check_columns(source, rules)
     numbers, nodes = fanouts_of(fanouts, source.schema), seed_dataset(source, seeds)
-    deals = dealt(source.book, nodes.node_type, nodes.gid, batch_size=batch_size, locality=locality)
+    deals = dealt(source, nodes.node_type, nodes.gid, batch_size=batch_size, locality=locality)
     order = {name: source.select(None, name)[0] for name in source.schema.nodes}
     rows: dict[NodeType, list[Tensor]] = {name: [] for name in order}
     for batches in deals[:1] if locality == "none" else deals:

@@ -14,6 +14,8 @@ from halohop.typing import EdgeDir
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
+    from halohop.pyg.replicas import Replicas
+
 
 def partition(
     data: "Data | HeteroData | GraphTables",
@@ -29,6 +31,7 @@ def partition(
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
+    replicas: "Replicas | None" = None,
 ) -> Report:
     """Divides a graph into partitions on disk, once, for any number of training runs.
 
@@ -56,6 +59,7 @@ def partition(
             their source.
         overwrite: replace a data set of halohop in that folder.
         progress: called with (stage, done, total).
+        replicas: what each partition copies of the others at the end, see `halohop.add_replicas`.
 
     Returns:
         What came out: sizes, cut, balance, halo per partition.
@@ -71,7 +75,7 @@ def partition(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     report = partition(ring, f"{folder}/parts", num_parts=2, method="random")
     """
-    return build.partition(
+    report = build.partition(
         data if isinstance(data, GraphTables) else _tables_from_pyg(data),
         out,
         num_parts=num_parts,
@@ -85,6 +89,11 @@ def partition(
         overwrite=overwrite,
         progress=progress,
     )
+    if replicas is not None:
+        from halohop.pyg.replicas import add_replicas
+
+        add_replicas(out, replicas)
+    return report
 
 
 def _tables_from_pyg(data: "Data | HeteroData") -> GraphTables:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from halohop.access.dealing import Locality, dealt
+from halohop.access.dealing import dealt
 from halohop.access.estimates import Method, check_method
 from halohop.access.replicas import CopyReport, Room, make_replicas, remove_replicas
 from halohop.cluster.graph import local_graph
 from halohop.cluster.holding import Holding
 from halohop.errors import InputError
+from halohop.loading.locality import Locality
 from halohop.memory import parse_size
 from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.sampling.fanouts import Fanouts
@@ -99,7 +100,7 @@ def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyRepor
         rules = Rules(replace=replicas.replace, weight=replicas.weight_attr)
         check_columns(graph, rules)
         fanouts, seeds = fanouts_of(replicas.fanouts, graph.schema), seed_dataset(graph, replicas.seeds)
-        deals = dealt(graph.book, seeds.node_type, seeds.gid, batch_size=replicas.batch_size, locality=replicas.locality)
+        deals = dealt(graph, seeds.node_type, seeds.gid, batch_size=replicas.batch_size, locality=replicas.locality)
         return make_replicas(
             path,
             holding,
