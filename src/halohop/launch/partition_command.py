@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from halohop.launch import choices, logs, options
+from halohop.launch import replicate_command as copies
 from halohop.partitioning.division import TOLERANCE
 
 
@@ -34,6 +35,14 @@ def partition(
     normalize: options.Normalize = False,
     task: options.PartitionTask = choices.TaskName.node,
     time_attr: options.TimeAttr = None,
+    replica_ratio: copies.Ratio = None,
+    replica_memory: copies.Memory = None,
+    fanout: copies.Fanout = "10,5",
+    batch_size: copies.BatchSize = 512,
+    split: copies.Split = "train",
+    locality: copies.Locality = choices.Locality.owner,
+    hotness: copies.Hotness = choices.Hotness.vip,
+    replica_lists: copies.Lists = False,
     config: options.Config = None,
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
@@ -45,6 +54,8 @@ def partition(
     $ halohop partition 'dgl:products/graph.json' parts
 
     $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
+
+    $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
     """
     from halohop.launch import inspect
     from halohop.launch.source import assigned_by, partition_source
@@ -67,4 +78,16 @@ def partition(
         time_attr=time_attr,
         console=logs.people(),
     )
+    if replica_ratio is not None or replica_memory is not None:
+        copies.copy_hot_nodes(
+            out,
+            ratio=replica_ratio,
+            memory=replica_memory,
+            fanout=fanout,
+            batch_size=batch_size,
+            split=split,
+            locality=locality,
+            hotness=hotness,
+            lists=replica_lists,
+        )
     Console().print(inspect.render(inspect.summarize(out)))
