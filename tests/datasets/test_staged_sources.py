@@ -112,7 +112,8 @@ def graphs(draw: st.DrawFn) -> tuple[dict[str, dict[str, object]], str]:
     def column(values: st.SearchStrategy[object]) -> list[object]:
         return draw(st.lists(values, min_size=n, max_size=n))
 
-    label = st.none() | (st.sampled_from(["red", "green", "NA"]) if draw(st.booleans()) else st.integers(0, 4))
+    named = draw(st.booleans())
+    label = st.none() | (st.sampled_from(["red", "green", "NA"]) if named else st.integers(0, 4))
     numbers = st.integers(-9, 9) | st.just(0.25) if draw(st.booleans()) else st.integers(-9, 9)
     nodes = {
         "id": ids,
@@ -125,8 +126,7 @@ def graphs(draw: st.DrawFn) -> tuple[dict[str, dict[str, object]], str]:
     }
     odd = draw(st.sampled_from([None] * 9 + ["f", "fold", "y", "edge"]))
     if odd in ("f", "fold", "y"):
-        at = draw(st.integers(0, n - 1))
-        nodes[odd][at] = {"f": None, "fold": "trial", "y": 0.5}[odd] if odd != "y" or not isinstance(nodes["y"][at], str) else "x"
+        nodes[odd][draw(st.integers(0, n - 1))] = {"f": None, "fold": "trial", "y": "" if named else 0.5}[odd]
     end = st.sampled_from(ids)
     edges = {
         "s": draw(st.lists(end, min_size=m, max_size=m)),
