@@ -51,8 +51,8 @@ class GrowingArray:
         assert self._first is not None, "a source yields at least one chunk"
         return self._num_rows, *self._first.shape[1:]
 
-    def append(self, rows: Tensor) -> None:
-        """Writes the next rows. Chunks without rows do not count, where there are others.
+    def append(self, rows: Tensor) -> int:
+        """Writes the next rows, and returns their bytes. Chunks without rows do not count, where there are others.
 
         Raises:
             WiderError: they do not fit the dtype of the rows before them.
@@ -62,18 +62,20 @@ class GrowingArray:
             if len(rows):
                 self._stream.write(_header(self.dtype, self.shape))
         if not len(rows):
-            return
+            return 0
         assert rows.shape[1:] == self.shape[1:], f"{self._name}: rows of {tuple(rows.shape[1:])}, not {self.shape[1:]}"
         wide = torch.promote_types(self.dtype, rows.dtype)
         if wide != self.dtype:
             raise WiderError(self._name, wide)
         self._stream.write(bytes_of(rows.detach().to(wide).contiguous()))
+        num_bytes = rows.numel() * wide.itemsize
         self._num_rows += len(rows)
-        self._behind += rows.numel() * wide.itemsize
+        self._behind += num_bytes
         if self._behind >= _BEHIND:
             self._stream.flush()
             _release(self._stream.fileno())
             self._behind = 0
+        return num_bytes
 
     def finish(self) -> None:
         """Writes how many rows there are, into the beginning of the file."""

@@ -5,8 +5,9 @@ from dataclasses import MISSING, fields
 from urllib.parse import parse_qsl
 
 from halohop.datasets.powerlaw import PowerLaw, power_law
+from halohop.datasets.splits import FRACTIONS
 from halohop.datasets.staging import Staging, kept
-from halohop.datasets.synthetic import synthetic, synthetic_hetero
+from halohop.datasets.synthetic import SIZES, synthetic, synthetic_hetero
 from halohop.errors import InputError
 from halohop.store.tables import GraphTables
 
@@ -16,6 +17,7 @@ HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
 MADE = ("synthetic", "synthetic-hetero")
 _POWER_LAW = "powerlaw"
 _GIVEN = ("fractions", "seed")
+_NODE_BYTES, _EDGE_BYTES = 11, 8  # label and splits; both ends
 
 
 def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: int) -> GraphTables:
@@ -41,6 +43,19 @@ def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: 
     if kind != "synthetic-hetero" or (what or "small") not in HETERO_SIZES:
         raise InputError(f"unknown size {what!r} of {kind}; known: {list(HETERO_SIZES)}")
     return kept(staging, synthetic_hetero(HETERO_SIZES[what or "small"], fractions=shares, seed=seed))
+
+
+def made_bytes(text: str) -> int | None:
+    """About how many bytes the tensors of a made-up source take; None of other sources, and of sizes that are not known."""
+    kind, _, what = text.partition(":")
+    size, _, query = what.partition("?")
+    if kind == "synthetic" and size == _POWER_LAW:
+        shape = _shape(text, query, fractions=FRACTIONS, seed=0)
+        return shape.nodes * (4 * shape.features + _NODE_BYTES) + shape.edges * _EDGE_BYTES
+    if kind == "synthetic" and (what or "small") in SIZES:
+        base = SIZES[what or "small"]
+        return round(base.num_nodes * (4 * base.num_features + _NODE_BYTES + base.avg_degree * _EDGE_BYTES))
+    return None
 
 
 def _shape(text: str, query: str, *, fractions: tuple[float, float, float], seed: int) -> PowerLaw:

@@ -36,6 +36,9 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 
+def _nothing(num_bytes: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Staged:
     """What is known of a column in a file."""
@@ -52,6 +55,7 @@ class Staging:
         folder: where files are written; None collects in memory.
         chunk_bytes: about the size of a chunk.
         memory: how many bytes may be held of what is needed for every node, such as a table of ids; None sets no limit.
+        wrote: called with the bytes of each chunk that was written.
 
     Example:
         >>> halves = lambda: iter([torch.arange(3), torch.arange(3)])
@@ -62,6 +66,7 @@ class Staging:
     folder: Path | None = None
     chunk_bytes: int = CHUNK_BYTES
     memory: int | None = None
+    wrote: Callable[[int], None] = _nothing
 
     def column(self, name: str, make: Callable[[], Iterable[Tensor]], num_rows: int | None = None) -> Tensor:
         """One column from its chunks; see `columns`."""
@@ -138,7 +143,7 @@ class Staging:
                     if key not in arrays:
                         stream = files.enter_context(whole_file(self._file(name, f".{len(arrays)}.npy")))
                         arrays[key] = GrowingArray(stream, key, wider.get(key))
-                    arrays[key].append(rows)
+                    self.wrote(arrays[key].append(rows))
             for key, array in arrays.items():
                 array.finish()
                 staged[key] = _Staged(dtype=str(array.dtype).removeprefix("torch."), shape=array.shape)
@@ -158,12 +163,12 @@ class Staging:
         return self.folder / f"{text}{suffix}"
 
 
-def staging_in(folder: Path, budget: Budget) -> Staging:
+def staging_in(folder: Path, budget: Budget, wrote: Callable[[int], None] = _nothing) -> Staging:
     """A staging in a folder, which is made where it is missing, whose chunks are a small part of a budget."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     chunk_bytes = max(min(budget.bytes // _CHUNKS_OF_BUDGET, CHUNK_BYTES), _LEAST_CHUNK)
-    return Staging(folder=folder, chunk_bytes=chunk_bytes, memory=budget.bytes // 2)
+    return Staging(folder=folder, chunk_bytes=chunk_bytes, memory=budget.bytes // 2, wrote=wrote)
 
 
 def kept(staging: Staging, tables: GraphTables) -> GraphTables:

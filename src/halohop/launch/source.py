@@ -1,6 +1,7 @@
 """A source of a graph on the command line: read and partitioned, with a progress bar, before anything trains on it."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from rich.console import Console
 
 from halohop.datasets import directions, scales
 from halohop.datasets.imports.named import import_owners, is_import
-from halohop.datasets.sources import load_link_graph, load_source
+from halohop.datasets.sources import load_link_graph
 from halohop.errors import InputError
 from halohop.launch.progress import stages
+from halohop.launch.reading import Reading, tables_of
 from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.division import TOLERANCE
@@ -79,9 +81,12 @@ def partition_source(
     normalize: bool = False,
     task: str = "node",
     time_attr: str | None = None,
+    memory: str | None = None,
+    worker: bool = False,
 ) -> Report:
     """Reads a source and partitions it under a progress bar; the options are those of `halohop.partition` and `load_source`.
 
+    A source that does not fit into half of the memory is read chunk by chunk, see `halohop.launch.reading`.
     With the task "link" its edges are split, by `time_attr` where that is given: see `load_link_graph`. Without `num_parts`
     partitions of another library stay as they are, unless a `method` is named; other sources get 2.
     """
@@ -91,10 +96,15 @@ def partition_source(
     if owners and method == "auto":
         console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
         division = owners.part
-    with stages(console) as progress:
-        progress("read", 0, 1)
+    with ExitStack() as stack:
+        progress = stack.enter_context(stages(console))
         given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
-        tables = load_link_graph(source, time_attr=time_attr, **given) if task == "link" else load_source(source, **given)
+        if task == "link":
+            progress("read", 0, 1)
+            tables = load_link_graph(source, time_attr=time_attr, **given)
+        else:
+            reading = tables_of(Reading(source=source, **given), out, memory=memory, worker=worker, progress=progress)
+            tables = stack.enter_context(reading)
         if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}

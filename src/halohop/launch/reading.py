@@ -1,0 +1,79 @@
+"""The tables of a source while they are partitioned: in memory, or in files beside the result where memory would be short."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from halohop.datasets.estimate import source_bytes, source_files
+from halohop.datasets.sources import load_source, read_source
+from halohop.datasets.splits import FRACTIONS
+from halohop.datasets.staging import staging_in
+from halohop.files import writing
+from halohop.partitioning.budget import Budget
+from halohop.partitioning.steps import Step, StepProgress, Steps
+from halohop.store.tables import GraphTables
+from halohop.typing import OnProgress
+
+_SHARE = 2  # of the budget, that a source may take in memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is read: see `halohop.load_source`."""
+
+    source: str
+    seed: int = 0
+    undirected: bool = False
+    normalize: bool = False
+
+
+@contextmanager
+def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, progress: OnProgress) -> Iterator[GraphTables]:
+    """The tables of a source, for as long as the block lasts.
+
+    Those that would take more than half of the memory are in files in the folder ``OUT.source``, where a reading that was
+    killed goes on, and which is removed at the end of the block.
+
+    Args:
+        reading: what is read.
+        out: what is made of it.
+        memory: how much may be taken; None is half of what is available.
+        worker: whether other processes share the work: one of them reads, into files.
+        progress: called with (stage, done, total), in bytes.
+
+    Raises:
+        InputError, DatasetError: as `halohop.load_source`; or the folder is that of another source.
+        WriteError: a file cannot be written.
+    """
+    options: dict[str, Any] = {"seed": reading.seed, "undirected": reading.undirected, "normalize": reading.normalize}
+    budget, size = Budget.parse(memory), source_bytes(reading.source)
+    if not worker and size <= budget.bytes // _SHARE:
+        progress("read", 0, 1)
+        yield load_source(reading.source, **options)
+        return
+    folder = out.with_name(f"{out.name}.source")
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    plan = {"source": reading.source, **options, "files": _digest(source_files(reading.source))}
+    with Steps(folder, plan, progress=progress) as steps:
+
+        def read(progress: StepProgress) -> None:
+            written = [0]
+
+            def wrote(num_bytes: int) -> None:
+                written[0] += num_bytes
+                progress(written[0])
+
+            read_source(reading.source, staging_in(folder / "columns", budget, wrote), fractions=FRACTIONS, **options)
+
+        steps.run("read", [Step(name=f"read {reading.source}", run=read, size=max(size, 1))])
+        yield read_source(reading.source, staging_in(folder / "columns", budget), fractions=FRACTIONS, **options)
+
+
+def _digest(files: list[Path]) -> str:
+    """Of the names of files, their sizes and times: the same on all hosts that share them."""
+    found = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
+    return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from halohop.datasets.estimate import source_bytes
+from halohop.errors import InputError
+from halohop.launch import reading
+from halohop.launch.reading import Reading, tables_of
+from halohop.typing import EDGE, NODE
+
+SOURCE = "synthetic:powerlaw?nodes=300&edges=2000&features=5"
+
+
+def nothing(stage: str, done: int, total: int) -> None: ...
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every source is too large for memory."""
+    monkeypatch.setattr(reading, "source_bytes", lambda source: 2**60)
+
+
+def test_a_source_that_fits_leaves_nothing_beside_the_result(tmp_path: Path) -> None:
+    with tables_of(Reading(source=SOURCE), tmp_path / "parts", memory="100MB", worker=False, progress=nothing) as tables:
+        assert tables.edges[EDGE].num_edges == 2000
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_a_source_that_does_not_fit_is_in_files_for_as_long_as_it_is_needed(
+    tmp_path: Path, large: None, undirected: bool
+) -> None:
+    shown: list[tuple[str, int, int]] = []
+    asked = Reading(source=SOURCE, undirected=undirected)
+    with tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=lambda *stage: shown.append(stage)) as tables:
+        folder = tmp_path / "a.source"
+        assert str(folder / "columns") in Path("/proc/self/maps").read_text()
+        whole = reading.load_source(SOURCE, undirected=undirected)
+        assert torch.equal(tables.edges[EDGE].src, whole.edges[EDGE].src)
+        assert torch.equal(tables.nodes[NODE].columns["x"], whole.nodes[NODE].columns["x"])
+    assert not list(tmp_path.iterdir())
+    assert {stage for stage, _, _ in shown} == {"read"}
+
+
+def test_a_reading_that_was_stopped_goes_on(tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, folder = Reading(source=SOURCE), tmp_path / "a.source" / "columns"
+    with pytest.raises(KeyboardInterrupt), tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=nothing):
+        raise KeyboardInterrupt
+    files = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert files
+    with tables_of(asked, tmp_path / "a", memory=None, worker=True, progress=nothing) as tables:
+        assert files == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert tables.edges[EDGE].num_edges == 2000
+    assert not folder.exists()
+
+
+def test_another_source_is_not_mixed_with_what_is_there(tmp_path: Path, large: None) -> None:
+    table = tmp_path / "e.csv"
+    (tmp_path / "graph.toml").write_text('[edges.a__to__a]\nfile = "e.csv"\nsrc = "s"\ndst = "d"\n')
+    table.write_text("s,d\n0,1\n")
+    asked = Reading(source=str(tmp_path))
+    with pytest.raises(KeyError), tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=nothing):
+        raise KeyError
+    table.write_text("s,d\n0,1\n1,2\n")
+    again = tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=nothing)
+    with pytest.raises(InputError, match=r"a\.source holds an unfinished build of something else \(files .*delete the folder"):
+        again.__enter__()
+
+
+def test_sizes_are_estimated_from_files(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(b"s,d\n" + b"0,1\n" * 99)
+    (tmp_path / "graph.toml").write_text('[edges.a__to__a]\nfile = "e.*"\nsrc = "s"\ndst = "d"\n')
+    assert source_bytes(str(tmp_path)) == source_bytes(str(tmp_path / "graph.toml")) == 600
+    (tmp_path / "graph.toml").write_text("[edges")
+    assert source_bytes(str(tmp_path)) == source_bytes("pyg:Planetoid/Cora") == 0
+    (tmp_path / "graph.toml").unlink()
+    assert source_bytes(str(tmp_path)) == 600
+    assert source_bytes("synthetic:tiny") == 1000 * (32 * 4 + 11 + 12 * 8)
