@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from halohop.launch.picture import page, training_charts
+from halohop.launch.page import page
+from halohop.launch.picture import training_charts
 
 EPOCHS: list[dict[str, Any]] = [
     {

@@ -9,6 +9,7 @@ from typing import Literal
 WIDTH, HEIGHT = 440, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 40
 WIDEST_BAR = 72
+_MOST_NAMES = 10
 _STEPS = (1, 2, 2.5, 5, 10)
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -33,6 +34,7 @@ class Chart:
         kind: lines, or bars; several series of bars are stacked.
         mark: an x to point out, with its text.
         top: the highest value of the y axis; None takes the data's.
+        x_names: what stands at the places 0, 1, 2, ... of the x axis, in place of these numbers.
         zoom: the y axis begins where most of the data is, rather than at 0; what lies lower is drawn at its
             foot, with its number.
     """
@@ -44,6 +46,7 @@ class Chart:
     kind: Literal["lines", "bars"] = "lines"
     mark: tuple[float, str] | None = None
     top: float | None = None
+    x_names: tuple[str, ...] = ()
     zoom: bool = False
 
 
@@ -141,7 +144,11 @@ def _axes(
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(value):.1f}" y2="{up(value):.1f}"/>')
         parts.append(_text(LEFT - 7, up(value) + 4, short(value), anchor="end"))
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>')
-    parts += [_text(across(value), floor + 16, short(value)) for value in xs]
+    if chart.x_names:
+        every = -(-len(chart.x_names) // _MOST_NAMES)
+        parts += [_text(across(place), floor + 16, chart.x_names[place]) for place in range(0, len(chart.x_names), every)]
+    else:
+        parts += [_text(across(value), floor + 16, short(value)) for value in xs]
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, chart.x_label, quiet=True))
     turn = f'transform="translate(14 {middle}) rotate(-90)"'
     parts.append(f'<text class="quiet" {turn} text-anchor="middle">{escape(chart.y_label)}</text>')

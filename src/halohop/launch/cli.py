@@ -1,6 +1,5 @@
 """The command `halohop`: thin commands over what the library does."""
 
-import json
 import platform
 from datetime import datetime
 from importlib.metadata import version
@@ -11,7 +10,17 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import choices, logs, options, parsing, partition_command, replicate_command, serve_options, tools
+from halohop.launch import (
+    choices,
+    inspect_command,
+    logs,
+    options,
+    parsing,
+    partition_command,
+    replicate_command,
+    serve_options,
+    tools,
+)
 from halohop.launch.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -59,29 +68,7 @@ def halohop(
 
 app.command(cls=Command)(partition_command.partition)
 app.command(cls=Command)(replicate_command.replicate)
-
-
-@app.command(cls=Command)
-def inspect(
-    parts: options.PartsFolder,
-    verify: options.Verify = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """Tell what a partitioned graph holds and how well it is divided.
-
-    $ halohop inspect parts --verify
-
-    $ halohop inspect parts --json | jq .cut
-    """
-    from halohop.launch import inspect as contents
-    from halohop.launch.progress import stages
-
-    with stages(logs.people()) as progress:
-        summary = contents.summarize(parts, verify=verify, progress=progress)
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    else:
-        Console().print(contents.render(summary))
+app.command(cls=Command)(inspect_command.inspect)
 
 
 @app.command(cls=Command)

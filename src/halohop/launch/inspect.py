@@ -139,6 +139,8 @@ def _render(summary: Summary) -> Iterator[RenderableType]:
             f"{summary['cut']:.1%} of the edges are cut; largest over mean: ",
             ", ".join(f"{name} {summary[f'{key}_balance']:.2f}" for name, key in _BALANCES),
         )
+    if "needs" in summary:
+        yield _needs(summary["needs"])
     if summary["verified"]:
         yield Text(f"all files of {len(summary['parts_here'])} partitions match their checksums", style="green")
 
@@ -182,6 +184,18 @@ def _parts(summary: Summary) -> Table:
         else:
             own += [f"{part['edges']:,}"]
         table.add_row(*own, _bar(part["edges"], part.get("cut_edges", 0), most))
+    return table
+
+
+def _needs(needs: dict[str, Any]) -> Table:
+    title = f"An epoch with one host for each partition, fanout {','.join(map(str, needs['fanout']))}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("locality")
+    for name in ("rows of a batch", "remote", "share", "network, all hosts"):
+        table.add_column(name, justify="right")
+    for name, found in needs["localities"].items():
+        rows, remote = f"{found['rows']:,.0f}", f"{found['remote_rows']:,.0f}"
+        table.add_row(name, rows, remote, f"{found['remote_share']:.1%}", readable_bytes(found["bytes"]))
     return table
 
 

@@ -12,7 +12,8 @@ from halohop.files.whole import write_file
 from halohop.launch import local
 from halohop.launch.chart import short
 from halohop.launch.inspect import summarize
-from halohop.launch.picture import page, training_charts
+from halohop.launch.page import page
+from halohop.launch.picture import training_charts
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS

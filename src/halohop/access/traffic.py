@@ -1,0 +1,165 @@
+"""Which rows the batches of each host read, and whose they are: some batches are sampled as that host would make them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halohop.cluster.graph import Graph
+from halohop.errors import InputError
+from halohop.loading.examples import Examples
+from halohop.loading.locality import Locality, seed_blocks
+from halohop.loading.seeds import Share, ShuffledPlan
+from halohop.sampling.batch import Batch
+from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.neighbor import NeighborSampler
+from halohop.store.draw import Rules
+from halohop.typing import NodeType, TableKey
+from halohop.world import World
+
+_ID, _DRAWN_EDGE = 8, 20
+"""Bytes of an id or count that is answered, and of an edge that is drawn: its gid, its id, and mostly 4 bytes of its source's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTraffic:
+    """What the batches of one host read, each figure the mean of those that were sampled.
+
+    Args:
+        host: its number; partition `host` is there, and no other.
+        steps: batches of an epoch.
+        sampled: how many of them were sampled.
+        rows: nodes of a batch.
+        remote_rows: those of them that are on other hosts.
+        remote_rows_error: the standard error of that mean; None with one batch.
+        bytes_from: by owner, what a batch receives of it: rows, and drawn neighbours; 0 from the host itself.
+    """
+
+    host: int
+    steps: int
+    sampled: int
+    rows: float
+    remote_rows: float
+    remote_rows_error: float | None
+    bytes_from: tuple[float, ...]
+
+    @property
+    def remote_share(self) -> float:
+        return self.remote_rows / self.rows if self.rows else 0.0
+
+    @property
+    def remote_bytes(self) -> float:
+        """What a batch receives."""
+        return sum(self.bytes_from)
+
+
+def traffic(
+    graph: Graph,
+    seeds: Examples,
+    fanouts: Fanouts,
+    *,
+    batch_size: int,
+    locality: Locality,
+    row_bytes: Mapping[TableKey, float],
+    batches: int,
+    copied: Sequence[Mapping[NodeType, Tensor]] | None = None,
+    seed: int = 0,
+) -> tuple[HostTraffic, ...]:
+    """What each host reads if there is one for every partition, with one trainer.
+
+    Args:
+        graph: all of whose partitions are here.
+        seeds, fanouts, batch_size, locality: as of the loaders.
+        row_bytes: what a row of each table weighs.
+        batches: how many are sampled for each host, evenly over its first epoch.
+        copied: by partition, the gids (ascending) of other partitions' nodes whose rows it has, too.
+        seed: of the order of the seeds and the draws.
+
+    Raises:
+        InputError: batches < 1, batch_size < 1, or a locality that the graph does not have.
+    """
+    if batches < 1:
+        raise InputError(f"batches={batches}: at least one batch is sampled")
+    num_hosts = graph.book.num_parts
+    blocks = seed_blocks(graph, seeds, locality)
+    sampler = NeighborSampler(graph, fanouts, seed=seed, rules=Rules())
+    hosts = []
+    for host in range(num_hosts):
+        world = World(rank=host, size=num_hosts)
+        plan = ShuffledPlan(num_seeds=len(seeds), batch_size=batch_size, shuffle=True, seed=seed, world=world)
+        shares = _some(list(plan.by_blocks(blocks).epoch(0)), batches)
+        own = {} if copied is None else copied[host]
+        found = [_read(graph, sampler.sample(seeds.seeds(0, share)), host, row_bytes, fanouts, own) for share in shares]
+        hosts.append(_mean(host, len(plan), found, num_hosts))
+    return tuple(hosts)
+
+
+def _some(shares: list[Share], count: int) -> list[Share]:
+    """So many of them, evenly spread, but for empty ones."""
+    full = [share for share in shares if len(share.positions)]
+    return [full[len(full) * number // min(count, len(full))] for number in range(min(count, len(full)))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What one batch read: nodes, those of other hosts, and bytes by owner."""
+
+    rows: int
+    remote_rows: int
+    bytes_from: Tensor
+
+
+def _read(
+    graph: Graph,
+    batch: Batch,
+    host: int,
+    row_bytes: Mapping[TableKey, float],
+    fanouts: Fanouts,
+    copied: Mapping[NodeType, Tensor],
+) -> _Read:
+    book, sizes = graph.book, torch.zeros(graph.book.num_parts, dtype=torch.float64)
+    rows = remote = 0
+    for name, block in batch.nodes.items():
+        asked = _per_owner(_without(block.gid, copied.get(name)), book.bounds(name))
+        rows, remote = rows + len(block.gid), remote + int(asked.sum() - asked[host])
+        sizes += asked * (row_bytes[name] + _ID)
+        assert block.num_sampled is not None
+        expanded = _per_owner(block.gid[: sum(block.num_sampled[:-1])], book.bounds(name))
+        sizes += (
+            expanded * _ID * sum(any(numbers) for key, numbers in fanouts.per_relation.items() if book.list_type(key) == name)
+        )
+    for relation, edges in batch.edges.items():
+        sizes += _per_owner(edges.gid, book.bounds(relation)) * (_DRAWN_EDGE + row_bytes[relation])
+    sizes[host] = 0
+    return _Read(rows=rows, remote_rows=remote, bytes_from=sizes)
+
+
+def _per_owner(gid: Tensor, bounds: Sequence[int]) -> Tensor:
+    """How many are of each partition."""
+    inner = torch.tensor(bounds[1:-1], dtype=torch.int64)
+    return torch.bincount(torch.bucketize(gid, inner, right=True), minlength=len(bounds) - 1)
+
+
+def _without(gid: Tensor, copied: Tensor | None) -> Tensor:
+    """Those that are not among `copied`, which ascends."""
+    if copied is None or not len(copied):
+        return gid
+    at = torch.searchsorted(copied, gid).clamp_(max=len(copied) - 1)
+    return gid[copied[at] != gid]
+
+
+def _mean(host: int, steps: int, found: list[_Read], num_hosts: int) -> HostTraffic:
+    count = len(found)
+    remote = torch.tensor([read.remote_rows for read in found], dtype=torch.float64)
+    total = sum((read.bytes_from for read in found), torch.zeros(num_hosts, dtype=torch.float64))
+    return HostTraffic(
+        host=host,
+        steps=steps,
+        sampled=count,
+        rows=sum(read.rows for read in found) / max(count, 1),
+        remote_rows=float(remote.mean()) if count else 0.0,
+        remote_rows_error=float(remote.std()) / math.sqrt(count) if count > 1 else None,
+        bytes_from=tuple((total / max(count, 1)).tolist()),
+    )
