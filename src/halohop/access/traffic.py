@@ -16,6 +16,7 @@ from halohop.sampling.batch import Batch
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
+from halohop.store.replica import Replica
 from halohop.typing import NodeType, TableKey
 from halohop.world import World
 
@@ -64,7 +65,7 @@ def traffic(
     locality: Locality,
     row_bytes: Mapping[TableKey, float],
     batches: int,
-    copied: Sequence[Mapping[NodeType, Tensor]] | None = None,
+    copies: Sequence[Replica | None] = (),
     seed: int = 0,
 ) -> tuple[HostTraffic, ...]:
     """What each host reads if there is one for every partition, with one trainer.
@@ -74,7 +75,7 @@ def traffic(
         seeds, fanouts, batch_size, locality: as of the loaders.
         row_bytes: what a row of each table weighs.
         batches: how many are sampled for each host, evenly over its first epoch.
-        copied: by partition, the gids (ascending) of other partitions' nodes whose rows it has, too.
+        copies: by partition, what it has copied of others; empty where no partition has.
         seed: of the order of the seeds and the draws.
 
     Raises:
@@ -90,8 +91,8 @@ def traffic(
         world = World(rank=host, size=num_hosts)
         plan = ShuffledPlan(num_seeds=len(seeds), batch_size=batch_size, shuffle=True, seed=seed, world=world)
         shares = _some(list(plan.by_blocks(blocks).epoch(0)), batches)
-        own = {} if copied is None else copied[host]
-        found = [_read(graph, sampler.sample(seeds.seeds(0, share)), host, row_bytes, fanouts, own) for share in shares]
+        copied = copies[host] if copies else None
+        found = [_read(graph, sampler.sample(seeds.seeds(0, share)), host, row_bytes, fanouts, copied) for share in shares]
         hosts.append(_mean(host, len(plan), found, num_hosts))
     return tuple(hosts)
 
@@ -117,21 +118,24 @@ def _read(
     host: int,
     row_bytes: Mapping[TableKey, float],
     fanouts: Fanouts,
-    copied: Mapping[NodeType, Tensor],
+    copied: Replica | None,
 ) -> _Read:
     book, sizes = graph.book, torch.zeros(graph.book.num_parts, dtype=torch.float64)
     rows = remote = 0
     for name, block in batch.nodes.items():
-        asked = _per_owner(_without(block.gid, copied.get(name)), book.bounds(name))
+        asked = _per_owner(block.gid[_missing(block.gid, copied, name)], book.bounds(name))
         rows, remote = rows + len(block.gid), remote + int(asked.sum() - asked[host])
         sizes += asked * (row_bytes[name] + _ID)
-        assert block.num_sampled is not None
-        expanded = _per_owner(block.gid[: sum(block.num_sampled[:-1])], book.bounds(name))
-        sizes += (
-            expanded * _ID * sum(any(numbers) for key, numbers in fanouts.per_relation.items() if book.list_type(key) == name)
-        )
+    listed = copied if copied is not None and copied.first else None
     for relation, edges in batch.edges.items():
-        sizes += _per_owner(edges.gid, book.bounds(relation)) * (_DRAWN_EDGE + row_bytes[relation])
+        name = book.list_type(relation)
+        block = batch.nodes[name]
+        assert block.num_sampled is not None
+        if any(fanouts.per_relation.get(relation, ())):
+            expanded = block.gid[: sum(block.num_sampled[:-1])]
+            sizes += _per_owner(expanded[_missing(expanded, listed, name)], book.bounds(name)) * _ID
+        drawn = edges.gid[_missing(block.gid[edges.ends_bid[book.list_end]], listed, name)]
+        sizes += _per_owner(drawn, book.bounds(relation)) * (_DRAWN_EDGE + row_bytes[relation])
     sizes[host] = 0
     return _Read(rows=rows, remote_rows=remote, bytes_from=sizes)
 
@@ -142,12 +146,13 @@ def _per_owner(gid: Tensor, bounds: Sequence[int]) -> Tensor:
     return torch.bincount(torch.bucketize(gid, inner, right=True), minlength=len(bounds) - 1)
 
 
-def _without(gid: Tensor, copied: Tensor | None) -> Tensor:
-    """Those that are not among `copied`, which ascends."""
-    if copied is None or not len(copied):
-        return gid
-    at = torch.searchsorted(copied, gid).clamp_(max=len(copied) - 1)
-    return gid[copied[at] != gid]
+def _missing(gid: Tensor, copied: Replica | None, name: NodeType) -> Tensor:
+    """Which nodes are not among the copied ones, bool ``[n]``."""
+    known = None if copied is None else copied.gid.get(name)
+    if known is None or not len(known):
+        return torch.ones(len(gid), dtype=torch.bool)
+    at = torch.searchsorted(known, gid.to(known.dtype)).clamp_(max=len(known) - 1)
+    return known[at] != gid
 
 
 def _mean(host: int, steps: int, found: list[_Read], num_hosts: int) -> HostTraffic:

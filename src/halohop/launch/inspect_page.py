@@ -13,6 +13,8 @@ from halohop.launch.wording import counted
 
 Needs = Mapping[str, Any]
 
+_COUNTED = ("No copies or caches of remote rows are counted.", "Rows that the partitions have copied are not remote.")
+
 _COLOURS = 3  # the page has so many
 _LINKS = ((1e9, "1 Gbit/s"), (1e10, "10 Gbit/s"))
 _DEALT = {"none": "whole graph", "owner": "partition", "blocks": "block"}
@@ -135,7 +137,7 @@ def _batches(needs: Needs) -> PageTable:
         head=(*head, *(f"at {name}" for _, name in _LINKS)),
         rows=rows,
         note=f"The mean of {needs['batches']} sampled batches for each host; ± is two standard errors. The times are those of "
-        "the host with most bytes, if nothing but the link holds it up. No copies or caches of remote rows are counted.",
+        f"the host with most bytes, if nothing but the link holds it up. {_COUNTED[needs['copies'] is not None]}",
     )
 
 

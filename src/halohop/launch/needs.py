@@ -21,9 +21,10 @@ from halohop.net.open import open_graph
 from halohop.pyg.inputs import fanouts_of, seed_dataset
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.checksums import FileRecord
-from halohop.store.disk import held_parts, read_manifest
+from halohop.store.disk import held_parts, map_replica, read_manifest
 from halohop.store.draw import Rules
 from halohop.store.manifest import Manifest, column_file, part_folder, sparse_files
+from halohop.store.replica import REPLICAS
 from halohop.typing import NodeType, OnProgress, TableKey
 
 COPIED = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -70,7 +71,16 @@ def needs(
         localities = {}
         for done, name in enumerate(dealings):
             progress("sample", done, len(dealings))
-            found = traffic(graph, seeds, numbers, batch_size=batch_size, locality=name, row_bytes=rows, batches=batches)
+            found = traffic(
+                graph,
+                seeds,
+                numbers,
+                batch_size=batch_size,
+                locality=name,
+                row_bytes=rows,
+                batches=batches,
+                copies=[map_replica(path, manifest, part) for part in here],
+            )
             localities[name] = _epoch(found)
         progress("sample", len(dealings), len(dealings))
         return {
@@ -80,6 +90,7 @@ def needs(
             "seeds": {"type": seeds.node_type, "split": split, "count": len(seeds)},
             "localities": localities,
             "hosts": _sizes(manifest),
+            "copies": None if manifest.replicas is None else manifest.replicas.made,
             "process_bytes": PROCESS_BYTES,
             "degrees": _degrees(graph),
             "hotness": _hotness(graph, seeds, numbers, batch_size, progress) if hotness else None,
@@ -118,7 +129,7 @@ def _sizes(manifest: Manifest) -> list[dict[str, int]]:
     for part in range(manifest.num_parts):
         here = {file: record.bytes for file, record in manifest.files.items() if file.startswith(f"{part_folder(part)}/")}
         of_columns = sum(size for file, size in here.items() if file in columns)
-        copies = sum(size for file, size in here.items() if file.split("/")[1] == "replicas")
+        copies = sum(size for file, size in here.items() if file.split("/")[1] == REPLICAS)
         total = sum(here.values())
         hosts.append({"disk": total, "columns": of_columns, "copies": copies, "lists": total - of_columns - copies})
     return hosts
@@ -173,7 +184,7 @@ def _degrees(graph: Graph) -> dict[str, Any]:
 def _hotness(graph: Graph, seeds: SeedDataset, fanouts: Fanouts, batch_size: int, progress: OnProgress) -> dict[str, Any]:
     """Which share of the rows the hottest nodes are, and what each host would ask of others if it had copied the hottest."""
     book, num_parts = graph.book, graph.book.num_parts
-    deals = dealt(book, seeds.node_type, seeds.gid, batch_size=batch_size, locality="owner")
+    deals = dealt(graph, seeds.node_type, seeds.gid, batch_size=batch_size, locality="owner")
     share = sum(spec.count for spec in graph.schema.nodes.values()) / num_parts
     everywhere: torch.Tensor | None = None
     left = []
