@@ -101,6 +101,30 @@ MUTATIONS = {
         instead='tensor.device.type != "cpu" or ',
         found_by=("transport/test_messages.py",),
     ),
+    "steps: those of the living are taken, too": Mutation(
+        module="partitioning/workers.py",
+        line="                if owner == self.name or self._is_alive(owner):\n",
+        instead="                if owner == self.name:\n",
+        found_by=("partitioning/test_workers.py",),
+    ),
+    "steps: a result is kept that another worker is to give": Mutation(
+        module="partitioning/steps.py",
+        line="            if self._worker.owns(file):",
+        instead="            if file:",
+        found_by=("partitioning/test_steps.py",),
+    ),
+    "steps: done once more, because its owner has ended": Mutation(
+        module="partitioning/steps.py",
+        line="                    if self._file(number).exists():",
+        instead="                    if not number + 1:",
+        found_by=("partitioning/test_steps.py",),
+    ),
+    "verify: what was changed since counts as read": Mutation(
+        module="store/verify.py",
+        line="    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns\n",
+        instead="    return found.st_ino, found.st_size, found.st_mtime_ns\n",
+        found_by=("store/test_verify.py",),
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """Steps: each is run once by one worker, a killed one again, and whatever happens the result has the same bytes."""
 
+import json
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ import pytest
 from halohop.errors import ClusterError, InputError, RemoteError, WriteError
 from halohop.files import write_file
 from halohop.partitioning.steps import Step, StepProgress, Steps
+from halohop.partitioning.workers import Worker
 from tests.partitioning import toy_build
 from tests.support.forked import Forked
 
@@ -246,6 +248,40 @@ def test_progress_counts_sizes_and_stops_what_is_interrupted(tmp_path: Path) -> 
         assert steps.run("one", sizes) == [0, 1]
     assert ("one", 10, 30) in seen  # what the first run had done counts
     assert seen[-1] == ("one", 30, 30)
+
+
+def done_elsewhere(folder: Path, number: int, result: object) -> None:
+    """As another worker writes it."""
+    file = folder / "steps" / "00-one" / f"{number:05d}"
+    write_file(file, json.dumps({"name": f"step {number}", "result": result}).encode())
+
+
+def test_a_step_that_was_done_before_it_could_be_claimed_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner has done it and is gone since this worker last looked; what it read may have been removed by then."""
+    claim = Worker.claim
+
+    def late(worker: Worker, work: Path, last: int) -> bool:
+        done_elsewhere(tmp_path / "w", int(work.name), "theirs")
+        return claim(worker, work, last)
+
+    with Steps(tmp_path / "w", {}) as steps:
+        monkeypatch.setattr(Worker, "claim", late)
+        assert steps.run("one", steps_of(no_step, 2)) == ["theirs", "theirs"]
+
+
+def test_a_worker_that_was_taken_for_gone_leaves_the_step_to_the_other(tmp_path: Path) -> None:
+    with Steps(tmp_path / "w", {}) as steps, Worker(tmp_path / "w" / "workers") as other:
+
+        def slow(number: int, progress: StepProgress) -> str:
+            (tmp_path / "w" / "steps" / "00-one" / "00000.claim-1").symlink_to(f"../../workers/{other.name}")
+            return "ours"
+
+        timer = threading.Timer(0.1, done_elsewhere, (tmp_path / "w", 0, "theirs"))
+        timer.start()
+        assert steps.run("one", steps_of(slow, 1)) == ["theirs"]
+        timer.join()
 
 
 def test_a_folder_that_is_deleted_is_an_error(tmp_path: Path) -> None:
