@@ -36,9 +36,9 @@ MUTATIONS = {
         found_by=("cluster/test_graph.py", "net/test_open.py"),
     ),
     "merge: right for two owners only": Mutation(
-        module="cluster/router.py",
-        line="                begin += len(piece)\n",
-        instead="                begin = len(piece)\n",
+        module="ops/rows.py",
+        line="        begin += len(words)\n",
+        instead="        begin = len(words)\n",
         found_by=("sampling/test_neighbor.py",),
     ),
     "columns: all, whatever is asked for": Mutation(
