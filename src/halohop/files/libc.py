@@ -17,6 +17,8 @@ from halohop.errors import DatasetError, WriteError
 # Python's mmap names the Linux flag only since 3.13; elsewhere it is either named or not needed.
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_MADV_PAGEOUT = 21  # of Linux 5.4
+_WRITE_AND_WAIT = 7  # all three flags of sync_file_range
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
 
 
@@ -73,6 +75,27 @@ def exchange(one: Path, other: Path) -> bool:
     raise WriteError.of(other, OSError(code, os.strerror(code)))
 
 
+def page_out(address: int, size: int) -> None:
+    """Lets the kernel drop pages of a mapped file at once, and not first when memory is short.
+
+    Nothing is lost of what was written to a private mapping. Where the kernel does not know this wish, the pages stay for now.
+    """
+    if sys.platform == "linux":
+        _libc().madvise(address, size, _MADV_PAGEOUT)
+
+
+def write_back(descriptor: int) -> None:
+    """Waits until what was written to a file has reached the disk, without its size and times, so that its pages can be dropped.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    if not hasattr(_libc(), "sync_file_range"):
+        os.fsync(descriptor)
+    elif _libc().sync_file_range(descriptor, 0, 0, _WRITE_AND_WAIT) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 @cache
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
@@ -80,6 +103,8 @@ def _libc() -> ctypes.CDLL:
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
     libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if hasattr(libc, "sync_file_range"):
+        libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
     if hasattr(libc, "renameat2"):
         libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return libc

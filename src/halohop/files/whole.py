@@ -166,9 +166,20 @@ def whole_folder(folder: Path, check: Callable[[], None], *, overwrite: bool) ->
         yield partial
         sync_tree(partial)
         check()
-        with writing(folder):
-            _take_place(partial, folder, overwrite=overwrite)
-        sync_folder(folder.parent)
+        publish_folder(partial, folder, overwrite=overwrite)
+
+
+def publish_folder(partial: Path, folder: Path, *, overwrite: bool) -> None:
+    """Gives a finished folder, all of which is on the disk, its name.
+
+    What had the name before has that of the folder then, or is gone.
+
+    Raises:
+        InputError, WriteError: as of `whole_folder`.
+    """
+    with writing(folder):
+        _take_place(partial, folder, overwrite=overwrite)
+    sync_folder(folder.parent)
 
 
 class SumStream:

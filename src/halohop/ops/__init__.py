@@ -15,6 +15,7 @@ from halohop.ops.index import (
     build_csc,
     copy_ids,
     count_keys,
+    count_lists,
     distinct_pairs,
     never_falls,
     repeat_positions,
@@ -26,6 +27,7 @@ from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
+from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, missing_places, scatter_rows
@@ -44,6 +46,7 @@ __all__ = [
     "Parts",
     "Pieces",
     "Pool",
+    "Ranges",
     "RankedRuns",
     "RankedSet",
     "Relabeler",
@@ -56,6 +59,7 @@ __all__ = [
     "copy_ids",
     "count_ends",
     "count_keys",
+    "count_lists",
     "distinct_pairs",
     "draw_shares",
     "fill_missing",
@@ -66,11 +70,13 @@ __all__ = [
     "join_rows",
     "known_places",
     "list_lengths",
+    "meet",
     "merge_lists",
     "merge_sparse",
     "missing_places",
     "narrowed",
     "never_falls",
+    "number",
     "place_ends",
     "repeat_positions",
     "sample_neighbors",

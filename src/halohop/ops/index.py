@@ -206,15 +206,16 @@ def count_keys(keys: Tensor, counts: Tensor) -> None:
         raise IdError(f"key {int(array[done])} is none of 0 to {len(counts) - 1}")
 
 
-def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
+def build_csc(dst: Tensor, num_dst: int, *, dtype: torch.dtype = torch.int64) -> tuple[Tensor, Tensor]:
     """Sorts edges by destination, for compressed sparse column form. Stable: each list keeps the order of the input.
 
     Args:
         dst: destinations of the edges, int64 or int32 ``[num_edges]``.
         num_dst: how many destinations there are.
+        dtype: of the order, int64 or int32.
 
     Returns:
-        indptr, int64 ``[num_dst + 1]``, and order, int64 ``[num_edges]``: the k-th edge in CSC order was edge ``order[k]``.
+        indptr, int64 ``[num_dst + 1]``, and order, ``[num_edges]``: the k-th edge in CSC order was edge ``order[k]``.
 
     Raises:
         IdError: a destination outside 0..num_dst-1.
@@ -225,6 +226,25 @@ def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
         >>> indptr.tolist(), order.tolist()
         ([0, 1, 1, 3], [1, 0, 2])
     """
+    indptr = count_lists(dst, num_dst)
+    order = torch.empty(len(dst), dtype=dtype)
+    cpu_index.group(integers(dst, "dst"), indptr[:-1].numpy().copy(), order.numpy())
+    return indptr, order
+
+
+def count_lists(dst: Tensor, num_dst: int) -> Tensor:
+    """Where the list of each destination begins once edges are sorted by destination: the first half of `build_csc`.
+
+    Returns:
+        int64 ``[num_dst + 1]``.
+
+    Raises:
+        IdError, InputError: as of `build_csc`.
+
+    Example:
+        >>> count_lists(torch.tensor([2, 0, 2]), num_dst=3).tolist()
+        [0, 1, 1, 3]
+    """
     if num_dst < 0:
         raise InputError(f"num_dst={num_dst} is negative")
     keys = integers(dst, "dst")
@@ -232,7 +252,4 @@ def build_csc(dst: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
     done = cpu_index.count(keys, indptr[1:])
     if done < len(keys):
         raise IdError(f"dst holds {int(keys[done])}, but destinations go from 0 to {num_dst - 1}")
-    np.cumsum(indptr, out=indptr)
-    order = np.empty(len(keys), np.int64)
-    cpu_index.group(keys, indptr[:-1].copy(), order)
-    return torch.from_numpy(indptr), torch.from_numpy(order)
+    return torch.from_numpy(np.cumsum(indptr, out=indptr))

@@ -267,3 +267,17 @@ def dense_rows(indptr: list[int], indices: list[int], values: list[float], width
             row[indices[at]] = values[at % len(values)]
         rows.append(row)
     return rows
+
+
+def find_ranges(ids: Tensor, bounds: Sequence[int]) -> list[int]:
+    ranges = list(pairwise(bounds))
+    return [next(k for k, (low, high) in enumerate(ranges) if low <= v < high) for v in ids.tolist()]
+
+
+def number(keys: Sequence[int], cursors: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The numbers, and the cursors afterwards."""
+    after, numbers = list(cursors), []
+    for key in keys:
+        numbers.append(after[key])
+        after[key] += 1
+    return numbers, after

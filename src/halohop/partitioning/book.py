@@ -17,6 +17,11 @@ def check_edge_dir(edge_dir: str) -> None:
         raise InputError(f"edge_dir={edge_dir!r} is neither 'in' nor 'out'; with 'in' the neighbours of a node lead to it")
 
 
+def list_end_of(edge_dir: EdgeDir) -> int:
+    """Of the two ends of an edge (0: source, 1: destination), the one in whose list it is."""
+    return 1 if edge_dir == "in" else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
     """Gid ranges of the partitions.
@@ -56,7 +61,7 @@ class Book:
     @property
     def list_end(self) -> int:
         """Of the two ends of an edge (0: source, 1: destination), the one in whose list it is."""
-        return 1 if self.edge_dir == "in" else 0
+        return list_end_of(self.edge_dir)
 
     def list_type(self, relation: Relation) -> NodeType:
         """The type of the nodes whose lists hold the edges."""

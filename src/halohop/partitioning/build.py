@@ -1,24 +1,26 @@
 """From tables and an assignment to partitions: renumbering, CSC, and the folder on disk."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from halohop import ops
 from halohop.partitioning.assign import Method, assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
-from halohop.partitioning.division import TOLERANCE, Assignment
-from halohop.partitioning.numbering import EdgeNumbers, NodeNumbers, number_edges, number_nodes, translated
-from halohop.partitioning.parts import check_halo, edge_part, source_ids
-from halohop.partitioning.report import Report, measure
-from halohop.store.part import EdgePart, NodePart, Part
-from halohop.store.schema import Schema, TableSpec, specs_of
-from halohop.store.tables import GraphTables, NodeTable, is_dense
-from halohop.store.writer import write_dataset
-from halohop.typing import SOURCE_ID, EdgeDir, NodeType, OnProgress, Relation
+from halohop.partitioning.budget import Budget
+from halohop.partitioning.building import BuildRequest, build
+from halohop.partitioning.division import TOLERANCE, Assignment, Division
+from halohop.partitioning.edges import EdgeParts, EdgeReader
+from halohop.partitioning.nodes import NodeParts, node_columns
+from halohop.partitioning.numbering import number_nodes
+from halohop.partitioning.parts import check_halo
+from halohop.partitioning.report import Report
+from halohop.store.part import Part
+from halohop.store.schema import Schema, specs_of
+from halohop.store.tables import GraphTables, schema_of
+from halohop.typing import EdgeDir, NodeType, OnProgress, Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +51,33 @@ def partition(
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
+    memory: str | int | None = None,
+    worker: bool = False,
     progress: OnProgress | None = None,
 ) -> Report:
     """Divides a graph and writes it to a folder, which `halohop.open` reads.
 
+    A graph that does not fit into memory is divided step by step, with files in ``OUT.build`` beside the new folder. If it is
+    killed there, the same call goes on where it was.
+
     Args:
-        tables: the graph.
+        tables: the graph; columns may be mapped over files.
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
         method, seed, tolerance, blocks, by_type: see `halohop.partitioning.assign.assign`.
         halo, edge_dir: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
+        memory: what this process may take, beside the columns that are in its memory: bytes, or a size such as "4GB"; None is
+            half of what is available.
+        worker: share the work with all processes that are started with the same arguments, here or on other hosts.
         progress: called with (stage, done, total).
 
     Returns:
         Cut and balance; the data set keeps them too.
 
     Raises:
-        InputError: `out` is there already, or see `assign` and `build_parts`.
+        InputError: `out` is there already, `memory` is too little, or see `assign` and `build_parts`.
+        WriteError: a file cannot be written, as on a full disk; names it.
 
     Example:
         >>> import torch
@@ -77,34 +88,28 @@ def partition(
         >>> report.cut, [part.halo for part in report.parts]
         (0.25, [1, 1])
     """
-    on_progress = progress or (lambda stage, done, total: None)
     _check_halo(tables, halo)
     check_edge_dir(edge_dir)
-    with write_dataset(out, overwrite=overwrite) as writer:
-        on_progress("assign", 0, 1)
-        listed = tables if edge_dir == "in" else tables.turned()
-        division = assign(listed, num_parts, method, seed=seed, tolerance=tolerance, num_blocks=blocks, by_type=by_type)
-        on_progress("build", 0, 1)
-        build = build_parts(tables, division.part, num_parts, halo=halo, edge_dir=edge_dir, block=division.block)
-        reports = []
-        for index in range(num_parts):
-            on_progress("write", index, num_parts)
-            part = next(build.parts)
-            num_bytes = writer.add(part)
-            reports.append(measure(part, build.book, index, num_bytes=num_bytes))
-            del part  # before the next one is made: only one at a time fits
-        report = Report(parts=tuple(reports))
-        writer.finish(
-            schema=build.schema,
-            node_bounds=build.book.nodes,
-            edge_bounds=build.book.edges,
-            partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
-            report=report.to_dict(),
-            edge_dir=edge_dir,
-            num_blocks=division.num_blocks,
-        )
-        on_progress("write", num_parts, num_parts)
-    return report
+    request = BuildRequest(
+        num_parts=num_parts,
+        halo=tuple(halo),
+        edge_dir=edge_dir,
+        overwrite=overwrite,
+        memory=memory,
+        worker=worker,
+        partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
+        divided={"tolerance": tolerance, "blocks": blocks, "by_type": by_type, "method": repr(method)},
+    )
+    listed = tables if edge_dir == "in" else tables.turned()
+
+    def divide(budget: Budget, scratch: Path) -> Division:
+        options: dict[str, Any] = {"tolerance": tolerance, "num_blocks": blocks, "by_type": by_type}
+        return assign(listed, num_parts, method, seed=seed, **options, memory=budget, scratch=scratch)
+
+    return build(tables, out, request, divide, progress or _no_progress)
+
+
+def _no_progress(stage: str, done: int, total: int) -> None: ...
 
 
 def build_parts(
@@ -146,121 +151,25 @@ def build_parts(
         [[1], [0, 2]]
     """
     _check_halo(tables, halo)
-    nodes = {name: number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
-    end = 1 if edge_dir == "in" else 0
-    edges = {relation: number_edges(table.ends[end], nodes[relation[2 * end]]) for relation, table in tables.edges.items()}
-    schema = Schema(
-        nodes={
-            name: TableSpec(count=table.num_nodes, columns=specs_of(table.columns, table.names))
-            for name, table in tables.nodes.items()
-        },
-        edges={
-            relation: TableSpec(count=table.num_edges, columns=specs_of(table.columns, {}))
-            for relation, table in tables.edges.items()
-        },
-    )
+    orders = {name: number_nodes(table, assignment[name], num_parts) for name, table in tables.nodes.items()}
+    reader = EdgeReader(tables, orders, halo, edge_dir)
+    edges = {relation: EdgeParts(reader.columns(relation)) for relation in tables.edges}
+    blocks: Mapping[NodeType, Tensor | None] = block or dict.fromkeys(tables.nodes)
+    nodes = {name: NodeParts(node_columns(table, orders[name], blocks[name])) for name, table in tables.nodes.items()}
     book = Book(
-        nodes={name: numbering.bounds for name, numbering in nodes.items()},
-        edges={relation: numbering.bounds for relation, numbering in edges.items()},
+        nodes={name: order.bounds for name, order in orders.items()},
+        edges={relation: own.bounds for relation, own in edges.items()},
         edge_dir=edge_dir,
     )
-    return Build(schema=schema, book=book, parts=_parts(tables, nodes, edges, halo, book, block))
+    return Build(schema=schema_of(tables), book=book, parts=(_part(nodes, edges, book, index) for index in range(num_parts)))
 
 
-def _parts(
-    tables: GraphTables,
-    nodes: dict[NodeType, NodeNumbers],
-    edges: dict[Relation, EdgeNumbers],
-    halo: Sequence[str],
-    book: Book,
-    block: Assignment | None,
-) -> Iterator[Part]:
-    sparse = {name: _sparse(table) for name, table in tables.nodes.items()}
-    for index in range(book.num_parts):
-        yield _part(tables, nodes, edges, sparse, halo, book, block, index)
-
-
-def _part(
-    tables: GraphTables,
-    nodes: dict[NodeType, NodeNumbers],
-    edges: dict[Relation, EdgeNumbers],
-    sparse: dict[NodeType, dict[str, ops.SparseRows]],
-    halo: Sequence[str],
-    book: Book,
-    block: Assignment | None,
-    index: int,
-) -> Part:
+def _part(nodes: dict[NodeType, NodeParts], edges: dict[Relation, EdgeParts], book: Book, index: int) -> Part:
     return Part(
-        nodes={
-            name: _node_part(table, nodes[name], sparse[name], None if block is None else block[name], index)
-            for name, table in tables.nodes.items()
-        },
-        edges={relation: _edge_part(tables, relation, edges[relation], nodes, halo, book, index) for relation in tables.edges},
+        nodes={name: own.part(*book.bounds(name)[index : index + 2]) for name, own in nodes.items()},
+        edges={relation: own.part(index) for relation, own in edges.items()},
     )
-
-
-def _node_part(
-    table: NodeTable, numbering: NodeNumbers, sparse: dict[str, ops.SparseRows], block: Tensor | None, index: int
-) -> NodePart:
-    low, high = numbering.bounds[index : index + 2]
-    return NodePart(
-        num_nodes=high - low,
-        raw_id=None if numbering.raw is None else numbering.raw[low:high],
-        columns={name: _rows(column, numbering.row, low, high) for name, column in table.columns.items() if is_dense(column)},
-        sparse={name: _sparse_rows(rows, numbering.row, low, high) for name, rows in sparse.items()},
-        block=None if block is None else _rows(block, numbering.row, low, high),
-    )
-
-
-def _edge_part(
-    tables: GraphTables,
-    relation: Relation,
-    numbering: EdgeNumbers,
-    nodes: dict[NodeType, NodeNumbers],
-    halo: Sequence[str],
-    book: Book,
-    index: int,
-) -> EdgePart:
-    table, near, listed = tables.edges[relation], book.neighbor_type(relation), book.list_type(relation)
-    low, high = numbering.bounds[index : index + 2]
-    first, last = nodes[listed].bounds[index : index + 2]
-    neighbor_row = _rows(table.ends[1 - book.list_end], numbering.row, low, high)
-    columns = {name: _rows(column, numbering.row, low, high) for name, column in table.columns.items()}
-    wanted = [name for name in dict.fromkeys(halo) if name not in columns]
-    return edge_part(
-        indptr=numbering.indptr[first : last + 1] - low,
-        src_gid=translated(neighbor_row, nodes[near].gid),
-        num_sources=nodes[near].bounds[-1],
-        edge_id=None if numbering.row is None else numbering.row[low:high],
-        columns=columns,
-        halo=_borrowed(tables.nodes[near], nodes[near], wanted, neighbor_row),
-    )
-
-
-def _borrowed(sources: NodeTable, numbering: NodeNumbers, halo: Sequence[str], src_row: Tensor) -> dict[str, Tensor]:
-    """The columns named by `halo`, of the given rows; those that the type has."""
-    borrowed = {name: ops.gather_rows(sources.columns[name], src_row) for name in halo if name in sources.columns}
-    if SOURCE_ID in halo and numbering.raw is not None:
-        raw = src_row if sources.raw_id is None else ops.gather_rows(sources.raw_id, src_row)
-        borrowed[SOURCE_ID] = source_ids(raw, torch.aminmax(numbering.raw))  # of all partitions, which must agree
-    return borrowed
 
 
 def _check_halo(tables: GraphTables, halo: Sequence[str]) -> None:
     check_halo(halo, [specs_of(table.columns, {}) for table in tables.nodes.values()])
-
-
-def _rows(column: Tensor, row: Tensor | None, low: int, high: int) -> Tensor:
-    """The rows of a table's column that belong to the gids from `low` to `high`."""
-    return column.detach()[low:high] if row is None else ops.gather_rows(column, row[low:high])
-
-
-def _sparse(table: NodeTable) -> dict[str, ops.SparseRows]:
-    return {name: ops.SparseRows.of(column) for name, column in table.columns.items() if not is_dense(column)}
-
-
-def _sparse_rows(rows: ops.SparseRows, row: Tensor | None, low: int, high: int) -> ops.SparseRows:
-    """The same of a sparse column."""
-    wanted = torch.arange(low, high) if row is None else row[low:high]
-    taken = ops.SparsePieces([rows], [0, len(rows)]).take(wanted)
-    return replace(taken, indptr=taken.indptr.long())

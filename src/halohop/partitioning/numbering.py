@@ -1,11 +1,14 @@
-"""Which gids nodes and edges get: a partition owns one range per node type and relation."""
+"""Which gids nodes get: a partition owns one range per node type, and within it nodes are in the order of their raw ids."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.store.ordering import ascending_rows, ascends, ends_of, slices
 from halohop.store.tables import NodeTable
 
 INT32_MAX = 2**31 - 1
@@ -13,7 +16,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNumbers:
-    """How the nodes of a type are renumbered.
+    """How the nodes of a type are renumbered where their owners are given, and raw ids are rows.
 
     Args:
         bounds: gids of the partitions.
@@ -29,49 +32,59 @@ class NodeNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeNumbers:
-    """How the edges of a relation are renumbered.
+class NodeOrder:
+    """How the nodes of a table are renumbered.
 
     Args:
         bounds: gids of the partitions.
-        indptr: where the list of each gid begins, of all destinations (of sources in a graph with lists of out-edges), int64.
-        row: table row of every edge gid, int32 or int64; None if they are the same.
+        gid: gid of every table row, int32 or int64; None if they are the same.
+        by_part: whether the rows of each partition have the order of the table.
+        raw_ends: the least and the greatest raw id; None where raw ids are gids.
     """
 
     bounds: tuple[int, ...]
-    indptr: Tensor
-    row: Tensor | None
+    gid: Tensor | None
+    by_part: bool
+    raw_ends: tuple[int, int] | None
+
+    def rows(self) -> Tensor | None:
+        """Table row of every gid; None if they are the same."""
+        if self.gid is None:
+            return None
+        rows = torch.empty_like(self.gid)
+        rows[self.gid.long()] = torch.arange(len(rows), dtype=rows.dtype)
+        return rows
 
 
-def number_nodes(table: NodeTable, part: Tensor, num_parts: int) -> NodeNumbers:
-    """Orders the nodes of a type by (partition, raw id); `part` is the partition of every row."""
-    raw = None if table.raw_id is None else table.raw_id.long()
-    by_raw = None if raw is None or _ascending(raw) else torch.argsort(raw)
-    starts, row = ops.build_csc(part if by_raw is None else part[by_raw], num_parts)
-    row = row if by_raw is None else by_raw[row]
-    identity = torch.arange(table.num_nodes)
-    raw = row if raw is None else raw[row]
-    raw = None if torch.equal(raw, identity) else raw
-    bounds = tuple(starts.tolist())
-    if torch.equal(row, identity):
-        return NodeNumbers(bounds=bounds, row=None, gid=None, raw=raw)
-    gid = torch.empty_like(identity)
-    gid[row] = identity
-    return NodeNumbers(bounds=bounds, row=row, gid=gid, raw=raw)
-
-
-def number_edges(ends: Tensor, listed: NodeNumbers) -> EdgeNumbers:
-    """Orders the edges of a relation by the gid of the node in whose list they are; those of one stay in the order of the table.
+def number_nodes(table: NodeTable, part: Tensor, num_parts: int, memory: int | None = None) -> NodeOrder:
+    """Orders the nodes of a type by (partition, raw id).
 
     Args:
-        ends: table rows of these nodes, int32 or int64 ``[num_edges]``.
-        listed: how they are renumbered.
+        part: the partition of every row, integers ``[num_nodes]``.
+        num_parts: how many there are.
+        memory: bytes that this may take beside the result; None: as many as it needs.
     """
-    indptr, row = ops.build_csc(translated(ends, listed.gid), listed.bounds[-1])
-    row = row.to(id_dtype(len(ends)))
-    identity = torch.arange(len(ends), dtype=row.dtype)
-    return EdgeNumbers(
-        bounds=tuple(indptr[list(listed.bounds)].tolist()), indptr=indptr, row=None if torch.equal(row, identity) else row
+    count, raw = table.num_nodes, table.raw_id
+    counts = torch.zeros(num_parts, dtype=torch.int64)
+    for rows in slices(count, memory):
+        counts += torch.bincount(part[rows], minlength=num_parts)
+    bounds = (0, *accumulate(counts.tolist()))
+    cursors = torch.tensor(bounds[:-1])
+    by_part = raw is None or ascends(raw, memory)
+    gid = torch.empty(count, dtype=id_dtype(count))
+    in_turn: Iterable[slice | Tensor] = slices(count, memory) if by_part or raw is None else ascending_rows(raw, memory)
+    for some in in_turn:
+        gid[some] = ops.number(part[some].int(), cursors, gid.dtype)
+    same = raw_is_gid = True
+    for rows in slices(count, memory):
+        numbers = torch.arange(rows.start, rows.stop)
+        same = same and torch.equal(gid[rows].long(), numbers)
+        raw_is_gid = raw_is_gid and torch.equal(gid[rows].long(), numbers if raw is None else raw[rows].long())
+    return NodeOrder(
+        bounds=bounds,
+        gid=None if same else gid,
+        by_part=by_part,
+        raw_ends=None if raw_is_gid else (0, count - 1) if raw is None else ends_of(raw, memory),
     )
 
 
@@ -83,7 +96,3 @@ def translated(rows: Tensor, gid: Tensor | None) -> Tensor:
 def id_dtype(count: int) -> torch.dtype:
     """The smaller type that holds the ids 0 to count - 1."""
     return torch.int32 if count - 1 <= INT32_MAX else torch.int64
-
-
-def _ascending(ids: Tensor) -> bool:
-    return bool((ids[1:] > ids[:-1]).all())

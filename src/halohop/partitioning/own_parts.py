@@ -9,7 +9,7 @@ from halohop import ops
 from halohop.errors import IdError, InputError
 from halohop.partitioning.numbering import NodeNumbers, id_dtype, translated
 from halohop.partitioning.owners import Owners
-from halohop.partitioning.parts import edge_part, source_ids
+from halohop.partitioning.parts import edge_part, source_dtype
 from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.tables import check_columns, is_dense
@@ -133,7 +133,7 @@ def _edge_part(
     if SOURCE_ID in halo and near.raw is None:
         del halo[SOURCE_ID]
     elif SOURCE_ID in halo:
-        halo[SOURCE_ID] = source_ids(halo[SOURCE_ID], (torch.tensor(0), torch.tensor(near.bounds[-1] - 1)))
+        halo[SOURCE_ID] = halo[SOURCE_ID].to(source_dtype((0, near.bounds[-1] - 1)))
     return edge_part(
         indptr=indptr,
         src_gid=_rows(neighbor_gid, row),

@@ -40,10 +40,10 @@ def edge_part(
     )
 
 
-def source_ids(raw: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
-    """Raw ids of sources as they are stored along the edges; `ends` are the least and the greatest of the whole node type."""
+def source_dtype(ends: tuple[int, int]) -> torch.dtype:
+    """Of raw ids of sources as they are stored along the edges; `ends` are the least and the greatest of the whole node type."""
     low, high = ends
-    return raw.to(torch.int32 if low >= -INT32_MAX and high <= INT32_MAX else torch.int64)
+    return torch.int32 if low >= -INT32_MAX and high <= INT32_MAX else torch.int64
 
 
 def is_number(column: Tensor) -> bool:

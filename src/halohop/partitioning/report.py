@@ -7,9 +7,14 @@ import msgspec
 import torch
 from torch import Tensor
 
+from halohop import ops
 from halohop.partitioning.book import Book
+from halohop.partitioning.columns import Given
+from halohop.store.ordering import slices
 from halohop.store.part import Part
 from halohop.typing import NodeType
+
+_CHUNK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,29 +82,45 @@ class Report:
 
 
 def measure(part: Part, book: Book, index: int, *, num_bytes: int) -> PartReport:
-    """The numbers of partition `index`."""
-    remote: dict[NodeType, list[Tensor]] = {}
+    """The numbers of partition `index`; reads its edges from begin to end, also where they are mapped and larger than memory."""
+    met: dict[NodeType, Tensor] = {}
+    cut = halo = 0
     for relation, edges in part.edges.items():
         near = book.neighbor_type(relation)
-        low, high = book.offset(near, index), book.offset(near, index + 1)
-        cut = edges.indices[(edges.indices < low) | (edges.indices >= high)]
-        remote.setdefault(near, []).append(cut)
+        if near not in met:
+            met[near] = torch.zeros(book.nodes[near][-1] // 8 + 1, dtype=torch.uint8)
+        indices = Given(tensor=edges.indices)
+        for rows in slices(edges.num_edges, _CHUNK_BYTES):
+            some = indices.rows(rows.start, rows.stop)(0, rows.stop - rows.start, None)
+            outside, new = ops.meet(some, book.offset(near, index), book.offset(near, index + 1), met[near])
+            indices.release(rows.start, rows.stop)
+            cut, halo = cut + outside, halo + new
     return PartReport(
         nodes={name: nodes.num_nodes for name, nodes in part.nodes.items()},
-        train_nodes=sum(int(train_rows(nodes.columns, nodes.num_nodes).sum()) for nodes in part.nodes.values()),
+        train_nodes=sum(
+            int(train_rows(nodes.columns, nodes.num_nodes, rows).sum())
+            for nodes in part.nodes.values()
+            for rows in slices(nodes.num_nodes, _CHUNK_BYTES)
+        ),
         edges=sum(edges.num_edges for edges in part.edges.values()),
-        cut_edges=sum(len(cut) for cuts in remote.values() for cut in cuts),
-        halo=sum(len(torch.unique(torch.cat(cuts))) for cuts in remote.values()),
+        cut_edges=cut,
+        halo=halo,
         bytes=num_bytes,
     )
 
 
-def train_rows(columns: dict[str, Tensor], num_rows: int) -> Tensor:
-    """Which rows belong to the split "train": bool ``[num_rows]``; where a mask holds several splits, those in any of them."""
+def train_rows(columns: dict[str, Tensor], num_rows: int, rows: slice = slice(None)) -> Tensor:
+    """Which rows belong to the split "train": bool ``[num_rows]``; where a mask holds several splits, those in any of them.
+
+    Args:
+        columns: of the table.
+        num_rows: of it.
+        rows: only these.
+    """
     mask = columns.get("train_mask")
     if mask is None or mask.dtype != torch.bool:
-        return torch.zeros(num_rows, dtype=torch.bool)
-    return mask.flatten(1).any(1) if mask.dim() > 1 else mask
+        return torch.zeros(len(range(*rows.indices(num_rows))), dtype=torch.bool)
+    return mask[rows].flatten(1).any(1) if mask.dim() > 1 else mask[rows]
 
 
 def _balance(counts: list[int]) -> float:

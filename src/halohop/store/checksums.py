@@ -2,13 +2,14 @@
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 CHUNK = 64 << 20
 """Bytes of a file that have one checksum; the last chunk is shorter."""
 
 _READ = 1 << 20
+_POLYNOMIAL, _ONE, _X8 = 0xEDB88320, 1 << 31, 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,71 @@ class ChunkSums:
     @property
     def checksums(self) -> tuple[int, ...]:
         return tuple(self._sums)
+
+
+Extent = tuple[int, int, int]
+"""Where some bytes of a file begin and end, and their CRC-32."""
+
+
+class ExtentSums:
+    """The checksums of pieces of a file that are written anywhere, each piece once; no extent lies in two chunks."""
+
+    def __init__(self) -> None:
+        self.extents: list[Extent] = []
+
+    def add(self, begin: int, data: bytes | memoryview) -> None:
+        """Takes some bytes and their place; those that follow the last ones go on with them."""
+        data = memoryview(data)
+        while data:
+            end = min(begin + len(data), (begin // CHUNK + 1) * CHUNK)
+            piece, data = data[: end - begin], data[end - begin :]
+            if self.extents and self.extents[-1][1] == begin and begin % CHUNK:
+                first, _, before = self.extents.pop()
+                self.extents.append((first, end, zlib.crc32(piece, before)))
+            else:
+                self.extents.append((begin, end, zlib.crc32(piece)))
+            begin = end
+
+
+def joined(extents: Iterable[Extent], size: int) -> tuple[int, ...]:
+    """The checksums of the chunks of a file, from those of extents that are all of it, in any order.
+
+    Example:
+        >>> sums = ExtentSums()
+        >>> sums.add(2, b"cd")
+        >>> sums.add(0, b"ab")
+        >>> joined(sums.extents, 4) == (zlib.crc32(b"abcd"),)
+        True
+    """
+    sums, at = [0] * len(chunk_begins(size)), 0
+    for begin, end, checksum in sorted(extents):
+        assert begin == at, f"bytes {at} to {begin} of a file have no checksum, or two"
+        sums[begin // CHUNK] = _appended(sums[begin // CHUNK], checksum, end - begin)
+        at = end
+    assert at == size, f"{at} of {size} bytes of a file have a checksum"
+    return tuple(sums)
+
+
+def _appended(checksum: int, other: int, length: int) -> int:
+    """The CRC-32 of some bytes and `length` more, from theirs: polynomials modulo that of the CRC, as zlib's crc32_combine."""
+    power, factor, place = _ONE, _X8, length
+    while place:
+        if place & 1:
+            power = _product(factor, power)
+        place >>= 1
+        factor = _product(factor, factor)
+    return _product(power, checksum) ^ other
+
+
+def _product(a: int, b: int) -> int:
+    """Of two polynomials over GF(2), the coefficient of x**0 in the highest bit, modulo the CRC's."""
+    found, bit = 0, _ONE
+    while bit:
+        if a & bit:
+            found ^= b
+        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
+        bit >>= 1
+    return found
 
 
 def chunk_begins(size: int) -> range:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
 from halohop.files.aside import writing
-from halohop.files.libc import map_privately
+from halohop.files.libc import map_privately, write_back
 from halohop.files.reading import open_regular
 from halohop.files.whole import written_stream
 from halohop.store.checksums import ChunkSums, FileRecord, chunk_begins, hexadecimal, sums_of
@@ -118,14 +118,38 @@ class ArrayFile:
                 stream.truncate(size)
             os.fsync(stream.fileno())
 
-    def write(self, first: int, rows: Tensor) -> None:
-        """Writes consecutive rows; `first` is where they begin."""
+    @classmethod
+    def provided(cls, file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> "ArrayFile":
+        """The file, which is made where it is missing, with its room taken; several may do so at once. Nothing is synced.
+
+        Raises:
+            WriteError: there is not so much room.
+        """
+        size = _size(dtype, shape)
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                if os.fstat(descriptor).st_size != size:
+                    os.pwrite(descriptor, _header(numpy_name(dtype), shape), 0)
+                    if hasattr(os, "posix_fallocate"):
+                        os.posix_fallocate(descriptor, 0, size)
+                    else:
+                        os.truncate(descriptor, size)
+                return cls(file, dtype, shape)
+            finally:
+                os.close(descriptor)
+
+    def write(self, first: int, rows: Tensor) -> tuple[int, memoryview]:
+        """Writes consecutive rows; `first` is where they begin. Returns which bytes were written, and from where on."""
         assert rows.dtype == self._dtype, f"{rows.dtype} rows for {self._file}, an array of {self._dtype}"
-        data, position = bytes_of(rows.detach().contiguous()), self._begin + first * self._row_bytes
+        data, position = bytes_of(rows.detach().resolve_conj().resolve_neg().contiguous()), self._begin + first * self._row_bytes
+        rest, place = data, position
         with writing(self._file):
-            while data:
-                count = os.pwrite(self._descriptor, data, position)
-                data, position = data[count:], position + count
+            while rest:
+                count = os.pwrite(self._descriptor, rest, place)
+                rest, place = rest[count:], place + count
+        return position, data
 
     def scatter(self, positions: Tensor, rows: Tensor) -> None:
         """Writes row i to ``positions[i]``, int64; neighbours at once."""
@@ -139,11 +163,21 @@ class ArrayFile:
         with writing(self._file):
             os.fsync(self._descriptor)
 
+    def drop(self) -> None:
+        """Waits until what was written has reached the disk, and gives its memory back to the kernel."""
+        with writing(self._file):
+            write_back(self._descriptor)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._descriptor)
+        self.close()
 
 
 def sum_array(file: Path) -> tuple[int, ...]:
@@ -161,6 +195,34 @@ def record_of(dtype: torch.dtype, shape: tuple[int, ...], checksums: Sequence[in
     """The record of an array; `checksums` are those of its chunks, in order, from here or from other hosts."""
     size = _size(dtype, shape)
     return FileRecord(dtype=numpy_name(dtype), shape=shape, bytes=size, checksums=tuple(map(hexadecimal, checksums)))
+
+
+def read_rows(file: Path, shape: tuple[int, ...], first: int, out: Tensor) -> None:
+    """Reads consecutive rows of an array that was written here, and lets the page cache keep none.
+
+    Args:
+        shape: of the whole array.
+        first: where they begin.
+        out: where they go: contiguous, of the array's dtype.
+
+    Raises:
+        IncompleteDatasetError: the file ends before.
+    """
+    data = bytes_of(out)
+    place = len(head_of(out.dtype, shape)) + first * out.dtype.itemsize * math.prod(shape[1:])
+    with open_regular(file) as stream:
+        while data:
+            count = os.preadv(stream.fileno(), [data], place)
+            if not count:
+                raise IncompleteDatasetError(f"{file} ends before its row {first + len(out) - 1}; build again")
+            data, place = data[count:], place + count
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def head_of(dtype: torch.dtype, shape: tuple[int, ...]) -> bytes:
+    """The bytes of an array's file before its first row."""
+    return _header(numpy_name(dtype), shape)
 
 
 def map_array(file: Path, record: FileRecord, dtype: torch.dtype) -> Tensor:

@@ -12,9 +12,12 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.ops import Narrow
+from halohop.store.ordering import ascending_rows, ascends, ends_of
+from halohop.store.schema import Schema, TableSpec, specs_of
 from halohop.typing import RAW_TEXT, RESERVED, NodeType, Relation, relation_text
 
 _INTEGERS = (torch.int64, torch.int32)
+_CHECK_BYTES = 256 << 20  # that checks of a column may take: it may be mapped over a file, and larger than memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,9 @@ class NodeTable:
         check_columns(self.columns, self.num_nodes, "nodes")
         if self.raw_id is not None:
             check_ids(self.raw_id, self.num_nodes, "raw_id")
-            if len(torch.unique(self.raw_id)) != self.num_nodes:
-                raise InputError("raw_id holds an id twice; every node needs an id of its own")
+            twice = _first_twice(self.raw_id)
+            if twice is not None:
+                raise InputError(f"raw_id holds the id {twice} twice; every node needs an id of its own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +178,21 @@ def check_ids(ids: Tensor, length: int | None, name: str) -> None:
 def _check_rows(rows: Tensor, num_rows: int, name: str) -> None:
     if len(rows) == 0:
         return
-    low, high = (int(end) for end in torch.aminmax(rows))
+    low, high = ends_of(rows, _CHECK_BYTES)
     if low < 0 or high >= num_rows:
         raise IdError(f"{name} holds {low if low < 0 else high}, but ids go from 0 to {num_rows - 1}")
+
+
+def _first_twice(ids: Tensor) -> int | None:
+    """An id that occurs twice."""
+    if ascends(ids, _CHECK_BYTES):
+        return None
+    for rows in ascending_rows(ids, _CHECK_BYTES):
+        ordered = ids[rows]
+        again = (ordered[1:] == ordered[:-1]).nonzero().view(-1)
+        if len(again):
+            return int(ordered[again[0]])
+    return None
 
 
 def check_columns(columns: Mapping[str, Tensor], num_rows: int, what: str) -> None:
@@ -199,3 +215,17 @@ def check_columns(columns: Mapping[str, Tensor], num_rows: int, what: str) -> No
 def _check_tensor(value: object, what: str) -> None:
     if not isinstance(value, Tensor):
         raise InputError(f"{what} is a {type(value).__name__}; give a tensor: torch.as_tensor(...)")
+
+
+def schema_of(tables: GraphTables) -> Schema:
+    """What a graph is made of."""
+    return Schema(
+        nodes={
+            name: TableSpec(count=table.num_nodes, columns=specs_of(table.columns, table.names, table.stored))
+            for name, table in tables.nodes.items()
+        },
+        edges={
+            relation: TableSpec(count=table.num_edges, columns=specs_of(table.columns, {}, table.stored))
+            for relation, table in tables.edges.items()
+        },
+    )

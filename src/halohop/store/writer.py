@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halohop.errors import DatasetError, InputError, VersionMismatchError
 from halohop.files.aside import writing
-from halohop.files.whole import whole_folder, written_stream
+from halohop.files.whole import publish_folder, whole_folder, written_stream
 from halohop.store.checksums import FileRecord
 from halohop.store.disk import read_manifest
 from halohop.store.manifest import (
@@ -132,14 +132,28 @@ def write_dataset(out: str | Path, *, overwrite: bool = False) -> Iterator[Datas
     Raises:
         InputError: `out` exists already, or is something else than a halohop data set.
     """
-    out = Path(out).resolve()
-    with whole_folder(out, lambda: _check_target(out, overwrite=overwrite), overwrite=overwrite) as partial:
+    with new_dataset(Path(out).resolve(), overwrite=overwrite) as partial:
         writer = DatasetWriter(partial)
         yield writer
         assert writer.finished, "a data set without manifest"
 
 
-def _check_target(out: Path, *, overwrite: bool) -> None:
+def new_dataset(out: Path, *, overwrite: bool) -> AbstractContextManager[Path]:
+    """The folder of a new data set, to be filled; the arguments and errors are those of `write_dataset`."""
+    return whole_folder(out, lambda: check_target(out, overwrite=overwrite), overwrite=overwrite)
+
+
+def publish_dataset(folder: Path, out: Path, *, overwrite: bool) -> None:
+    """Gives a finished folder the name of the data set; the arguments and errors are those of `write_dataset`."""
+    check_target(out, overwrite=overwrite)
+    publish_folder(folder, out, overwrite=overwrite)
+
+
+def check_target(out: Path, *, overwrite: bool) -> None:
+    """
+    Raises:
+        InputError: as of `write_dataset`.
+    """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:

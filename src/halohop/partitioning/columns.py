@@ -1,0 +1,192 @@
+"""What a table consists of while it is moved: columns that are read a range of rows at a time, never as a whole."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.files.pages import give_back, is_mapped
+
+Rows = Callable[[int, int, Tensor | None], Tensor]
+"""Some rows of a column: those at the places from the first number to the second, in an order (int64 or int32, the row at each
+place) or in their own (None). What comes is not to be written to."""
+
+
+class Column(Protocol):
+    """One column of a table: `shape` is that of a row."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def mapped(self) -> bool:
+        """Whether its rows are read from a mapped file."""
+        ...
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The rows from `first` to ``last - 1``, which are the places 0, 1, ... here."""
+        ...
+
+    def release(self, first: int, last: int) -> None:
+        """These rows are not read again soon: what is a file's memory is given back."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A tensor of the user's, in memory or mapped over a file."""
+
+    tensor: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape[1:])
+
+    def rows(self, first: int, last: int) -> Rows:
+        some = self.tensor.detach()[first:last]
+        return lambda begin, end, order: some[begin:end] if order is None else ops.gather_rows(some, order[begin:end])
+
+    def release(self, first: int, last: int) -> None:
+        if self.mapped:
+            rows = self.tensor[first:last]
+            give_back(rows.data_ptr(), rows.nbytes)
+
+    @cached_property
+    def mapped(self) -> bool:
+        return self.tensor.is_contiguous() and is_mapped(self.tensor.data_ptr())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """0, 1, 2, ...: the number of each row."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...] = field(default=(), init=False)
+    mapped: bool = field(default=False, init=False)
+
+    def rows(self, first: int, last: int) -> Rows:
+        def numbers(begin: int, end: int, order: Tensor | None) -> Tensor:
+            if order is None:
+                return torch.arange(first + begin, first + end, dtype=self.dtype)
+            return order[begin:end].to(self.dtype) + first if first else order[begin:end].to(self.dtype)
+
+        return numbers
+
+    def release(self, first: int, last: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedUp:
+    """Rows of another table: row i is ``table[places[i]]``.
+
+    Args:
+        places: which.
+        table: in memory; None where the numbers themselves are meant.
+        dtype: of the result.
+    """
+
+    places: Column
+    table: Tensor | None
+    dtype: torch.dtype
+    shape: tuple[int, ...] = field(default=(), init=False)
+
+    @property
+    def mapped(self) -> bool:
+        return self.places.mapped
+
+    def rows(self, first: int, last: int) -> Rows:
+        table, places = self.table, self.places.rows(first, last)
+        if table is None:
+            return lambda begin, end, order: places(begin, end, order).to(self.dtype)
+        return lambda begin, end, order: ops.gather_rows(table, places(begin, end, order)).to(self.dtype)
+
+    def release(self, first: int, last: int) -> None:
+        self.places.release(first, last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """A column of floats that is stored in fewer bytes than it has.
+
+    Args:
+        column: as it is given.
+        how: it is stored.
+    """
+
+    column: Column
+    how: ops.Narrow
+
+    @property
+    def dtype(self) -> torch.dtype:
+        found: torch.dtype = getattr(torch, self.how.dtype)
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.column.shape
+
+    @property
+    def mapped(self) -> bool:
+        return self.column.mapped
+
+    def rows(self, first: int, last: int) -> Rows:
+        rows = self.column.rows(first, last)
+        return lambda begin, end, order: ops.narrowed(rows(begin, end, order), self.how)
+
+    def release(self, first: int, last: int) -> None:
+        self.column.release(first, last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shifted:
+    """The rows of a column from `first` on."""
+
+    column: Column
+    first: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.column.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.column.shape
+
+    @property
+    def mapped(self) -> bool:
+        return self.column.mapped
+
+    def rows(self, first: int, last: int) -> Rows:
+        return self.column.rows(self.first + first, self.first + last)
+
+    def release(self, first: int, last: int) -> None:
+        self.column.release(self.first + first, self.first + last)
+
+
+def given(columns: Mapping[str, Tensor], stored: Mapping[str, ops.Narrow]) -> dict[str, Column]:
+    """Columns of a table by name; `stored` says how some are stored in fewer bytes."""
+    found: dict[str, Column] = {name: Given(tensor=column) for name, column in columns.items()}
+    return found | {name: Narrowed(column=found[name], how=how) for name, how in stored.items()}
+
+
+def row_bytes(column: Column) -> int:
+    """What a row of a column weighs."""
+    return column.dtype.itemsize * math.prod(column.shape)
+
+
+def resident(column: Tensor) -> Tensor:
+    """A column of a few bytes a node that is looked up in any order: in memory, if it is mapped over a file."""
+    column = column.detach()
+    return column.clone() if is_mapped(column.data_ptr()) else column
