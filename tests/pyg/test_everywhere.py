@@ -135,19 +135,20 @@ def folders_with_copies(folders: dict[str, Path], tmp_path_factory: pytest.TempP
 
 
 @contextmanager
-def on_hosts(folder: Path) -> Iterator[Graph]:
-    with hosts(folder, [[0], [1, 2]]) as graphs:
+def on_hosts(folder: Path, **options: Any) -> Iterator[Graph]:
+    with hosts(folder, [[0], [1, 2]], **options) as graphs:
         yield graphs[1]
 
 
 @contextmanager
-def on_servers(folder: Path, sampling: Any) -> Iterator[Graph]:
+def on_servers(folder: Path, sampling: Any, **options: Any) -> Iterator[Graph]:
     with ExitStack() as stack:
         addresses = free_addresses(2)
         for address, share in zip(addresses, ([0], [1, 2]), strict=True):
             peers = [other for other in addresses if other != address]
-            stack.enter_context(halohop.serve(folder, partitions=share, listen=address, peers=peers, token=TOKEN))
-        yield stack.enter_context(halohop.connect(addresses, sampling=sampling, token=TOKEN))
+            served = halohop.serve(folder, partitions=share, listen=address, peers=peers, token=TOKEN, **options)
+            stack.enter_context(served)
+        yield stack.enter_context(halohop.connect(addresses, sampling=sampling, token=TOKEN, **options))
 
 
 def own_partitions(name: str) -> list[halohop.MemoryPartition]:
@@ -189,9 +190,14 @@ PLACES: dict[str, Callable[[str, Path], Any]] = {
     "servers": lambda _, folder: on_servers(folder, "servers"),
     "servers, sampled here": lambda _, folder: on_servers(folder, "client"),
 }
+USED = {"replica_rows": ("hosts", "hosts with a cache"), "cache_rows": ("hosts with a cache", "servers, sampled here")}
+"""What a client's own router must have answered from."""
+
 PLACES_WITH_COPIES: dict[str, Callable[[Path], Any]] = {
     "hosts": on_hosts,
-    "servers": lambda folder: on_servers(folder, "servers"),
+    "hosts with a cache": lambda folder: on_hosts(folder, cache="8KiB"),
+    "servers": lambda folder: on_servers(folder, "servers", cache="8KiB"),
+    "servers, sampled here": lambda folder: on_servers(folder, "client", cache="8KiB"),
 }
 
 
@@ -248,10 +254,11 @@ def test_whatever_hosts_have_copied(folders_with_copies, expected, place):
         with PLACES_WITH_COPIES[place](folders_with_copies[source]) as graph:
             for name, (needed, make) in LOADERS.items():
                 if needed == source:
-                    before = graph.statistics().get("replica_rows", 0)
+                    before = graph.statistics()
                     try:
                         assert_same_batches(make(graph, seed=4, num_workers=2), expected[name])
-                        assert place == "servers" or graph.statistics()["replica_rows"] > before
+                        for what, places in USED.items():
+                            assert place not in places or graph.statistics()[what] > before.get(what, 0)
                     except Exception as error:
                         error.add_note(f"loader: {name}")
                         raise

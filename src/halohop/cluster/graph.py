@@ -173,7 +173,7 @@ class Graph(Counted, Lookups, Jobs):
         """
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in added(self._statistics_of_transport().values()).items()}
-        return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **pool, **transport}
+        return {"local_rows": 0, "remote_rows": 0, **self.counters.snapshot(), **self._router.statistics(), **pool, **transport}
 
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
         """Of each host or server that this process asks: calls, their seconds, bytes, what waits (see `Channel.statistics`); ids

@@ -6,7 +6,7 @@ The answers come back in the order of the question, so the caller cannot tell on
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.merging import Answer, Piece, Rows, merge_hops, merge_rows, num_bytes
+from halohop.cluster.cache import RowCache
+from halohop.cluster.merging import Answer, Piece, merge_hops, merge_rows, num_bytes
+from halohop.cluster.questions import Lists, Question, RowsOf, Share
 from halohop.cluster.replicas import Replicas
 from halohop.errors import ClusterError, SchemaError
 from halohop.partitioning.book import Book
@@ -62,15 +64,6 @@ class PartitionOwner:
     replicas: tuple[Replicas, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
-    """Some ids of a query: their positions, int64 ``[n]``, and the shard whose partitions they lie in."""
-
-    query: int
-    rows: Tensor
-    owner: int
-
-
 class Router:
     """All shards of a graph as one.
 
@@ -79,13 +72,24 @@ class Router:
         pool: where the memory of merged answers comes from.
         holders: every partition of the book that may be asked about must be in exactly one of them. Requests about others
             raise `ClusterError` naming the partition.
+        counters: of ids, by who answered for them.
+        cache: of rows that remote shards have answered.
 
     Attributes:
         parts_here: the partitions that are asked without the network.
     """
 
-    def __init__(self, book: Book, holders: Sequence[PartitionOwner], pool: ops.Pool, counters: Counters) -> None:
+    def __init__(
+        self,
+        book: Book,
+        holders: Sequence[PartitionOwner],
+        pool: ops.Pool,
+        counters: Counters,
+        *,
+        cache: RowCache | None = None,
+    ) -> None:
         self._book = book
+        self._cache = cache
         self._pool = pool
         self._counters = counters
         self._owners = range(len(holders))
@@ -93,6 +97,10 @@ class Router:
         self._replicas = tuple(replicas for holder in holders for replicas in holder.replicas) if any_remote else ()
         self._shards: tuple[Shard, ...] = (*(holder.shard for holder in holders), *self._replicas)
         self._remote = (*(holder.remote for holder in holders), *(False for _ in self._replicas))
+        self._kinds = [
+            *("remote" if holder.remote else "local" for holder in holders),
+            *("replica" for _ in self._replicas),
+        ]
         self._peers = {index: Counters() for index in self._owners if holders[index].remote}
         self._names = {index: holders[index].name for index in self._peers}
         self.parts_here = tuple(part for holder in holders if not holder.remote for part in holder.parts)
@@ -131,29 +139,22 @@ class Router:
         result: Reply = route[type(request)](request)
         return result
 
+    def statistics(self) -> dict[str, float]:
+        """What the cache has now."""
+        return {} if self._cache is None else self._cache.statistics()
+
     def statistics_by_peer(self) -> dict[str, dict[str, float]]:
-        """Of each remote shard, by name: rows and lists asked of it, and those of its own that were here, with their bytes."""
+        """Of each remote shard, by name: ids that it was asked for, and those of its own that were here, with their bytes."""
         return {self._names[index]: counters.snapshot() for index, counters in self._peers.items()}
 
     def _sample(self, request: SampleRequest) -> SampleReply:
-        queries = request.queries
-        routed = self._routed(
-            [(self._book.list_type(query.relation), query.dst_gid) for query in queries],
-            lambda replicas, query, gid: replicas.lists(queries[query].relation, gid, request.draw),
-            lambda picks: replace(request, queries=tuple(queries[query].of(rows, self._pool) for query, rows in picks)),
-            lambda reply: reply.answers,
-        )
+        routed = self._routed(Lists(asked=request, book=self._book, pool=self._pool))
         return SampleReply(answers=tuple(merge_hops(pieces, self._pool) for pieces in routed))
 
     def _fetch(self, request: FetchRequest) -> FetchReply:
         places = [ops.known_places(query.gid) if query.padded else None for query in request.queries]
         queries = [query if at is None else query.of(at, self._pool) for query, at in zip(request.queries, places, strict=True)]
-        routed: list[list[Piece[Rows]]] = self._routed(
-            [(query.table, query.gid) for query in queries],
-            lambda replicas, query, gid: replicas.rows(queries[query].table, gid, queries[query].columns),
-            lambda picks: FetchRequest(queries=tuple(queries[query].of(rows, self._pool) for query, rows in picks)),
-            lambda reply: tuple(zip(reply.rows, reply.sparse, strict=True)),
-        )
+        routed = self._routed(RowsOf(queries=queries, cache=self._cache, pool=self._pool))
         merged = [
             merge_rows(pieces, asked, at, self._pool) for pieces, asked, at in zip(routed, request.queries, places, strict=True)
         ]
@@ -200,61 +201,56 @@ class Router:
         order = torch.argsort(whole[0])
         return [column[order] for column in whole]
 
-    def _routed(
-        self,
-        queries: list[tuple[TableKey, Tensor]],
-        copies_of: Callable[[Replicas, int, Tensor], Tensor | None],
-        request_of: Callable[[list[tuple[int, Tensor]]], Request[Any]],
-        answers_of: Callable[[Any], tuple[Answer, ...]],
-    ) -> list[list[Piece[Answer]]]:
-        """Per query: how its ids were divided among the shards, and what they answered.
-
-        Args:
-            queries: the table and the ids of each.
-            copies_of: where replicas have some ids of a query, -1 for those that they lack; None where they cannot answer it.
-            request_of: asks for some ids of some queries, given by position.
-            answers_of: the answers in a reply, in the same order.
-        """
-        buckets = [ops.bucket(ids, self._book.bounds(table), self._shard_of_part, pool=self._pool) for table, ids in queries]
-        self._refuse_unheld(queries, buckets)
-        shares: dict[int, list[_Share]] = {}
+    def _routed(self, question: Question[Answer]) -> list[list[Piece[Answer]]]:
+        """Per query: how its ids were divided, and what was answered."""
+        ids = question.ids
+        buckets = [ops.bucket(gid, self._book.bounds(table), self._shard_of_part, pool=self._pool) for table, gid in ids]
+        self._refuse_unheld(ids, buckets)
+        pieces: list[list[Piece[Answer]]] = [[] for _ in ids]
+        shares: dict[int, list[Share]] = {}
         for query, bucketed in enumerate(buckets):
-            owned = [_Share(query=query, rows=_held(bucketed, shard), owner=shard) for shard in self._owners]
-            # Where there are no ids, somebody must still say of which dtype nothing is.
-            for share in [share for share in owned if len(share.rows)] or [owned[self._nearest]]:
-                for shard, some in self._divided(share, queries[query][1], copies_of):
+            owned = [Share(query=query, ids=ids[query][1], rows=_held(bucketed, shard), owner=shard) for shard in self._owners]
+            known = [share for share in owned if len(share.rows)]
+            for share in known:
+                for shard, some in self._divided(share, question, pieces[query]):
                     shares.setdefault(shard, []).append(some)
+            if not known:  # somebody must still say of which dtype nothing is
+                shares.setdefault(self._nearest, []).append(owned[self._nearest])
         replies = self._ask_all(
-            {shard: request_of([(share.query, share.rows) for share in asked]) for shard, asked in shares.items()}
+            {shard: question.request([(share.query, share.rows) for share in asked]) for shard, asked in shares.items()}
         )
-        pieces: list[list[Piece[Answer]]] = [[] for _ in queries]
         for shard in sorted(replies):
-            for share, answer in zip(shares[shard], answers_of(replies[shard]), strict=True):
+            for share, answer in zip(shares[shard], question.answers(replies[shard]), strict=True):
                 pieces[share.query].append(Piece(rows=share.rows, answer=answer))
-                self._count(shard, share, answer)
+                self._count(self._kinds[shard], share, answer)
+                if self._remote[shard]:
+                    question.keep(share.query, share.gid(self._pool), answer)
         return pieces
 
-    def _divided(
-        self, share: "_Share", ids: Tensor, copies_of: Callable[[Replicas, int, Tensor], Tensor | None]
-    ) -> Iterator[tuple[int, "_Share"]]:
-        """Who is asked for what of one owner's share: replicas for what they have, the owner for the rest."""
-        if self._remote[share.owner]:
-            for number, replicas in enumerate(self._replicas, start=len(self._owners)):
-                places = copies_of(replicas, share.query, ops.gather_rows(ids, share.rows, pool=self._pool))
-                if places is not None and len(here := ops.known_places(places)):
-                    yield number, replace(share, rows=ops.gather_rows(share.rows, here, pool=self._pool))
-                    far = ops.missing_places(places)
-                    share = replace(share, rows=ops.gather_rows(share.rows, far, pool=self._pool))
-                    if not len(share.rows):
-                        return
-        yield share.owner, share
+    def _divided(self, share: Share, question: Question[Answer], pieces: list[Piece[Answer]]) -> Iterator[tuple[int, Share]]:
+        """Who is asked for what of one owner's share: copies for what they have, the owner for what the cache does not have."""
+        if not self._remote[share.owner]:
+            yield share.owner, share
+            return
+        for number, replicas in enumerate(self._replicas, start=len(self._owners)):
+            places = question.copies(replicas, share.query, share.gid(self._pool))
+            if places is not None and len(here := ops.known_places(places)):
+                yield number, share.of(here, self._pool)
+                share = share.of(ops.missing_places(places), self._pool)
+        cached = question.cached(share.query, share.gid(self._pool)) if len(share.rows) else None
+        if cached is not None and len(cached.here):
+            answer = cast(Answer, cached.rows)
+            pieces.append(Piece(rows=share.of(cached.here, self._pool).rows, answer=answer))
+            self._count("cache", share.of(cached.here, self._pool), answer)
+            share = share.of(cached.missing, self._pool)
+        if len(share.rows):
+            yield share.owner, share
 
-    def _count(self, shard: int, share: "_Share", answer: Any) -> None:
-        num_rows = len(share.rows)
-        if shard not in self._owners:
-            counted: dict[str, float] = {"replica_rows": num_rows, "replica_bytes": num_bytes(answer)}
-        else:
-            counted = {"remote_rows" if self._remote[shard] else "local_rows": num_rows}
+    def _count(self, kind: str, share: Share, answer: Any) -> None:
+        """Ids that were answered, and the bytes that need not cross the network for them."""
+        counted: dict[str, float] = {f"{kind}_rows": len(share.rows)}
+        if kind in ("replica", "cache"):
+            counted[f"{kind}_bytes"] = num_bytes(answer)
         self._counters.add_all(counted)
         if share.owner in self._peers:
             self._peers[share.owner].add_all(counted)

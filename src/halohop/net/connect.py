@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from halohop import ops
+from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.holding import Holding, book_of
 from halohop.cluster.router import Router
@@ -33,6 +34,7 @@ def connect(
     limits: Limits | None = None,
     deadline: float = 60.0,
     first: str | None = None,
+    cache: str | int | None = None,
 ) -> Graph:
     """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
 
@@ -50,28 +52,36 @@ def connect(
         limits: of the transport: deadlines per call, sizes.
         first: the server that this client asks before all others, such as the one on its own host: for all batches, and for the
             rows of all partitions that it has. The others stand in for it where it is lost. None: they share the work evenly.
+        cache: how much memory this process may take for rows of nodes that it fetched and needs often, in bytes or as text
+            ("512MB"); None: rows are fetched each time. It is of use where batches are made here (`sampling` "client").
         deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
 
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
         ClusterError: they serve different data sets, or none has a partition; names it, and the servers that were asked.
-        InputError: no servers, something that is no address, or a `first` that is none of the servers.
+        InputError: no servers, something that is no address, a `cache` that is no size, or a `first` that is none of the servers.
     """
     if not servers:
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
     if sampling not in get_args(Place):
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
     where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits or Limits())
-    graph = connected(where, sampling=sampling, deadline=deadline, first=first)
+    graph = connected(where, sampling=sampling, deadline=deadline, first=first, cache=cache)
     again = servers if callable(servers) else tuple(servers)
-    opens = partial(connect, again, sampling=sampling, limits=limits, deadline=deadline, first=first)
+    opens = partial(connect, again, sampling=sampling, limits=limits, deadline=deadline, first=first, cache=cache)
     graph.opened_by = GraphReference(opens=opens)
     return graph
 
 
 def connected(
-    where: Servers, *, sampling: Place, deadline: float, first: str | None = None, here: Holding | None = None
+    where: Servers,
+    *,
+    sampling: Place,
+    deadline: float,
+    first: str | None = None,
+    here: Holding | None = None,
+    cache: str | int | None = None,
 ) -> Graph:
     """`connect`, for a process that may hold some of the partitions: it asks the servers about the others."""
     limits, mine = where.limits, () if here is None else tuple(here.parts)
@@ -90,6 +100,7 @@ def connected(
         manifest, dataset = decode(introductions.manifest, "the manifest that the servers sent"), introductions.dataset
         book = book_of(manifest)
         pool, counters = ops.Pool(), Counters()
+        rows = cache_of(cache, manifest.schema, pool)
         makers: BatchServers | None = None
         if sampling == "servers":
             channels = [server.channel for server in known]
@@ -107,7 +118,7 @@ def connected(
         graph = Graph(
             schema=manifest.schema,
             book=book,
-            router=Router(book, [*owners, *(peer.owner for peer in peers)], pool, counters),
+            router=Router(book, [*owners, *(peer.owner for peer in peers)], pool, counters, cache=rows),
             pool=pool,
             counters=counters,
             connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds, jobs=jobs),

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from halohop import ops
+from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
@@ -44,6 +45,7 @@ def open_graph(
     verify: bool = False,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
+    cache: str | int | None = None,
     limits: Limits | None = None,
     deadline: float = 60.0,
     master: str | None = None,
@@ -73,6 +75,7 @@ def open_graph(
         memory: how much of the host's memory its mapped partitions may take, in bytes or as text ("4GB"); None: half of what is
             available when they are opened. Rows of columns that do not fit are read from disk, those of a batch at a time.
         hot_memory: how much memory this process may take, beside that, for copies of those of their rows that are read most.
+        cache: how much memory this process may take for rows of other hosts' nodes that it needs often; None: none.
         limits: of the transport: deadlines per call, sizes.
         deadline: seconds to wait for the other hosts at the start and at the end.
         master: ``"HOST:PORT"`` where the hosts meet, on the host of rank 0, which keeps a store of torch's there if no launcher
@@ -85,8 +88,8 @@ def open_graph(
             one rank, or ranks were started with different world sizes.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
-        InputError: partitions that are not here, a `memory` that is no size, rows that do not fit the nodes or edges, partitions
-            in memory that do not fit together, or no token where several hosts meet.
+        InputError: partitions that are not here, a `memory` or `cache` that is no size, rows that do not fit the nodes or edges,
+            partitions in memory that do not fit together, or no token where several hosts meet.
 
     Example:
         >>> import tempfile, halohop
@@ -117,7 +120,7 @@ def open_graph(
         )
         if isinstance(path, str | Path):
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
-            again = partial(again, memory=memory, hot_memory=hot_memory)
+            again = partial(again, memory=memory, hot_memory=hot_memory, cache=cache)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
         return graph
     assert rendezvous is not None
@@ -125,8 +128,10 @@ def open_graph(
     listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    graph = _joined(holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline)
-    again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline)
+    graph = _joined(
+        holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline, cache=cache
+    )
+    again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache)
     if isinstance(path, str | Path):
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
         again = partial(again, memory=memory, hot_memory=hot_memory)
@@ -142,6 +147,7 @@ def rejoin(
     columns: Given | None = None,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
+    cache: str | int | None = None,
     limits: Limits,
     deadline: float,
 ) -> Graph:
@@ -150,7 +156,7 @@ def rejoin(
     if path is not None:
         here = Holding.of(path, partitions=partitions, memory=memory, hot_memory=hot_memory).with_columns(columns)
     where = Servers(finder=finder_of(servers), token=load_token(), limits=limits)
-    return connected(where, sampling="client", deadline=deadline, here=here)
+    return connected(where, sampling="client", deadline=deadline, here=here, cache=cache)
 
 
 def _is_whole(held: Holding | OwnParts) -> bool:
@@ -177,11 +183,20 @@ def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -
 
 
 def _joined(
-    holding: Holding, rendezvous: Rendezvous, world: World, servers: Servers, *, listen: str, master: str, deadline: float
+    holding: Holding,
+    rendezvous: Rendezvous,
+    world: World,
+    servers: Servers,
+    *,
+    listen: str,
+    master: str,
+    deadline: float,
+    cache: str | int | None,
 ) -> Graph:
     """The graph of this host and all others: serves what lies here, and connects to those that have the rest."""
     book, parts = holding.book, tuple(holding.parts)
     pool, counters = ops.Pool(), Counters()
+    rows = cache_of(cache, holding.manifest.schema, pool)
     shard = holding.shard(pool, counters) if parts else None
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         server = None
@@ -210,7 +225,7 @@ def _joined(
         graph = Graph(
             schema=holding.manifest.schema,
             book=book,
-            router=Router(book, [*mine, *(peer.owner for peer in peers)], pool, counters),
+            router=Router(book, [*mine, *(peer.owner for peer in peers)], pool, counters, cache=rows),
             pool=pool,
             counters=counters,
             connections=connections,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -141,6 +142,7 @@ def serve(
     verify: bool = False,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
+    cache: str | int | None = None,
     board: Board | None = None,
     clients: int | None = None,
     seeds: str | Path | None = None,
@@ -162,6 +164,7 @@ def serve(
         verify: also compare every mapped file with its checksum.
         memory, hot_memory: how much of this host's memory the mapped partitions, and copies of rows of theirs, may take, as of
             `halohop.open`.
+        cache: how much memory it may take for rows of its peers that batches which it makes need often, as of `halohop.open`.
         board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
             each has. They wait for each other there. Without it every partition must know the owners of all edges.
         clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
@@ -195,4 +198,5 @@ def serve(
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
     servers = Servers(finder=finder_of(peers), token=token or load_token(), limits=limits or Limits())
-    return Server(holding, listen=listen, servers=servers, keeping=keeping or Keeping(), clients=clients, seeds=seeds)
+    keeping = replace(keeping or Keeping(), cache=cache)
+    return Server(holding, listen=listen, servers=servers, keeping=keeping, clients=clients, seeds=seeds)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from halohop import ops
+from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.leased import Leased
@@ -34,6 +35,7 @@ class Keeping:
         lease_seconds: how long after it was last used. A client that is slower than that loses nothing: what it asks for next is
             made again. Pushes are remembered for a lease longer than they may be repeated.
         max_samplers: of how many loaders, by their options; each has tables of the nodes, for every thread.
+        cache: how much memory rows of other servers may take, as of `halohop.open`.
 
     Raises:
         InputError: a number that is not positive.
@@ -41,9 +43,10 @@ class Keeping:
 
     lease_seconds: float = 60.0
     max_samplers: int = 8
+    cache: str | int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
+        for name in ("lease_seconds", "max_samplers"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)} must be positive")
 
@@ -153,6 +156,7 @@ class BatchService:
         keeping: Keeping,
     ) -> None:
         self.samplers: Leased[bytes, NeighborSampler] = Leased(most=keeping.max_samplers)
+        self._cache = cache_of(keeping.cache, holding.manifest.schema, pool)
         self._holding = holding
         self._mine = mine
         self._limits = servers.limits
@@ -179,7 +183,7 @@ class BatchService:
         if self._graph is None:
             held = self._holding
             owners = [self._mine] if len(held.parts) == held.book.num_parts else [self._mine, *self._others()]
-            router = Router(held.book, owners, self._pool, self._counters)
+            router = Router(held.book, owners, self._pool, self._counters, cache=self._cache)
             self._graph = Graph(
                 schema=held.manifest.schema, book=held.book, router=router, pool=self._pool, counters=self._counters
             )

@@ -1,11 +1,12 @@
 """Arithmetic on tensors, behind one door: nothing above knows which kernel runs.
 
-Everything here takes and returns CPU tensors and is a pure function, the `Relabeler` excepted. `halohop.ops.reference` holds the
-same names again, slow and obvious: it is the specification, and the tests compare the two.
+Everything here takes and returns CPU tensors and is a pure function, the `Relabeler` and the `CacheIndex` excepted.
+`halohop.ops.reference` holds the same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
 from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
+from halohop.ops.cache import CacheIndex
 from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
 from halohop.ops.hot import HotRows
@@ -38,6 +39,7 @@ from halohop.ops.warmup import warm_up
 __all__ = [
     "TIME_DTYPES",
     "Buckets",
+    "CacheIndex",
     "Eligible",
     "HotRows",
     "KeyIndex",
