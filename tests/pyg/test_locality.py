@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from halohop import (
     World,
 )
 from halohop.errors import InputError
+from halohop.partitioning.division import AssignRequest, Division
+from halohop.partitioning.metis import metis
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import TOKEN, free_addresses, hosts
 from tests.support.blocks import as_data, clustered, write_in_blocks
@@ -162,6 +165,20 @@ def test_seeds_that_live_at_the_servers_have_their_blocks_there(folders, expecte
     with on_servers(folders[4], "servers", seeds=tmp_path) as (graph,):
         loader = NeighborLoader(graph, [3, 2], graph.seed_file("train.npy"), **options)
         assert batches(loader) == [batch for (batch,) in expected["nodes", 1]]
+
+
+def test_blocks_of_metis_are_the_same_in_any_number_of_partitions(tmp_path):
+    found = []
+    for num_parts in (2, 4, 8):
+        halohop.partition(TABLES, tmp_path / str(num_parts), num_parts=num_parts, method=eight_blocks_of_metis)
+        with halohop.open(tmp_path / str(num_parts)) as graph:
+            assert torch.equal(graph.owners(NODES), graph.blocks(NODES) * num_parts // BLOCKS)
+            found.append(batches(made(graph, "nodes")))
+    assert found[0] == found[1] == found[2]
+
+
+def eight_blocks_of_metis(tables: GraphTables, request: AssignRequest) -> Division:
+    return metis(tables, replace(request, num_blocks=BLOCKS))
 
 
 def test_blocks_are_asked_for_in_chunks(folders, monkeypatch):
@@ -314,6 +331,8 @@ def test_what_is_refused(whole, case):
 def test_a_graph_without_blocks_names_the_remedy(tmp_path):
     halohop.partition(as_data(TABLES), tmp_path / "parts", num_parts=2, method="random")
     for graph in (halohop.open(tmp_path / "parts"), halohop.graph(as_data(TABLES))):
-        with pytest.raises(InputError, match=r"has no blocks: partition it with --method metis .* or use locality='owner'"):
+        with pytest.raises(
+            InputError, match=r"has no blocks: partition it with --method metis \(.*\) into 2, 4, 8, ... partitions, or use"
+        ):
             made(graph, "nodes")
         assert len(batches(made(graph, "nodes", locality="owner"))) == len(NODES) // BATCH + 1

@@ -167,7 +167,8 @@ class Lookups:
         """
         if not self.book.num_blocks:
             raise InputError(
-                "this graph has no blocks; partition it with --method metis (halohop.partition(..., method='metis'))"
+                "this graph has no blocks; partition it with --method metis (halohop.partition(..., method='metis')) into 2, 4, "
+                "8, ... partitions"
             )
         return torch.cat([self.fetch_rows(node_type, [BLOCK], some)[0] for some in gid.split(_AT_ONCE)])
 

@@ -31,6 +31,7 @@ def seed_blocks(graph: Graph, seeds: Examples, locality: Locality) -> SeedBlocks
     if not graph.book.num_blocks:
         raise InputError(
             "locality='blocks', but this graph has no blocks: partition it with --method metis "
-            "(halohop.partition(..., method='metis')), or use locality='owner', whose batches depend on the partitions"
+            "(halohop.partition(..., method='metis')) into 2, 4, 8, ... partitions, or use locality='owner', whose batches "
+            "depend on the partitions"
         )
     return SeedBlocks(of_seed=graph.blocks_of(node_type, gid), count=graph.book.num_blocks)
