@@ -24,7 +24,7 @@ import halohop
 from benchmarks.cluster import Trainers, is_trainer, told
 from benchmarks.protocol import Info, Unit, serve
 from benchmarks.work import BATCH_SIZE
-from halohop.launch.local import node_folders
+from halohop.launch.nodes import node_folders
 from tests.support.hosts import Host, joined
 
 PORT = 5510
@@ -47,7 +47,7 @@ def start(
     trainers = Trainers("halohop_cluster")
     if mode == "worker":
         for rank, share in enumerate(node_folders(parts, shares, hosts)):
-            trainers.start(network[rank], {"parts": str(share), **seeds}, {**SECRET, **_ranks(network, rank)})
+            trainers.start(network[rank], {"parts": str(share), **seeds}, {**SECRET, **ranks_env(network, rank)})
     else:
         addresses = [f"{host.address}:{PORT}" for host in network[:hosts]]
         for part, address in enumerate(addresses):
@@ -57,7 +57,7 @@ def start(
     return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), trainers.run
 
 
-def _ranks(network: list[Host], rank: int) -> dict[str, str]:
+def ranks_env(network: list[Host], rank: int) -> dict[str, str]:
     size = str(len(network))
     places = {"RANK": str(rank), "WORLD_SIZE": size, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     return {**places, "MASTER_ADDR": network[0].address, "MASTER_PORT": "29555"}
@@ -74,8 +74,9 @@ def _server(host: Host, parts: Path, part: int, address: str, peers: list[str]) 
 
 
 def start_trainer(
-    end: ExitStack, *, seeds: str, fanout: list[int], parts: str | None = None, servers: list[str] | None = None
+    end: ExitStack, *, seeds: str, fanout: list[int], parts: str | None = None, servers: list[str] | None = None, **how: Any
 ) -> tuple[Info, Any]:
+    """`seeds` is a file of ids, or the name of a split; `how` are further arguments of the loader."""
     torch.set_num_threads(1)
     world = halohop.World.from_env()
     if world.rank == 0 and world.num_hosts > 1:
@@ -83,18 +84,19 @@ def start_trainer(
         store = TCPStore(*where, is_master=True, wait_for_workers=False)
         end.callback(lambda: store)  # the ranks meet in it again when they end
     graph = halohop.open(parts, deadline=DEADLINE) if parts else halohop.connect(servers or [], deadline=DEADLINE)
-    chosen = torch.from_numpy(np.load(seeds))
-    how: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "expand": "all", "num_workers": 2}
+    chosen = torch.from_numpy(np.load(seeds)) if seeds.endswith(".npy") else seeds
+    how = {"batch_size": BATCH_SIZE, "shuffle": True, "expand": "all", "num_workers": 2} | how
     loader = halohop.NeighborLoader(graph, fanout, chosen, world=world, **how)
 
     def run(batches: int) -> Unit:
         counts: Counter[str] = Counter()
         iterator = iter(loader)
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), loader.statistics()
         for batch in islice(iterator, batches):
             counts.update(batches=1, edges=batch.num_edges, nodes=batch.num_nodes)
-        seconds = time.perf_counter() - begin
-        return Unit(seconds=seconds, counts=dict(counts))
+        seconds, after = time.perf_counter() - begin, loader.statistics()
+        received = after.get("transport_bytes_received", 0) - before.get("transport_bytes_received", 0)
+        return Unit(seconds=seconds, counts={**counts, "bytes_received": received})
 
     return Info(versions={}), run
 
