@@ -60,13 +60,7 @@ class LocalShard:
     """
 
     def __init__(
-        self,
-        parts: dict[int, Part],
-        *,
-        book: Book,
-        pool: ops.Pool,
-        counters: Counters,
-        residency: Residency = IN_MEMORY,
+        self, parts: dict[int, Part], *, book: Book, pool: ops.Pool, counters: Counters, residency: Residency = IN_MEMORY
     ) -> None:
         self._parts = parts
         self._residency = residency
@@ -108,7 +102,8 @@ class LocalShard:
             )
 
         columns = {name: self._tables[name].columns for name in first.nodes}
-        for name, kept in hot_rows(parts, columns, book, residency.hot_bytes, counters).items():
+        lists = {relation: topology.indices for relation, topology in self._topologies.items()}
+        for name, kept in hot_rows(parts, columns, lists, book, residency.hot_bytes, counters).items():
             self._tables[name].hot.update(kept)
         self._degrees: dict[tuple[TableKey, str], Topology] = {
             (book.list_type(relation), degree_column(relation)): topology for relation, topology in self._topologies.items()

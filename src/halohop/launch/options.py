@@ -50,6 +50,14 @@ Source = Annotated[
 Verify = Annotated[bool, typer.Option("--verify", help="Read every file and compare it with its checksum first.")]
 OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Begin anew where the folder holds a run, which is lost.")]
 OverwriteResults = Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")]
+FeatureDtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DTYPE",
+        show_default="as in SOURCE",
+        help="Store x and edge_attr as float16, bfloat16 or int8; batches have the dtype of SOURCE. Others by name: feat=int8.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
 PartitionMethod = Annotated[
     Method,

@@ -18,6 +18,7 @@ from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.build import partition
 from halohop.partitioning.division import TOLERANCE
 from halohop.partitioning.given import Given
+from halohop.partitioning.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.report import Report
 from halohop.store.manifest import MANIFEST
 from halohop.typing import EdgeDir, NodeType
@@ -76,6 +77,7 @@ def partition_source(
     by_type: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
+    feature_dtype: str | None = None,
     overwrite: bool = False,
     undirected: bool = False,
     normalize: bool = False,
@@ -109,6 +111,7 @@ def partition_source(
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
         options |= {"tolerance": tolerance, "blocks": blocks, "by_type": by_type}
+        tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*directions(tables), *scales(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)

@@ -16,6 +16,8 @@ Rows = Callable[[int, int, Tensor | None], Tensor]
 """Some rows of a column: those at the places from the first number to the second, in an order (int64 or int32, the row at each
 place) or in their own (None). What comes is not to be written to."""
 
+_NARROWED_BYTES = 1 << 20  # of rows that are narrowed at a time
+
 
 class Column(Protocol):
     """One column of a table: `shape` is that of a row."""
@@ -142,8 +144,16 @@ class Narrowed:
         return self.column.mapped
 
     def rows(self, first: int, last: int) -> Rows:
-        rows = self.column.rows(first, last)
-        return lambda begin, end, order: ops.narrowed(rows(begin, end, order), self.how)
+        rows, step = self.column.rows(first, last), max(_NARROWED_BYTES // max(row_bytes(self.column), 1), 1)
+
+        def narrow(begin: int, end: int, order: Tensor | None) -> Tensor:
+            out = torch.empty((end - begin, *self.shape), dtype=self.dtype)
+            for at in range(begin, end, step):  # as they are given they take several times as much
+                stop = min(at + step, end)
+                out[at - begin : stop - begin] = ops.narrowed(rows(at, stop, order), self.how)
+            return out
+
+        return narrow
 
     def release(self, first: int, last: int) -> None:
         self.column.release(first, last)

@@ -29,9 +29,11 @@ def fingerprint(tables: GraphTables) -> dict[str, Any]:
         raw = {} if nodes.raw_id is None else {"raw_id": nodes.raw_id}
         columns = {key: _digest(column) for key, column in {**nodes.columns, **raw}.items()}
         found[name] = {"rows": nodes.num_nodes, "columns": columns, "names": _text_digest(sorted(nodes.names.items()))}
+        found[name] |= {"stored": _text_digest(sorted(nodes.stored.items()))} if nodes.stored else {}
     for relation, edges in tables.edges.items():
         columns = {key: _digest(column) for key, column in {**edges.columns, "/src": edges.src, "/dst": edges.dst}.items()}
         found[relation_text(relation)] = {"rows": edges.num_edges, "columns": columns}
+        found[relation_text(relation)] |= {"stored": _text_digest(sorted(edges.stored.items()))} if edges.stored else {}
     return found
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.ops import Narrow
+from halohop.partitioning.columns import Given
 from halohop.store.tables import GraphTables
 from halohop.typing import TableKey
 
@@ -40,6 +41,24 @@ def with_narrow_features(tables: GraphTables, feature_dtype: FeatureDtype | None
         relation: replace(table, stored=_stored(relation, table.columns, wanted)) for relation, table in tables.edges.items()
     }
     return replace(tables, nodes=nodes, edges=edges)
+
+
+def parse_feature_dtype(text: str) -> FeatureDtype:
+    """What a command line says: a dtype, or some of ``COLUMN=DTYPE`` between commas.
+
+    Raises:
+        InputError: it says neither.
+
+    Example:
+        >>> parse_feature_dtype("int8"), parse_feature_dtype("x=int8,feat=float16")
+        ('int8', {'x': 'int8', 'feat': 'float16'})
+    """
+    if "=" not in text:
+        return text
+    pairs = [entry.partition("=") for entry in text.split(",")]
+    if not all(name and equals and dtype for name, equals, dtype in pairs):
+        raise InputError(f"feature dtype {text!r} is neither one of {', '.join(DTYPES)} nor some like x=int8,feat=float16")
+    return {name.strip(): dtype.strip() for name, _, dtype in pairs}
 
 
 def _wanted(tables: GraphTables, feature_dtype: FeatureDtype) -> dict[str, str]:
@@ -115,6 +134,8 @@ def _refuse(label: str, first: int, rows: Tensor, bad: Tensor, why: str) -> None
 
 def _chunks(column: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Consecutive rows, and the number of the first; a column may be mapped over a file, and larger than memory."""
-    step = max(_CHUNK // max(column[:1].nbytes, 1), 1)
+    step, given = max(_CHUNK // max(column[:1].nbytes, 1), 1), Given(tensor=column)
     for first in range(0, len(column), step):
-        yield first, column[first : first + step].detach()
+        last = min(first + step, len(column))
+        yield first, given.rows(first, last)(0, last - first, None)
+        given.release(first, last)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from halohop.partitioning import build
 from halohop.partitioning.assign import Method
 from halohop.partitioning.division import TOLERANCE
+from halohop.partitioning.narrowing import FeatureDtype, with_narrow_features
 from halohop.partitioning.report import Report
 from halohop.store.tables import GraphTables
 from halohop.typing import EdgeDir
@@ -29,6 +30,7 @@ def partition(
     balance_types: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
+    feature_dtype: FeatureDtype | None = None,
     overwrite: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
     replicas: "Replicas | None" = None,
@@ -57,6 +59,9 @@ def partition(
         edge_dir: which neighbours of a node can be drawn later, because its list is stored with it: "in", those with an edge to
             it, as PyG's loaders draw, or "out", those with an edge from it. Edges belong to the owner of their destination, or of
             their source.
+        feature_dtype: how features are stored, and sent between hosts: "float16", "bfloat16", or "int8" (255 equal steps from the
+            least to the greatest number in each of the columns of a matrix). For ``x`` and ``edge_attr``; or a dict for other
+            columns, ``{"feat": "int8"}``. Batches have the dtype of the graph. Rows of float32 and float64 only.
         overwrite: replace a data set of halohop in that folder.
         progress: called with (stage, done, total).
         replicas: what each partition copies of the others at the end, see `halohop.add_replicas`.
@@ -76,7 +81,7 @@ def partition(
         ...     report = partition(ring, f"{folder}/parts", num_parts=2, method="random")
     """
     report = build.partition(
-        data if isinstance(data, GraphTables) else _tables_from_pyg(data),
+        with_narrow_features(data if isinstance(data, GraphTables) else _tables_from_pyg(data), feature_dtype),
         out,
         num_parts=num_parts,
         method=method,

@@ -94,7 +94,7 @@ def partners_of(schema: Schema) -> Partners:
                 "relation there holds them; "
                 f"add it (torch_geometric.transforms.ToUndirected), or use another subgraph type"
             )
-        if table.columns != schema.edges[reverse].columns:
+        if table.given != schema.edges[reverse].given:
             raise SchemaError(
                 f"flips of {relation} are edges of {reverse} and keep their features, but the columns differ: "
                 f"{list(table.columns)} and {list(schema.edges[reverse].columns)}, or their dtypes or shapes"

@@ -1,7 +1,7 @@
 """What a graph is made of: types, counts and columns, without a single row."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -71,6 +71,11 @@ class TableSpec:
 
     count: int
     columns: dict[str, ColumnSpec]
+
+    @property
+    def given(self) -> dict[str, ColumnSpec]:
+        """The columns, however they are stored."""
+        return {name: replace(spec, stored=None) for name, spec in self.columns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
