@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from halohop.errors import InputError
-from halohop.ops import Narrow
-from halohop.partitioning import narrowing
+from halohop.ops import Narrow, narrowed
+from halohop.partitioning import columns, narrowing
 from halohop.partitioning.narrowing import with_narrow_features
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
@@ -50,6 +50,17 @@ def test_a_column_is_read_by_chunks(monkeypatch, rows):
     whole = stored("int8", x=x)
     monkeypatch.setattr(narrowing, "_CHUNK", rows * 12)
     assert stored("int8", x=x) == whole == {"x": Narrow.between(x.amin(0).double(), x.amax(0).double())}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_rows_are_narrowed_some_at_a_time(monkeypatch, rows):
+    x = torch.randn(20, 3)
+    how = stored("int8", x=x)["x"]
+    monkeypatch.setattr(columns, "_NARROWED_BYTES", rows * 12)
+    some = columns.Narrowed(column=columns.Given(tensor=x), how=how).rows(4, 18)
+    assert torch.equal(some(2, 13, None), narrowed(x[6:17], how))
+    order = torch.tensor([3, 0, 13, 7, 7])
+    assert torch.equal(some(1, 5, order), narrowed(x[4:18][order[1:5]], how))
 
 
 def test_what_is_narrow_already_stays():
