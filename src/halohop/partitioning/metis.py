@@ -1,6 +1,7 @@
 """METIS as an assigner: blocks by recursive bisection, of which partitions are runs; or all partitions at once."""
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,9 @@ from halohop.store.tables import GraphTables
 BLOCKS, FEWER_BLOCKS = 64, 16
 _LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at least `_LEAST_OF_FEWER`
 _LEAST_OF_FEWER = 8
+_KEPT = 0.4  # of the tolerance, for the levels below each bisection
+_TRIES, _FEW_ENDS = 3, 1 << 21  # bisections of a graph of so few ends of edges; the first one that METIS finds may be a bad one
 _TIGHTEST = 1.001  # times the mean: METIS wants some room
-_REFINEMENTS = 10  # METIS's default
 
 
 class _Piece(NamedTuple):
@@ -38,7 +40,7 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
     them more uneven than the tolerance and than METIS does at once, as with one node that has most edges. Blocks that were asked
     for are made in any case.
 
-    A bisection may be uneven by half of the tolerance at first, and by half of what is left at each level below: so partitions
+    The first bisection may be uneven by six tenths of the tolerance, the next by as much of the rest, and so on: so partitions
     are within the tolerance, however many blocks each has. What METIS leaves uneven is evened out.
     """
     num_blocks = blocks_of(tables, request)
@@ -93,10 +95,11 @@ def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
 def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRequest) -> Tensor:
     """The block of every node, uint8 or int16 ``[n]``."""
     block = torch.zeros(graph.num_nodes, dtype=torch.uint8 if num_blocks <= 256 else torch.int16)
-    level = [_Piece(graph, loads.rows(0, graph.num_nodes), torch.arange(graph.num_nodes))]
+    level = deque([_Piece(graph, loads.rows(0, graph.num_nodes), torch.arange(graph.num_nodes))])
     for depth in range(1, int(math.log2(num_blocks)) + 1):
-        limit = loads.limit(2**depth, request.tolerance * (1 - 0.5 ** (depth + 1)))
-        level = [half for piece in level for half in _halves(piece, limit, request.seed)]
+        limit = loads.limit(2**depth, request.tolerance * (1 - _KEPT**depth))
+        for _ in range(len(level)):
+            level.extend(_halves(level.popleft(), limit, request.seed))
     for number, piece in enumerate(level):
         block[piece.nodes] = number
     return block
@@ -123,12 +126,6 @@ def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, see
         whole = ops.Lists(first=0, indptr=graph.indptr, neighbors=graph.neighbors, weights=graph.weights, loads=loads)
         parts.deal(whole, rule="ldg")
         return parts.part
-    return libmetis.part_graph(
-        graph,
-        loads[:, used],
-        num_parts,
-        slack=slack[used],
-        seed=seed,
-        refinements=_REFINEMENTS,
-        recursive=num_parts == 2,
-    )
+    tries = _TRIES if num_parts == 2 and len(graph.neighbors) < _FEW_ENDS else 1
+    slack = slack[used]
+    return libmetis.part_graph(graph, loads[:, used], num_parts, slack=slack, seed=seed, tries=tries, recursive=num_parts == 2)
