@@ -84,16 +84,18 @@ def page_out(address: int, size: int) -> None:
         _libc().madvise(address, size, _MADV_PAGEOUT)
 
 
-def write_back(descriptor: int) -> None:
-    """Waits until what was written to a file has reached the disk, without its size and times, so that its pages can be dropped.
+def write_back(descriptor: int, file: Path) -> None:
+    """Waits until what was written to an open file has reached the disk, without its size and times, so that its pages can be
+    dropped.
 
     Raises:
-        OSError: the disk failed.
+        WriteError: the disk failed; names the file.
     """
     if not hasattr(_libc(), "sync_file_range"):
         os.fsync(descriptor)
     elif _libc().sync_file_range(descriptor, 0, 0, _WRITE_AND_WAIT) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        code = ctypes.get_errno()
+        raise WriteError.of(file, OSError(code, os.strerror(code)))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from halohop.files.aside import writing
-from halohop.files.whole import write_file
+from halohop.files.whole import sync_tree, write_file
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.contents import Contents
 from halohop.partitioning.division import Division
@@ -145,4 +145,5 @@ def _publish(data: Path, folder: Path, manifest: bytes, overwrite: bool, progres
         if (folder / MANIFEST).read_bytes() == manifest:
             return
     write_file(data / MANIFEST, manifest)
+    sync_tree(data)
     publish_dataset(data, folder, overwrite=overwrite)

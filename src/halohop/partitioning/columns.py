@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -11,6 +10,9 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.files.pages import give_back, is_mapped
+from halohop.store.tables import is_dense
+
+_SMALL = 1 << 20  # bytes: to look at the process's mappings costs as much as to copy so many
 
 Rows = Callable[[int, int, Tensor | None], Tensor]
 """Some rows of a column: those at the places from the first number to the second, in an order (int64 or int32, the row at each
@@ -42,11 +44,17 @@ class Column(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """A tensor of the user's, in memory or mapped over a file."""
 
     tensor: Tensor
+    mapped: bool = False
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Given":
+        """The tensor, which may be mapped."""
+        return cls(tensor=tensor, mapped=in_file(tensor))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -64,10 +72,6 @@ class Given:
         if self.mapped:
             rows = self.tensor[first:last]
             give_back(rows.data_ptr(), rows.nbytes)
-
-    @cached_property
-    def mapped(self) -> bool:
-        return self.tensor.is_contiguous() and is_mapped(self.tensor.data_ptr())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ class Shifted:
 
 def given(columns: Mapping[str, Tensor], stored: Mapping[str, ops.Narrow]) -> dict[str, Column]:
     """Columns of a table by name; `stored` says how some are stored in fewer bytes."""
-    found: dict[str, Column] = {name: Given(tensor=column) for name, column in columns.items()}
+    found: dict[str, Column] = {name: Given.of(column) for name, column in columns.items()}
     return found | {name: Narrowed(column=found[name], how=how) for name, how in stored.items()}
 
 
@@ -196,7 +200,12 @@ def row_bytes(column: Column) -> int:
     return column.dtype.itemsize * math.prod(column.shape)
 
 
+def in_file(column: Tensor) -> bool:
+    """Whether a dense column is mapped over a file, row after row; small ones are taken for being in memory."""
+    return is_dense(column) and column.nbytes >= _SMALL and column.is_contiguous() and is_mapped(column.data_ptr())
+
+
 def resident(column: Tensor) -> Tensor:
     """A column of a few bytes a node that is looked up in any order: in memory, if it is mapped over a file."""
     column = column.detach()
-    return column.clone() if is_mapped(column.data_ptr()) else column
+    return column.clone() if in_file(column) else column

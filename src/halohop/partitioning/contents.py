@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 import torch
 
 from halohop.files.aside import writing
-from halohop.files.whole import write_file
+from halohop.files.whole import written_stream
 from halohop.partitioning.book import Book
 from halohop.partitioning.fields import Table
 from halohop.partitioning.report import PartReport, measure
@@ -24,15 +23,15 @@ from halohop.store.schema import ColumnSpec, Schema
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """The files of a data set.
 
     Args:
         schema: of the graph.
         book: who owns what.
-        arrays: partition and file.
-        extents: what was written of each file, by path.
+        arrays: of each partition, its files.
+        records: of these.
         halo: as of `Manifest`.
         ascending: likewise.
         num_blocks: likewise.
@@ -40,8 +39,8 @@ class Contents:
 
     schema: Schema
     book: Book
-    arrays: tuple[tuple[int, ArraySpec], ...]
-    extents: Mapping[str, Sequence[Extent]]
+    arrays: tuple[tuple[ArraySpec, ...], ...]
+    records: tuple[dict[str, FileRecord], ...]
     halo: dict[Relation, dict[str, ColumnSpec]]
     ascending: dict[Relation, tuple[str, ...]]
     num_blocks: int
@@ -51,10 +50,10 @@ class Contents:
         with writing(folder / part_folder(part)):
             for table in self.schema.tables:
                 (folder / table_folder(part, table)).mkdir(parents=True, exist_ok=True)
-        for owner, array in self.arrays:
-            if owner == part:
-                ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
-        write_file(folder / part_folder(part) / STAMP, f"{self.stamps[part]}\n".encode())
+        for array in self.arrays[part]:
+            ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
+        with written_stream(folder / part_folder(part) / STAMP) as stream:
+            stream.write(f"{stamp_of(self.records[part])}\n".encode())
         found = map_part(folder, self.manifest({}, {}), part)
         return measure(found, self.book, part, num_bytes=sum(record.bytes for record in self.records[part].values()))
 
@@ -69,22 +68,10 @@ class Contents:
             report=dict(report),
             halo=self.halo,
             ascending=self.ascending,
-            stamps=self.stamps,
+            stamps=tuple(map(stamp_of, self.records)),
             edge_dir=self.book.edge_dir,
             num_blocks=self.num_blocks,
         )
-
-    @cached_property
-    def records(self) -> tuple[dict[str, FileRecord], ...]:
-        """Of the files of each partition, by path."""
-        found: tuple[dict[str, FileRecord], ...] = tuple({} for _ in range(self.book.num_parts))
-        for part, array in self.arrays:
-            found[part][array.path] = array.record(self.extents.get(array.path, ()))
-        return found
-
-    @cached_property
-    def stamps(self) -> tuple[str, ...]:
-        return tuple(stamp_of(records) for records in self.records)
 
 
 def contents_of(
@@ -121,12 +108,14 @@ def contents_of(
         bounds = found[0].bounds if table.lists else node_bounds[str(key)]
         arrays += table.arrays(bounds, with_id=not all(one.in_order for one in found))
         arrays += sparse.get(key, ())
+    num_parts = len(next(iter(node_bounds.values()))) - 1
+    by_part = tuple(tuple(array for owner, array in arrays if owner == part) for part in range(num_parts))
     relations = [key for key in tables if isinstance(key, tuple)]
     return Contents(
         schema=schema,
         book=Book(nodes=node_bounds, edges={relation: lists[relation][0].bounds for relation in relations}, edge_dir=edge_dir),
-        arrays=tuple(arrays),
-        extents=extents,
+        arrays=by_part,
+        records=tuple({array.path: array.record(extents.get(array.path, ())) for array in part} for part in by_part),
         halo={
             relation: {name: ColumnSpec.of(torch.empty(0, dtype=dtype)) for name, dtype in tables[relation].halo.items()}
             for relation in relations

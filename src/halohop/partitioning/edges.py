@@ -64,12 +64,12 @@ class EdgeReader:
         """Of one relation."""
         table, end = self._tables.edges[relation], self._end
         listed, near = relation[2 * end], relation[2 - 2 * end]
-        rows = Given(tensor=table.ends[1 - end])
+        rows = Given.of(table.ends[1 - end])
         columns = given(table.columns, table.stored)
         return EdgeColumns(
             num_edges=table.num_edges,
             bounds=self._orders[listed].bounds,
-            key=self._gids(Given(tensor=table.ends[end]), listed),
+            key=self._gids(Given.of(table.ends[end]), listed),
             indices=self._gids(rows, near),
             edge_id=Numbers(dtype=id_dtype(table.num_edges)),
             columns=columns,

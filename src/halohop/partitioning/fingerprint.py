@@ -17,12 +17,12 @@ _ROWS = 16
 def fingerprint(tables: GraphTables) -> dict[str, Any]:
     """Of each table its size and columns, and of each column a digest of rows from all of its length. The same on every host.
 
-        Example:
-            >>> from halohop.store.npy import bytes_of
-    from halohop.store.tables import NodeTable
-            >>> one, other = (NodeTable(num_nodes=2, columns={"x": torch.tensor([1, last])}) for last in (2, 3))
-            >>> fingerprint(GraphTables(nodes={"a": one}, edges={})) == fingerprint(GraphTables(nodes={"a": other}, edges={}))
-            False
+    Example:
+        >>> from halohop.store.tables import NodeTable
+        >>> tables = [NodeTable(num_nodes=2, columns={"x": torch.tensor([1, last])}) for last in (2, 3)]
+        >>> one, other = (fingerprint(GraphTables(nodes={"a": table}, edges={})) for table in tables)
+        >>> one == other
+        False
     """
     found: dict[str, Any] = {}
     for name, nodes in tables.nodes.items():

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.files.pages import is_mapped
 from halohop.memory import format_size, private_bytes
 from halohop.partitioning.budget import Budget
-from halohop.partitioning.columns import row_bytes
+from halohop.partitioning.columns import in_file, row_bytes
 from halohop.partitioning.fields import PIECE_BYTES, Table
 from halohop.partitioning.numbering import id_dtype
 from halohop.store.tables import GraphTables, is_dense
@@ -99,7 +98,7 @@ def plan_memory(tables: GraphTables, halo: Sequence[str], budget: Budget, *, ask
         looked_up = [column for name, column in table.columns.items() if name in halo]
         looked_up += [] if table.raw_id is None or "raw_id" not in halo else [table.raw_id]
         fixed += table.num_nodes * (id_dtype(table.num_nodes).itemsize + torch.int32.itemsize) + table.num_nodes // 8
-        fixed += sum(column.nbytes for column in looked_up if is_mapped(column.data_ptr()))
+        fixed += sum(column.nbytes for column in looked_up if in_file(column))
     least = fixed + _LEAST_ROOM
     if budget.bytes < least and asked:
         raise InputError(
@@ -133,7 +132,7 @@ def is_small(tables: GraphTables, halo: Sequence[str], memory: Memory, budget: B
 
 def _mapped_row(column: Tensor) -> int:
     """Bytes of a row that lies in a file."""
-    return column.nbytes // max(len(column), 1) if is_dense(column) and is_mapped(column.data_ptr()) else 0
+    return column.nbytes // max(len(column), 1) if in_file(column) else 0
 
 
 def _columns(tables: GraphTables) -> Iterable[Tensor]:

@@ -33,7 +33,7 @@ class NodeColumns:
 
 def node_columns(table: NodeTable, order: NodeOrder, block: Tensor | None) -> NodeColumns:
     """The columns of a table; `block` is the block of every row, if there are blocks."""
-    raw = Numbers(dtype=torch.int64) if table.raw_id is None else Given(tensor=table.raw_id)
+    raw = Numbers(dtype=torch.int64) if table.raw_id is None else Given.of(table.raw_id)
     return NodeColumns(
         num_nodes=table.num_nodes,
         order=order,

@@ -89,7 +89,7 @@ def measure(part: Part, book: Book, index: int, *, num_bytes: int) -> PartReport
         near = book.neighbor_type(relation)
         if near not in met:
             met[near] = torch.zeros(book.nodes[near][-1] // 8 + 1, dtype=torch.uint8)
-        indices = Given(tensor=edges.indices)
+        indices = Given.of(edges.indices)
         for rows in slices(edges.num_edges, _CHUNK_BYTES):
             some = indices.rows(rows.start, rows.stop)(0, rows.stop - rows.start, None)
             outside, new = ops.meet(some, book.offset(near, index), book.offset(near, index + 1), met[near])

@@ -166,7 +166,7 @@ class ArrayFile:
     def drop(self) -> None:
         """Waits until what was written has reached the disk, and gives its memory back to the kernel."""
         with writing(self._file):
-            write_back(self._descriptor)
+            write_back(self._descriptor, self._file)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
