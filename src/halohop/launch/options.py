@@ -107,6 +107,21 @@ Undirected = Annotated[
     bool, typer.Option("--undirected", help="Add the reverse of every edge that has none; else edges go as they are stored.")
 ]
 
+BuildMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        callback=check_size,
+        show_default="half of what is available",
+        help="What the process may take, such as 4GB; what does not fit is read and written in pieces.",
+    ),
+]
+Worker = Annotated[
+    bool,
+    typer.Option("--worker", help="Share the work with all that are started with the same arguments, here or on other hosts."),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print events and results as JSON, a line each; all else to standard error.")]
 
 TaskKind = Annotated[choices.TaskName, typer.Option(help="node: classify nodes; link: predict edges.")]

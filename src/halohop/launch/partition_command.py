@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from halohop.errors import InputError
 from halohop.launch import choices, logs, options
 from halohop.launch import replicate_command as copies
 from halohop.partitioning.division import TOLERANCE
@@ -31,6 +32,8 @@ def partition(
     halo: options.Halo = None,
     edge_dir: options.EdgeDir = choices.EdgeDir.into,
     feature_dtype: options.FeatureDtype = None,
+    memory: options.BuildMemory = None,
+    worker: options.Worker = False,
     overwrite: options.Overwrite = False,
     undirected: options.Undirected = False,
     normalize: options.Normalize = False,
@@ -54,10 +57,14 @@ def partition(
 
     $ halohop partition 'dgl:products/graph.json' parts
 
+    $ halohop partition products.npz parts --parts 8 --memory 4GB
+
     $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
 
     $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
     """
+    if worker and (replica_ratio is not None or replica_memory is not None):
+        raise InputError("--worker builds partitions only; leave --replica-ratio and --replica-memory to `halohop replicate`")
     from halohop.launch import inspect
     from halohop.launch.source import assigned_by, partition_source
 
@@ -73,6 +80,8 @@ def partition(
         halo=tuple(halo.split(",")) if halo else (),
         edge_dir=edge_dir.value,
         feature_dtype=feature_dtype,
+        memory=memory,
+        worker=worker,
         overwrite=overwrite,
         undirected=undirected,
         normalize=normalize,

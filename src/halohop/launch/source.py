@@ -110,6 +110,7 @@ def partition_source(
         if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
+        options |= {"memory": memory, "worker": worker}
         options |= {"tolerance": tolerance, "blocks": blocks, "by_type": by_type}
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from halohop.errors import InputError
 from halohop.partitioning import build
 from halohop.partitioning.assign import Method
 from halohop.partitioning.division import TOLERANCE
@@ -32,6 +33,8 @@ def partition(
     edge_dir: EdgeDir = "in",
     feature_dtype: FeatureDtype | None = None,
     overwrite: bool = False,
+    memory: str | int | None = None,
+    worker: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
     replicas: "Replicas | None" = None,
 ) -> Report:
@@ -63,6 +66,10 @@ def partition(
             least to the greatest number in each of the columns of a matrix). For ``x`` and ``edge_attr``; or a dict for other
             columns, ``{"feat": "int8"}``. Batches have the dtype of the graph. Rows of float32 and float64 only.
         overwrite: replace a data set of halohop in that folder.
+        memory: what this process may take beside the tensors that are in its memory: "4GB", or bytes; None is half of what is
+            available. A graph that does not fit goes through files in ``OUT.build``, beside the new folder, which is gone at the
+            end; killed, the same call goes on there.
+        worker: share the work with all processes that make the same call, here or on other hosts with the same folder.
         progress: called with (stage, done, total).
         replicas: what each partition copies of the others at the end, see `halohop.add_replicas`.
 
@@ -70,7 +77,8 @@ def partition(
         What came out: sizes, cut, balance, halo per partition.
 
     Raises:
-        InputError: the graph or an option cannot work.
+        InputError: the graph or an option cannot work, or `memory` is too little.
+        WriteError: a file cannot be written, as on a full disk; names it.
         DatasetError: `out` holds something that is not ours to replace.
 
     Example:
@@ -80,6 +88,8 @@ def partition(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     report = partition(ring, f"{folder}/parts", num_parts=2, method="random")
     """
+    if worker and replicas is not None:
+        raise InputError("worker=True builds partitions only; call halohop.add_replicas when all workers have ended")
     report = build.partition(
         with_narrow_features(data if isinstance(data, GraphTables) else _tables_from_pyg(data), feature_dtype),
         out,
@@ -92,6 +102,8 @@ def partition(
         halo=halo,
         edge_dir=edge_dir,
         overwrite=overwrite,
+        memory=memory,
+        worker=worker,
         progress=progress,
     )
     if replicas is not None:
