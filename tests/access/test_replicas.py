@@ -11,7 +11,7 @@ import halohop
 from halohop import Replicas, add_replicas, ops
 from halohop.cluster.holding import Holding
 from halohop.errors import CorruptDatasetError, DatasetError, InputError
-from halohop.store.disk import map_replica, read_manifest, verify_parts
+from halohop.store.disk import map_part, map_replica, read_manifest, verify_parts
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -71,6 +71,8 @@ def test_each_partition_copies_the_hottest_of_the_others(plain, tmp_path):
         assert by_gid[found].sum() == pytest.approx(float(by_gid.topk(room).values.sum()), rel=1e-5)
         assert report.remote_rows == pytest.approx(float(by_gid.sum()), rel=1e-4)
         assert report.remote_rows_left == pytest.approx(float(by_gid.sum() - by_gid[found].sum()), rel=1e-4)
+    parts = [map_part(folder, read_manifest(folder), part).nodes[NODE].hotness for part in range(3)]
+    torch.testing.assert_close(torch.cat(parts), hot.mean(0)[order.argsort()])
     assert read_manifest(folder).replicas.made["fanouts"] == {"node__to__node": [4, 3]}
 
 

@@ -20,10 +20,12 @@ from halohop.errors import InputError
 from halohop.files.aside import remove, writing
 from halohop.files.whole import whole_folder, write_file
 from halohop.loading.seeds import digest
+from halohop.partitioning.book import Book
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.checksums import FileRecord
 from halohop.store.draw import Rules
-from halohop.store.manifest import MANIFEST, Manifest, encode, part_folder
+from halohop.store.manifest import HOTNESS_FILE, MANIFEST, Manifest, encode, part_folder, structure_file
+from halohop.store.npy import write_array
 from halohop.store.replica import REPLICAS, ReplicaRecord
 from halohop.store.replica_writer import ReplicaWriter
 
@@ -84,7 +86,9 @@ def make_replicas(
 ) -> tuple[CopyReport, ...]:
     """Copies for every partition the hottest nodes of the others; what was copied before is removed at the end.
 
-    Until the manifest is replaced, which is one step, the data set is what it was before.
+    With the nodes that it owns each partition has how often they are read (`NodePart.hotness`): the mean of their probabilities
+    over the batches of all partitions. The manifest is replaced in one step; a data set that was made before is one without
+    copies for the moment in which these files are replaced.
 
     Args:
         path: of the data set, all of whose partitions are here, as `holding` and `graph`.
@@ -106,9 +110,12 @@ def make_replicas(
     room_each = room.memory if room.memory is not None else (room.ratio or 0) * sum(map(len, cost.values())) / len(deals)
     price = cost if room.memory is not None else {key: torch.ones_like(values) for key, values in cost.items()}
     hot: Probabilities = {}
+    reads = {key: torch.zeros(len(values), dtype=torch.float64) for key, values in cost.items()}
     for part, batches in enumerate(deals):
         if not part or batches is not deals[part - 1]:
             hot = estimated(graph, batches, fanouts, rules, method=method, epochs=epochs, seed=seed)
+        for key, chances in hot.items():
+            reads[key] += chances / len(deals)
         gids = chosen(hot, holding.book, part, price, room_each)
         with whole_folder(path / part_folder(part) / REPLICAS / name, lambda: None, overwrite=True) as folder:
             writer = ReplicaWriter(folder, part, name)
@@ -127,19 +134,45 @@ def make_replicas(
             )
         )
     record = ReplicaRecord(name=name, lists=lists, made={**made, "report": [asdict(report) for report in reports]})
-    own = {file: found for file, found in holding.manifest.files.items() if not _is_copy(file)}
-    write_file(path / MANIFEST, encode(replace(holding.manifest, files=own | files, replicas=record)))
+    manifest = _without_copies(holding.manifest)
+    if any(file.endswith(f"/{HOTNESS_FILE}.npy") for file in holding.manifest.files):
+        _write_manifest(path, replace(manifest, replicas=None))  # those files are written anew
+    files |= _write_reads(path, holding.book, reads)
+    _write_manifest(path, replace(manifest, files=manifest.files | files, replicas=record))
     for part in range(len(deals)):
         _remove_others(path / part_folder(part) / REPLICAS, name)
     return tuple(reports)
 
 
 def remove_replicas(path: Path, manifest: Manifest) -> None:
-    """Takes all copies out of a data set, all of whose partitions are here."""
-    own = {file: found for file, found in manifest.files.items() if not _is_copy(file)}
-    write_file(path / MANIFEST, encode(replace(manifest, files=own, replicas=None)))
+    """Takes all copies out of a data set, all of whose partitions are here, and how often nodes are read with them."""
+    _write_manifest(path, _without_copies(manifest))
     for part in range(manifest.num_parts):
         _remove_others(path / part_folder(part) / REPLICAS, None)
+        for name in manifest.schema.nodes:
+            remove(path / structure_file(part, name, HOTNESS_FILE))
+
+
+def _write_manifest(path: Path, manifest: Manifest) -> None:
+    write_file(path / MANIFEST, encode(manifest))
+
+
+def _without_copies(manifest: Manifest) -> Manifest:
+    """What the data set had before anything was copied or computed."""
+    reads = {structure_file(part, name, HOTNESS_FILE) for part in range(manifest.num_parts) for name in manifest.schema.nodes}
+    own = {file: found for file, found in manifest.files.items() if not _is_copy(file) and file not in reads}
+    return replace(manifest, files=own, replicas=None)
+
+
+def _write_reads(path: Path, book: Book, reads: Probabilities) -> dict[str, FileRecord]:
+    """How often nodes are read, with their owners."""
+    files = {}
+    for name, chances in reads.items():
+        for part in range(book.num_parts):
+            file = structure_file(part, name, HOTNESS_FILE)
+            remove(path / file)
+            files[file] = write_array(path / file, chances[book.offset(name, part) :][: book.count(name, part)].float())
+    return files
 
 
 def _is_copy(file: str) -> bool:
