@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from halohop.access.frequency import Frequency
     from halohop.cluster.graph import Graph
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
@@ -46,6 +47,7 @@ __all__ = [
     "Certificate",
     "ClusterLoader",
     "EdgeSlice",
+    "Frequency",
     "Graph",
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
@@ -90,6 +92,7 @@ _HOMES = {
     "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
     "EdgeSlice": ("halohop.partitioning.slices", "EdgeSlice"),
+    "Frequency": ("halohop.access.frequency", "Frequency"),
     "Graph": ("halohop.cluster.graph", "Graph"),
     "MemoryPartition": ("halohop.partitioning.slices", "MemoryPartition"),
     "NodeSlice": ("halohop.partitioning.slices", "NodeSlice"),

@@ -40,6 +40,15 @@ def test_replicate_makes_others_and_removes_them(parts: Path) -> None:
     assert read_manifest(parts).replicas is None
 
 
+def test_partition_by_frequency(tmp_path: Path) -> None:
+    options = ("--method", "frequency", "--fanout", "3,2", "--batch-size", "20")
+    made = invoke("partition", "synthetic:tiny", tmp_path / "parts", *options)
+    assert made.exit_code == 0, made.output
+    manifest = read_manifest(tmp_path / "parts")
+    assert manifest.node_bounds["node"] == (0, 500, 1000)
+    assert manifest.replicas is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,6 +15,19 @@ class Method(StrEnum):
     range = "range"
 
 
+class MethodOrFrequency(StrEnum):
+    """How to partition, where seeds and fanouts are named."""
+
+    auto = "auto"
+    metis = "metis"
+    kaminpar = "kaminpar"
+    ldg = "ldg"
+    fennel = "fennel"
+    random = "random"
+    range = "range"
+    frequency = "frequency"
+
+
 class EdgeDir(StrEnum):
     """Which edges the list of a node holds. (`in` is a keyword of Python's.)"""
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from halohop.errors import InputError
 from halohop.launch import choices, logs, options
 from halohop.launch import replicate_command as copies
-from halohop.partitioning.division import TOLERANCE
+from halohop.partitioning.defaults import TOLERANCE
 
 
 def partition(
@@ -23,7 +23,7 @@ def partition(
             show_default="2, or as partitions of another library are",
         ),
     ] = None,
-    method: options.PartitionMethod = choices.Method.auto,
+    method: copies.MethodOrFrequency = choices.MethodOrFrequency.auto,
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
     tolerance: options.Tolerance = TOLERANCE,
     blocks: options.Blocks = None,
@@ -72,7 +72,9 @@ def partition(
         source,
         out,
         num_parts=parts,
-        method=assigned_by(method.value, assignment or ()),
+        method=copies.by_frequency(fanout, batch_size=batch_size, split=split, hotness=hotness)
+        if method == choices.MethodOrFrequency.frequency and not assignment
+        else assigned_by(method.value, assignment or ()),
         seed=seed,
         tolerance=tolerance,
         blocks=blocks,

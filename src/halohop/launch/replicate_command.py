@@ -1,14 +1,25 @@
 """The command that gives partitions copies of what their batches need most of the others, and its options."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from halohop.launch import choices, options
 from halohop.launch.parsing import check_numbers, check_size, numbers
 
+if TYPE_CHECKING:
+    from halohop import Frequency
+
 COPIES = "Copies of hot nodes"
+
+MethodOrFrequency = Annotated[
+    choices.MethodOrFrequency,
+    typer.Option(
+        help="metis cuts the fewest edges; kaminpar, ldg and fennel take less memory; auto: metis if installed. frequency: nodes "
+        "lie where batches need them, see --fanout, --batch-size, --split and --hotness."
+    ),
+]
 
 Ratio = Annotated[
     float | None,
@@ -38,6 +49,15 @@ Hotness = Annotated[
     choices.Hotness, typer.Option(rich_help_panel=COPIES, help="What batches need is computed, tried out, or guessed.")
 ]
 Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Copy lists of neighbours, too.")]
+
+
+def by_frequency(fanout: str, *, batch_size: int, split: str, hotness: choices.Hotness) -> "Frequency":
+    """What divides a graph by how often nodes are needed."""
+    from halohop import Frequency
+
+    node_type, _, of_type = split.partition(":")
+    name, of = (of_type, node_type) if of_type else (split, None)
+    return Frequency(fanouts=numbers(fanout) or (), batch_size=batch_size, split=name, node_type=of, method=hotness.value)
 
 
 def copy_hot_nodes(

@@ -16,7 +16,7 @@ from halohop.launch.progress import stages
 from halohop.launch.reading import Reading, tables_of
 from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.build import partition
-from halohop.partitioning.division import TOLERANCE
+from halohop.partitioning.defaults import TOLERANCE
 from halohop.partitioning.given import Given
 from halohop.partitioning.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.report import Report

@@ -9,7 +9,8 @@ from halohop.errors import InputError
 from halohop.partitioning import libmetis
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.dealing import cut_into_ranges, deal_evenly
-from halohop.partitioning.division import TOLERANCE, Assigner, AssignRequest, Division
+from halohop.partitioning.defaults import TOLERANCE
+from halohop.partitioning.division import Assigner, AssignRequest, Division
 from halohop.partitioning.given import Given, read_assignment
 from halohop.partitioning.kaminpar import kaminpar
 from halohop.partitioning.metis import metis

@@ -11,7 +11,8 @@ from halohop.partitioning.assign import Method, assign, chosen
 from halohop.partitioning.book import Book, check_edge_dir
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.building import BuildRequest, build
-from halohop.partitioning.division import TOLERANCE, Assignment, Division
+from halohop.partitioning.defaults import TOLERANCE
+from halohop.partitioning.division import Assignment, Division
 from halohop.partitioning.edges import EdgeParts, EdgeReader
 from halohop.partitioning.nodes import NodeParts, node_columns
 from halohop.partitioning.numbering import number_nodes

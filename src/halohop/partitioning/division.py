@@ -7,13 +7,12 @@ from typing import Protocol
 from torch import Tensor
 
 from halohop.partitioning.budget import Budget
+from halohop.partitioning.defaults import TOLERANCE
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 
 Assignment = dict[NodeType, Tensor]
 """The partition of every row of every node table, int32 ``[num_nodes]``."""
-
-TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from halohop.errors import InputError
 from halohop.partitioning import build
 from halohop.partitioning.assign import Method
-from halohop.partitioning.division import TOLERANCE
+from halohop.partitioning.defaults import TOLERANCE
 from halohop.partitioning.narrowing import FeatureDtype, with_narrow_features
 from halohop.partitioning.report import Report
 from halohop.store.tables import GraphTables
