@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halohop.access.frequency import Frequency
     from halohop.cluster.graph import Graph
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from halohop.partitioning.slice_reader import join_slices
     from halohop.partitioning.slice_writer import SliceWriter
     from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
+    from halohop.pyg.frequency import Frequency
     from halohop.pyg.graph import graph
     from halohop.pyg.hotness import hotness
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -92,7 +92,7 @@ _HOMES = {
     "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
     "EdgeSlice": ("halohop.partitioning.slices", "EdgeSlice"),
-    "Frequency": ("halohop.access.frequency", "Frequency"),
+    "Frequency": ("halohop.pyg.frequency", "Frequency"),
     "Graph": ("halohop.cluster.graph", "Graph"),
     "MemoryPartition": ("halohop.partitioning.slices", "MemoryPartition"),
     "NodeSlice": ("halohop.partitioning.slices", "NodeSlice"),

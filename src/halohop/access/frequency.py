@@ -1,7 +1,6 @@
-"""The assigner by frequency: each node lies where the batches that need it most are made."""
+"""Division by frequency: each node lies where the batches that need it most are made."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -9,89 +8,51 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.access.dealing import Batches
-from halohop.access.estimates import Method, check_method, estimated
+from halohop.access.estimates import Method, estimated
 from halohop.cluster.graph import in_memory
-from halohop.errors import InputError
-from halohop.partitioning.division import AssignRequest, Division
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.draw import Rules
+from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
-from halohop.typing import NodeType, Relation
+from halohop.typing import NodeType
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frequency:
-    """Divides a graph by how often nodes are needed (GraphLearn-for-PyTorch's frequency partitioning), as an `Assigner`.
-
-    The seeds are dealt to the partitions at random, so many to each. A node goes where it is needed more than elsewhere, until a
-    partition is full; nodes that are claimed most are placed first. Partitions have the same number of nodes of each type, and of
-    seeds. Edges are not counted, so hubs make some partitions larger than others; few edges are cut only as far as that spares
-    reads. Partitions from METIS need fewer remote rows wherever the graph has communities.
-
-    The lists of the graph are in memory meanwhile.
+def divided(
+    tables: GraphTables,
+    node_type: NodeType,
+    mask: NDArray[np.bool_],
+    num_parts: int,
+    *,
+    batch_size: int,
+    fanouts_of: Callable[[Schema], Fanouts],
+    method: Method,
+    epochs: int,
+    seed: int,
+) -> dict[NodeType, Tensor]:
+    """The part of each node, by how often the batches of each part need it.
 
     Args:
-        fanouts: neighbours per hop, or a dict with such a list per relation.
-        batch_size: seeds of a batch.
-        split: the nodes that batches are about.
-        node_type: their type; None where one type alone has such a split.
-        method, epochs: see `halohop.hotness`.
-
-    Raises:
-        InputError: no such method.
+        tables: the graph, whose lists are in memory meanwhile.
+        node_type, mask: which nodes are the seeds, ``[num_nodes]``; they are dealt to the parts at random.
+        num_parts: how many.
+        batch_size, fanouts_of, method, epochs: of the batches, see `halohop.access.estimates.estimated`.
+        seed: of the dealing, and of pre-sampling.
     """
-
-    fanouts: Sequence[int] | Mapping[Relation, Sequence[int]]
-    batch_size: int
-    split: str = "train"
-    node_type: NodeType | None = None
-    method: Method = "vip"
-    epochs: int = 2
-
-    def __post_init__(self) -> None:
-        check_method(self.method)
-        if self.method == "degree":
-            raise InputError("method='degree' is the same for all partitions; give 'vip' or 'presample'")
-
-    def __call__(self, tables: GraphTables, request: AssignRequest) -> Division:
-        """
-        Raises:
-            InputError: no type of node has such a split, or several have.
-        """
-        node_type, mask = self._seeds(tables)
-        graph, parts = in_memory(tables), request.num_parts
-        fanouts = (
-            Fanouts.by_relation(self.fanouts, graph.schema)
-            if isinstance(self.fanouts, Mapping)
-            else Fanouts.uniform(self.fanouts, graph.schema)
-        )
-        order = {name: graph.select(None, name)[0].numpy() for name in tables.nodes}  # gids by raw id
-        rows = {name: np.argsort(_raw_ids(tables, name), kind="stable") for name in tables.nodes}  # rows by raw id
-        rng = np.random.default_rng(request.seed)
-        seeds = rows[node_type][mask[rows[node_type]]]
-        group = np.empty(len(mask), np.int64)
-        group[rng.permutation(seeds)] = np.arange(len(seeds)) * parts // max(len(seeds), 1)
-        gid_of_row = {name: _inverse(rows[name], order[name]) for name in tables.nodes}
-        needs: dict[NodeType, list[Floats]] = {name: [] for name in tables.nodes}
-        for part in range(parts):
-            own = gid_of_row[node_type][np.flatnonzero(mask & (group == part))]
-            batches = Batches(node_type=node_type, groups=(torch.from_numpy(own),), batch_size=self.batch_size)
-            found = estimated(graph, batches, fanouts, Rules(), method=self.method, epochs=self.epochs, seed=request.seed)
-            for name, chances in found.items():
-                needs[name].append(chances.numpy()[gid_of_row[name]])
-        return Division(
-            part={name: placed(np.stack(chances), mask if name == node_type else None, rng) for name, chances in needs.items()}
-        )
-
-    def _seeds(self, tables: GraphTables) -> tuple[NodeType, NDArray[np.bool_]]:
-        name = f"{self.split}_mask"
-        having = [key for key, table in tables.nodes.items() if name in table.columns and self.node_type in (None, key)]
-        if len(having) != 1:
-            raise InputError(f"split={self.split!r} is one of {having or 'no nodes'}; name a split of one type, or its node_type")
-        mask: NDArray[np.bool_] = np.asarray(tables.nodes[having[0]].columns[name], dtype=np.bool_)
-        return having[0], mask
+    graph, rng = in_memory(tables), np.random.default_rng(seed)
+    fanouts = fanouts_of(graph.schema)
+    by_raw = {name: np.argsort(_raw_ids(tables, name), kind="stable") for name in tables.nodes}
+    gids = {name: _scattered(graph.select(None, name)[0].numpy(), by_raw[name]) for name in tables.nodes}  # of each row
+    seeds = by_raw[node_type][mask[by_raw[node_type]]]
+    needs: dict[NodeType, list[Floats]] = {name: [] for name in tables.nodes}
+    for own in np.array_split(rng.permutation(seeds), num_parts):
+        group = torch.from_numpy(gids[node_type][own])
+        batches = Batches(node_type=node_type, groups=(group,), batch_size=batch_size)
+        found = estimated(graph, batches, fanouts, Rules(), method=method, epochs=epochs, seed=seed)
+        for name, chances in found.items():
+            needs[name].append(chances.numpy()[gids[name]])
+    return {name: placed(np.stack(chances), mask if name == node_type else None, rng) for name, chances in needs.items()}
 
 
 def placed(needs: Floats, mask: NDArray[np.bool_] | None, rng: np.random.Generator) -> Tensor:
@@ -138,8 +99,8 @@ def _raw_ids(tables: GraphTables, name: NodeType) -> NDArray[np.int64]:
     return np.arange(table.num_nodes) if table.raw_id is None else table.raw_id.numpy()
 
 
-def _inverse(rows: NDArray[np.int64], gids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The gid of each row, given both in the order of raw ids."""
-    found = np.empty(len(rows), np.int64)
-    found[rows] = gids
+def _scattered(values: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An array that has ``values[i]`` at ``places[i]``."""
+    found = np.empty(len(values), np.int64)
+    found[places] = values
     return found
