@@ -79,15 +79,16 @@ def power_law(shape: PowerLaw, staging: Staging | None = None) -> GraphTables:
         (torch.Size([1000, 4]), 8000)
     """
     staging = staging or Staging()
-    nodes = staging.columns(f"nodes.{NODE}", lambda: _node_blocks(shape))
-    ends = staging.columns(f"edges.{'__'.join(EDGE)}", lambda: _edge_blocks(shape))
+    nodes = staging.columns(f"nodes.{NODE}", lambda: node_blocks(shape))
+    ends = staging.columns(f"edges.{'__'.join(EDGE)}", lambda: edge_blocks(shape))
     return GraphTables(
         nodes={NODE: NodeTable(num_nodes=shape.nodes, columns=nodes)},
         edges={EDGE: EdgeTable(src=ends["src"], dst=ends["dst"])},
     )
 
 
-def _node_blocks(shape: PowerLaw) -> Iterator[dict[str, Tensor]]:
+def node_blocks(shape: PowerLaw) -> Iterator[dict[str, Tensor]]:
+    """The columns of the nodes, block by block."""
     centres = _random(shape, _CENTRES, 0).standard_normal((shape.classes, max(shape.features, 1)), dtype=np.float32)
     centres *= np.sqrt(2 * np.log(shape.classes)) / np.linalg.norm(centres, axis=1, keepdims=True)  # as those of `synthetic`
     step, shift = _scramble(shape)
@@ -104,7 +105,8 @@ def _node_blocks(shape: PowerLaw) -> Iterator[dict[str, Tensor]]:
         yield {name: torch.from_numpy(column) for name, column in columns.items()}
 
 
-def _edge_blocks(shape: PowerLaw) -> Iterator[dict[str, Tensor]]:
+def edge_blocks(shape: PowerLaw) -> Iterator[dict[str, Tensor]]:
+    """The ends of the edges, ``src`` and ``dst``, block by block."""
     step, shift = _scramble(shape)
     dtype = np.int32 if shape.nodes < 2**31 else np.int64
     for number, first in enumerate(range(0, max(shape.edges, 1), _EDGE_BLOCK)):
