@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from halohop.datasets.estimate import source_bytes
 from halohop.errors import InputError
@@ -77,3 +78,20 @@ def test_sizes_are_estimated_from_files(tmp_path: Path) -> None:
     (tmp_path / "graph.toml").unlink()
     assert source_bytes(str(tmp_path)) == 600
     assert source_bytes("synthetic:tiny") == 1000 * (32 * 4 + 11 + 12 * 8)
+
+
+def test_the_command_takes_a_size_and_refuses_what_is_there_before_it_reads(
+    tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from halohop.launch.cli import app
+
+    parts = [tmp_path / name for name in ("limited", "whole")]
+    for folder, given in zip(parts, (["--memory", "1GB"], ["--worker"]), strict=True):
+        assert CliRunner().invoke(app, ["partition", SOURCE, str(folder), "--method", "random", *given]).exit_code == 0
+    files = [{path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()} for folder in parts]
+    assert files[0] == files[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["limited", "whole"]
+    monkeypatch.setattr("halohop.launch.source.tables_of", None)
+    result = CliRunner().invoke(app, ["partition", SOURCE, str(parts[0])])
+    assert result.exit_code != 0
+    assert "limited exists" in result.output

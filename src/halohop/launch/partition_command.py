@@ -57,7 +57,7 @@ def partition(
 
     $ halohop partition 'dgl:products/graph.json' parts
 
-    $ halohop partition products.npz parts --parts 8 --memory 4GB
+    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB
 
     $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
 

@@ -21,6 +21,7 @@ from halohop.partitioning.given import Given
 from halohop.partitioning.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.report import Report
 from halohop.store.manifest import MANIFEST
+from halohop.store.writer import check_target
 from halohop.typing import EdgeDir, NodeType
 
 
@@ -98,6 +99,8 @@ def partition_source(
     if owners and method == "auto":
         console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
         division = owners.part
+    if not worker:
+        check_target(out, overwrite=overwrite)  # before what may take hours
     with ExitStack() as stack:
         progress = stack.enter_context(stages(console))
         given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
