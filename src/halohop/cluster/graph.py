@@ -215,7 +215,7 @@ class Graph(Counted, Lookups, Jobs):
         """Closes the graph when the process ends, if it was not closed before; until then it stays open without a reference, too.
 
         A script that forgets to close must not take its partitions away while others still read them. Called again, it is closed
-        before all closings that were asked for since: a graph that another one waits for is closed after it.
+        before all that was registered for the exit since; what waits for its answers there then ends at once.
         """
         if not self._closed:
             atexit.unregister(self._close_at_exit)
