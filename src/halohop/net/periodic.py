@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-_JOIN_SECONDS = 2.0
+_JOIN_SECONDS = 5.0  # a thread that is still inside torch when the interpreter ends aborts the process (SIGABRT)
 _LOG = logging.getLogger(__name__)
 
 
@@ -27,7 +27,7 @@ class PeriodicThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits two seconds for a call that is under way; then it is left behind. Safe to call twice."""
+        """Waits some seconds for a call that is under way; then it is left behind. Safe to call twice."""
         self._closed.set()
         self._thread.join(_JOIN_SECONDS)
 
