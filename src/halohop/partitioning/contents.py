@@ -51,7 +51,8 @@ class Contents:
             for table in self.schema.tables:
                 (folder / table_folder(part, table)).mkdir(parents=True, exist_ok=True)
         for array in self.arrays[part]:
-            ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
+            if not (folder / array.path).exists():
+                ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
         with written_stream(folder / part_folder(part) / STAMP) as stream:
             stream.write(f"{stamp_of(self.records[part])}\n".encode())
         found = map_part(folder, self.manifest({}, {}), part)

@@ -4,6 +4,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 CHUNK = 64 << 20
 """Bytes of a file that have one checksum; the last chunk is shorter."""
@@ -101,13 +102,19 @@ def joined(extents: Iterable[Extent], size: int) -> tuple[int, ...]:
 
 def _appended(checksum: int, other: int, length: int) -> int:
     """The CRC-32 of some bytes and `length` more, from theirs: polynomials modulo that of the CRC, as zlib's crc32_combine."""
-    power, factor, place = _ONE, _X8, length
-    while place:
-        if place & 1:
-            power = _product(factor, power)
-        place >>= 1
-        factor = _product(factor, factor)
-    return _product(power, checksum) ^ other
+    place = 0
+    while checksum and length:
+        if length & 1:
+            checksum = _product(_behind(place), checksum)
+        length >>= 1
+        place += 1
+    return checksum ^ other
+
+
+@cache
+def _behind(place: int) -> int:
+    """What a checksum is multiplied by for ``2**place`` bytes behind its own."""
+    return _product(_behind(place - 1), _behind(place - 1)) if place else _X8
 
 
 def _product(a: int, b: int) -> int:

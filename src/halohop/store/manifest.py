@@ -8,6 +8,7 @@ from the manifest.
 import hashlib
 import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -250,6 +251,7 @@ def structure_file(part: int, table: TableKey, name: str) -> str:
     return f"{table_folder(part, table)}/{name}.npy"
 
 
+@lru_cache(maxsize=1024)
 def _quoted(name: str) -> str:
     """A file name for a name; different for different names, and without the ``__`` that separates the parts of a relation."""
     quoted = quote(name, safe="")

@@ -94,12 +94,12 @@ class ArrayFile:
         WriteError: the file cannot be written, at any time; names it.
     """
 
-    def __init__(self, file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    def __init__(self, file: Path, dtype: torch.dtype, shape: tuple[int, ...], *, flags: int = 0) -> None:
         self._file, self._dtype = file, dtype
         self._begin = len(_header(numpy_name(dtype), shape))
         self._row_bytes = dtype.itemsize * math.prod(shape[1:])
         with writing(file):
-            self._descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | flags, 0o666)
 
     @staticmethod
     def reserve(file: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
@@ -126,19 +126,22 @@ class ArrayFile:
             WriteError: there is not so much room.
         """
         size = _size(dtype, shape)
-        with writing(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                if os.fstat(descriptor).st_size != size:
-                    os.pwrite(descriptor, _header(numpy_name(dtype), shape), 0)
+        if not file.parent.is_dir():
+            with writing(file):
+                file.parent.mkdir(parents=True, exist_ok=True)
+        found = cls(file, dtype, shape, flags=os.O_CREAT)
+        try:
+            with writing(file):
+                if os.fstat(found._descriptor).st_size != size:
+                    os.pwrite(found._descriptor, _header(numpy_name(dtype), shape), 0)
                     if hasattr(os, "posix_fallocate"):
-                        os.posix_fallocate(descriptor, 0, size)
+                        os.posix_fallocate(found._descriptor, 0, size)
                     else:
-                        os.truncate(descriptor, size)
-                return cls(file, dtype, shape)
-            finally:
-                os.close(descriptor)
+                        os.truncate(found._descriptor, size)
+        except BaseException:
+            found.close()
+            raise
+        return found
 
     def write(self, first: int, rows: Tensor) -> tuple[int, memoryview]:
         """Writes consecutive rows; `first` is where they begin. Returns which bytes were written, and from where on."""
