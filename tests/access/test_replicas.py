@@ -237,7 +237,7 @@ def test_damage_is_found(copied, tmp_path):
         verify_parts(folder)
     file.unlink()
     with pytest.raises(DatasetError, match="replicas"):
-        halohop.open(folder)
+        Holding.of(folder, partitions=[0])
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,13 @@ class Holding:
             raise InputError(f"partitions {absent} are not in {path}, which holds {list(found)}")
         room = available_bytes() // _SHARE if memory is None else parse_size(memory)
         parts = {part: map_part(path, manifest, part, verify=verify) for part in chosen}
+        lacking = chosen if len(chosen) < manifest.num_parts else ()  # with all partitions no copy is ever asked
         return cls(
             manifest=manifest,
             document=read_regular(path / MANIFEST),
             book=book_of(manifest),
             parts=parts,
-            replicas={part: copied for part in chosen if (copied := map_replica(path, manifest, part))},
+            replicas={part: copied for part in lacking if (copied := map_replica(path, manifest, part))},
             residency=residency_of(parts, room, parse_size(hot_memory)),
         )
 

@@ -52,11 +52,11 @@ class Question(Protocol[Answer]):
     def copies(self, replicas: Replicas, query: int, gid: Tensor) -> Tensor | None:
         """Where copies of some ids of a query are, -1 where there are none; None where no copy can answer it."""
 
-    def cached(self, query: int, gid: Tensor) -> Cached | None:
-        """What the cache has of some ids of a query; None where it never has anything."""
+    def cached(self, share: Share) -> Cached | None:
+        """What the cache has of a share; None where there is no cache, or where it never has anything of this kind."""
 
-    def keep(self, query: int, gid: Tensor, answer: Answer) -> None:
-        """Gives the cache what another host has answered."""
+    def keep(self, share: Share, answer: Answer) -> None:
+        """Gives the cache, if there is one, what another host has answered."""
 
     def request(self, picks: Picks) -> Request[Any]:
         """Asks for some ids of some queries."""
@@ -80,10 +80,10 @@ class Lists:
     def copies(self, replicas: Replicas, query: int, gid: Tensor) -> Tensor | None:
         return replicas.lists(self.asked.queries[query].relation, gid, self.asked.draw)
 
-    def cached(self, query: int, gid: Tensor) -> Cached | None:
+    def cached(self, share: Share) -> Cached | None:
         return None
 
-    def keep(self, query: int, gid: Tensor, answer: HopAnswer) -> None:
+    def keep(self, share: Share, answer: HopAnswer) -> None:
         pass
 
     def request(self, picks: Picks) -> Request[Any]:
@@ -109,12 +109,16 @@ class RowsOf:
     def copies(self, replicas: Replicas, query: int, gid: Tensor) -> Tensor | None:
         return replicas.rows(self.queries[query].table, gid, self.queries[query].columns)
 
-    def cached(self, query: int, gid: Tensor) -> Cached | None:
-        return None if self.cache is None else self.cache.take(self.queries[query].table, self.queries[query].columns, gid)
+    def cached(self, share: Share) -> Cached | None:
+        if self.cache is None:
+            return None
+        query = self.queries[share.query]
+        return self.cache.take(query.table, query.columns, share.gid(self.pool))
 
-    def keep(self, query: int, gid: Tensor, answer: Rows) -> None:
+    def keep(self, share: Share, answer: Rows) -> None:
         if self.cache is not None:
-            self.cache.keep(self.queries[query].table, self.queries[query].columns, gid, answer)
+            query = self.queries[share.query]
+            self.cache.keep(query.table, query.columns, share.gid(self.pool), answer)
 
     def request(self, picks: Picks) -> Request[Any]:
         return FetchRequest(queries=tuple(self.queries[query].of(rows, self.pool) for query, rows in picks))

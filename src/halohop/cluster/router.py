@@ -224,7 +224,7 @@ class Router:
                 pieces[share.query].append(Piece(rows=share.rows, answer=answer))
                 self._count(self._kinds[shard], share, answer)
                 if self._remote[shard]:
-                    question.keep(share.query, share.gid(self._pool), answer)
+                    question.keep(share, answer)
         return pieces
 
     def _divided(self, share: Share, question: Question[Answer], pieces: list[Piece[Answer]]) -> Iterator[tuple[int, Share]]:
@@ -237,7 +237,7 @@ class Router:
             if places is not None and len(here := ops.known_places(places)):
                 yield number, share.of(here, self._pool)
                 share = share.of(ops.missing_places(places), self._pool)
-        cached = question.cached(share.query, share.gid(self._pool)) if len(share.rows) else None
+        cached = question.cached(share) if len(share.rows) else None
         if cached is not None and len(cached.here):
             answer = cast(Answer, cached.rows)
             pieces.append(Piece(rows=share.of(cached.here, self._pool).rows, answer=answer))

@@ -105,6 +105,7 @@ def train(
     trainers: options.Trainers = 1,
     workers: options.Workers = _TRAIN["workers"],
     backlog_bytes: options.BacklogBytes = _TRAIN["backlog_bytes"],
+    cache: options.Cache = _TRAIN["cache"],
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
     sampling: options.SamplingPlace = choices.Sampling.servers,
@@ -235,6 +236,7 @@ def serve(
     seeds: serve_options.Seeds = None,
     clients: serve_options.Clients = None,
     grace: serve_options.Grace = 0.0,
+    cache: options.Cache = None,
     verify: options.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
@@ -256,6 +258,7 @@ def serve(
         seeds=seeds,
         clients=clients,
         grace=grace,
+        cache=cache,
         verify=verify,
         console=logs.people(soft_wrap=True),
     )

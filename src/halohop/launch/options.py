@@ -193,6 +193,16 @@ Nodes = Annotated[
 ]
 Trainers = Annotated[int, _group(PLACE, "Processes per node.", min=1)]
 Workers = Annotated[int | None, _group(PLACE, "Threads per trainer that make batches.", show_default="its share of the cores")]
+Cache = Annotated[
+    str | None,
+    _group(
+        PLACE,
+        "What rows of other hosts that are needed often may take, per process.",
+        metavar="SIZE",
+        callback=check_size,
+        show_default="none are kept",
+    ),
+]
 BacklogBytes = Annotated[
     str | None,
     _group(

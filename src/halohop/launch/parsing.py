@@ -58,7 +58,7 @@ def num_bytes(text: str | None) -> int | None:
 
 def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
     """The config that a command's parameters spell, by their names; `others` go first."""
-    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names, "backlog_bytes": num_bytes}
+    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names, "backlog_bytes": num_bytes, "cache": num_bytes}
     values: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in given:

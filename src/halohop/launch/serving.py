@@ -30,6 +30,7 @@ def serve(
     seeds: Path | None = None,
     clients: int | None = None,
     grace: float = 0.0,
+    cache: str | None = None,
     verify: bool = False,
     console: Console,
 ) -> None:
@@ -53,6 +54,7 @@ def serve(
                 keeping=Keeping(lease_seconds=lease),
                 seeds=seeds,
                 clients=clients,
+                cache=cache,
                 verify=verify,
             )
         )

@@ -27,6 +27,8 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -
         InputError: it has the out-edges of nodes, for which the recipes have no models.
     """
     options = connection_options(config)
+    if isinstance(config, TrainConfig):
+        options["cache"] = config.cache
     if servers := servers_of(str(parts)):
         graph = halohop.connect(servers, sampling=config.sampling, **options)
     else:
