@@ -22,7 +22,6 @@ from halohop.partitioning.union import Adjacency
 from halohop.store.tables import GraphTables
 
 _HEADER = struct.Struct("<QQQ")  # of a ParHIP file: a version of 0 means weights of edges and nodes, and 64 bits for all numbers
-_CONTEXT = "terapart"  # KaMinPar's settings for graphs that fill the memory; it keeps the lists compressed
 _SHARE = 10  # of a node's weight, as much for the node as for its in-edges, on average
 _PIECE = 1 << 20
 
@@ -53,8 +52,8 @@ def _divided(file: Path, request: AssignRequest) -> Tensor:
     import kaminpar as library
 
     library.reseed(request.seed % 2**31)
-    graph = library.load_graph(str(file), library.GraphFileFormat.PARHIP, True)
-    program = library.KaMinPar(1, library.context_by_name(_CONTEXT))
+    graph = library.load_graph(str(file), library.GraphFileFormat.PARHIP)  # compressed lists give two results by turns
+    program = library.KaMinPar(1, library.default_context())
     return torch.tensor(program.compute_partition(graph, request.num_parts, request.tolerance), dtype=torch.int32)
 
 
