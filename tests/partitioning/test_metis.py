@@ -11,7 +11,8 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning import libmetis
-from halohop.partitioning.assign import assign
+from halohop.partitioning.assign import assign, chosen
+from halohop.partitioning.budget import Budget
 from halohop.partitioning.loads import Loads, carried_by
 from halohop.partitioning.union import union_graph
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -140,6 +141,14 @@ def test_a_graph_beyond_metis_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(libmetis, "_LARGEST", 1000)
     with pytest.raises(InputError, match=r"METIS holds 1000; use method=\"kaminpar\" or \"ldg\""):
         assign(power_law(), 4, "metis")
+
+
+def test_what_does_not_fit_into_memory_is_refused_or_streamed() -> None:
+    tables, little = power_law(), Budget(bytes=1 << 20)
+    with pytest.raises(InputError, match=r"METIS takes about 2\.4 MiB .* partitioning is 1 MiB; give more memory, or use"):
+        assign(tables, 4, "metis", memory=little)
+    assert (chosen("auto", tables, little), chosen("auto", tables), chosen("metis", tables, little)) == ("ldg", "metis", "metis")
+    assert torch.equal(assign(tables, 4, memory=little).part["node"], assign(tables, 4, "ldg").part["node"])
 
 
 @pytest.mark.data

@@ -59,9 +59,9 @@ def test_mapped_tensors_divide_as_those_in_memory(method: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("num_parts", [2, 7])
-@pytest.mark.parametrize("method", ["ldg", "fennel"])
-def test_balance_and_cut(method: str, num_parts: int) -> None:
-    for tables, share in ((clustered(), 0.5), (power_law(), 0.95)):
+@pytest.mark.parametrize(("method", "of_clusters"), [("ldg", 0.7), ("fennel", 0.5)])
+def test_balance_and_cut(method: str, of_clusters: float, num_parts: int) -> None:
+    for tables, share in ((clustered(), of_clusters), (power_law(), 0.95)):
         found = assign(tables, num_parts, method).part
         assert max(balances(tables, found, num_parts)) <= 1.05 + 1e-6
         assert cut(tables, found) < share * (1 - 1 / num_parts)

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from halohop.errors import InputError
+from halohop.memory import machine_bytes
 from halohop.partitioning import libmetis
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.dealing import cut_into_ranges, deal_evenly
@@ -13,7 +14,7 @@ from halohop.partitioning.defaults import TOLERANCE
 from halohop.partitioning.division import Assigner, AssignRequest, Division
 from halohop.partitioning.given import Given, read_assignment
 from halohop.partitioning.kaminpar import kaminpar
-from halohop.partitioning.metis import metis
+from halohop.partitioning.metis import least_bytes, metis
 from halohop.partitioning.stream import fennel, ldg
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
@@ -46,7 +47,7 @@ def assign(
 ) -> Division:
     """Divides the nodes into partitions.
 
-    - ``"auto"``: "metis" where it is installed, else "fennel"; `chosen` says which.
+    - ``"auto"``: "metis" where it is installed and fits into memory, else "ldg", or "fennel" without METIS: see `chosen`.
     - ``"metis"``: few edges between partitions, and blocks: see `halohop.partitioning.metis.metis`.
     - ``"kaminpar"``: nearly as few, for graphs that METIS cannot hold: see `halohop.partitioning.kaminpar.kaminpar`.
     - ``"ldg"``, ``"fennel"``: a few more cut edges, with nothing to install and a few bytes a node in memory: see
@@ -93,15 +94,22 @@ def assign(
     )
     if num_parts == 1 and not num_blocks:
         return Division(part={name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()})
-    assigner = ASSIGNERS[chosen(method)] if isinstance(method, str) else method
+    assigner = ASSIGNERS[chosen(method, tables, memory)] if isinstance(method, str) else method
     division = assigner(tables, request)
     if num_blocks and division.num_blocks != num_blocks:
         raise InputError(f'blocks={num_blocks}, but method={method!r} makes none; use method="metis"')
     return division
 
 
-def chosen(method: str) -> str:
-    """The method that "auto" stands for here; any other stands for itself."""
+def chosen(method: str, tables: GraphTables | None = None, memory: str | int | Budget | None = None) -> str:
+    """The method that "auto" stands for here; any other stands for itself.
+
+    Args:
+        tables: the graph, where it is known: METIS must fit into the memory that is given, or half of the machine's.
+    """
     if method != "auto":
         return method
-    return "metis" if libmetis.is_installed() else "fennel"
+    if not libmetis.is_installed():
+        return "fennel"
+    room = machine_bytes() // 2 if memory is None else Budget.parse(memory).bytes
+    return "metis" if tables is None or least_bytes(tables) <= room else "ldg"

@@ -91,6 +91,7 @@ def partition(
     """
     _check_halo(tables, halo)
     check_edge_dir(edge_dir)
+    method = chosen(method, tables, memory) if isinstance(method, str) else method
     request = BuildRequest(
         num_parts=num_parts,
         halo=tuple(halo),
@@ -98,7 +99,7 @@ def partition(
         overwrite=overwrite,
         memory=memory,
         worker=worker,
-        partitioned={"method": chosen(method) if isinstance(method, str) else "given", "seed": seed},
+        partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
         divided={"tolerance": tolerance, "blocks": blocks, "by_type": by_type, "method": repr(method)},
     )
     listed = tables if edge_dir == "in" else tables.turned()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.memory import format_size
 from halohop.partitioning import libmetis
 from halohop.partitioning.dealing import deal_evenly, pieces_by_type
 from halohop.partitioning.division import AssignRequest, Division
@@ -19,6 +20,7 @@ from halohop.store.tables import GraphTables
 BLOCKS, FEWER_BLOCKS = 64, 16
 _LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at least `_LEAST_OF_FEWER`
 _LEAST_OF_FEWER = 8
+_END_BYTES, _NODE_BYTES = 24, 150  # measured at most 20 and 120
 _KEPT = 0.4  # of the tolerance, for the levels below each bisection
 _TRIES, _FEW_ENDS = 3, 1 << 21  # bisections of a graph of so few ends of edges; the first one that METIS finds may be a bad one
 _TIGHTEST = 1.001  # times the mean: METIS wants some room
@@ -44,6 +46,11 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
     are within the tolerance, however many blocks each has. What METIS leaves uneven is evened out.
     """
     num_blocks = blocks_of(tables, request)
+    if (need := least_bytes(tables)) > request.memory.bytes:
+        raise InputError(
+            f"METIS takes about {format_size(need)} for this graph, the memory for partitioning is {request.memory}; give more "
+            'memory, or use method="kaminpar", or method="ldg", which takes a few bytes a node'
+        )
     loads = Loads(tables, by_type=request.by_type)
     graph = union_graph(tables)
     if graph.num_nodes < request.num_parts or len(graph.neighbors) == 0:  # METIS prints complaints then, and divides badly
@@ -56,6 +63,12 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
             return Division(part=pieces_by_type(tables, part))
     assert block is not None
     return Division(part=pieces_by_type(tables, runs), block=pieces_by_type(tables, block), num_blocks=num_blocks)
+
+
+def least_bytes(tables: GraphTables) -> int:
+    """About what METIS and the graph that it divides take, at most."""
+    ends = 2 * sum(table.num_edges for table in tables.edges.values())
+    return _END_BYTES * ends + _NODE_BYTES * sum(table.num_nodes for table in tables.nodes.values())
 
 
 def blocks_of(tables: GraphTables, request: AssignRequest) -> int:

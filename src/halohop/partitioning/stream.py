@@ -15,7 +15,7 @@ from halohop.partitioning.loads import Loads, even_out, lists_of
 from halohop.partitioning.union import Adjacency, union_graph
 from halohop.store.tables import GraphTables
 
-_PASSES = 10
+_ROOM = (*[0.3] * 5, 0.2, 0.1, 0.05, 0.0, 0.0)  # above the limit in each pass: full parts would keep clusters from meeting
 _PRICE = 1.5  # of a full part, as in Fennel's paper
 _ENTRY_BYTES = 24  # of an end of an edge while the lists are made in memory
 
@@ -36,12 +36,13 @@ def _streamed(tables: GraphTables, request: AssignRequest, rule: Rule) -> Divisi
     loads = Loads(tables, by_type=request.by_type)
     with lists_in_bounds(tables, request) as graph:
         part, limit = torch.full((graph.num_nodes,), -1, dtype=torch.int32), loads.limit(request.num_parts, request.tolerance)
-        parts = ops.Parts(part, torch.zeros(request.num_parts, len(loads.kinds), dtype=torch.int64), limit)
+        carried = torch.zeros(request.num_parts, len(loads.kinds), dtype=torch.int64)
         price = _PRICE * len(graph.neighbors) / 2 / request.num_parts
         begin = _first(graph, request.seed)
-        for _ in range(_PASSES):
-            if sum(parts.deal(lists, rule=rule, price=price) for lists in lists_of(graph, loads, begin)) == 0:
-                break
+        for room in _ROOM:
+            parts = ops.Parts(part, carried, (1 + room) * limit)
+            for lists in lists_of(graph, loads, begin):
+                parts.deal(lists, rule=rule, price=price)
         even_out(part, graph, loads, limit, request.num_parts)
     return Division(part=pieces_by_type(tables, part))
 
