@@ -46,17 +46,28 @@ def find_ranks(words: NDArray[Any], before: NDArray[Any], limit: Any, ids: NDArr
 
 
 @kernel
-def find_in_runs(firsts: NDArray[Any], starts: NDArray[Any], ids: NDArray[Any], places: NDArray[Any]) -> None:
-    """Run k holds the ids from firsts[k] on at the places starts[k] to starts[k + 1] - 1; writes each id's place, or -1."""
+def find_in_runs(
+    firsts: NDArray[Any], starts: NDArray[Any], before: NDArray[Any], shift: Any, ids: NDArray[Any], places: NDArray[Any]
+) -> None:
+    """Run k holds the ids from firsts[k] on at the places starts[k] to starts[k + 1] - 1; writes each id's place, or -1.
+
+    before[b] runs begin before the id b << shift: so the search is among the few that begin in one block.
+    """
+    last = before.size - 2
     for i in range(ids.size):
         v = i64(ids[i])
-        low, high = i64(0), i64(firsts.size)
+        places[i] = -1
+        if v < 0:
+            continue
+        block = min(v >> shift, last)
+        low, high = i64(before[block]), i64(before[block + 1])
+        if v >> shift > last:
+            low = high
         while low < high:  # how many runs begin at v or before it
             middle = (low + high) >> 1
             if firsts[middle] <= v:
                 low = middle + 1
             else:
                 high = middle
-        places[i] = -1
         if low > 0 and v - firsts[low - 1] < starts[low] - starts[low - 1]:
             places[i] = starts[low - 1] + (v - firsts[low - 1])

@@ -62,11 +62,15 @@ class RankedRuns:
         self._firsts, self._starts = integers(firsts, "firsts", only_int64=True), integers(starts, "starts", only_int64=True)
         if len(self._starts) != len(self._firsts) + 1:
             raise InputError(f"{len(self._firsts)} runs need {len(self._firsts) + 1} starts, got {len(self._starts)}")
+        last = int(self._firsts[-1]) if len(self._firsts) else 0
+        self._shift = max((last // max(len(self._firsts), 1)).bit_length() - 1, 0)  # about as many blocks as runs
+        blocks = np.arange((last >> self._shift) + 2, dtype=np.int64) << self._shift
+        self._before = np.searchsorted(self._firsts, blocks).astype(np.int32 if len(self._firsts) < 2**31 else np.int64)
 
     def places(self, ids: Tensor, *, pool: Pool | None = None) -> Tensor:
         """The place of each id (int64 or int32 ``[n]``), -1 where no run holds it: int64 ``[n]``."""
         places = empty(pool, (len(ids),), torch.int64)
-        cpu_ranked.find_in_runs(self._firsts, self._starts, integers(ids, "ids"), places.numpy())
+        cpu_ranked.find_in_runs(self._firsts, self._starts, self._before, self._shift, integers(ids, "ids"), places.numpy())
         return places
 
     def ids(self, places: Tensor, *, pool: Pool | None = None) -> Tensor:
