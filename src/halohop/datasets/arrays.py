@@ -55,17 +55,8 @@ def read_arrays(folder: str | Path, staging: Staging | None = None) -> GraphTabl
         >>> read_arrays(".").nodes["node"].num_nodes
         3
     """
-    folder, staging = Path(folder), staging or Staging()
-    if (folder / f"{EDGE_INDEX}.npy").is_file():
-        files = sorted(folder.glob("*.npy"))
-        of_edges = [file for file in files if file.name.startswith(_EDGE_COLUMN)]
-        nodes = {NODE: [file for file in files if file not in of_edges]}
-        edges = {EDGE: of_edges}
-    else:
-        nodes = {path.name: sorted(path.glob("*.npy")) for path in sorted(folder.glob("nodes/*/"))}
-        edges = {_relation(path): sorted(path.glob("*.npy")) for path in sorted(folder.glob("edges/*/"))}
-        if not nodes and not edges:
-            raise IncompleteDatasetError(f"{folder} has neither {EDGE_INDEX}.npy nor folders nodes/TYPE and edges/SRC__NAME__DST")
+    staging = staging or Staging()
+    nodes, edges = folders_of(Path(folder))
     ends = {relation: _edge_index(staging, relation, files) for relation, files in edges.items()}
     for node_type in dict.fromkeys(end for relation in edges for end in (relation[0], relation[2])):
         nodes.setdefault(node_type, [])
@@ -73,6 +64,24 @@ def read_arrays(folder: str | Path, staging: Staging | None = None) -> GraphTabl
         nodes={name: _nodes(staging, name, files, _mentioned(name, ends)) for name, files in nodes.items()},
         edges={relation: _edges(staging, ends[relation], files) for relation, files in edges.items()},
     )
+
+
+def folders_of(folder: Path) -> tuple[dict[NodeType, list[Path]], dict[Relation, list[Path]]]:
+    """The files of each node type and relation.
+
+    Raises:
+        IncompleteDatasetError: there are none.
+        SchemaError: a folder of edges that is not called ``src__name__dst``.
+    """
+    if (folder / f"{EDGE_INDEX}.npy").is_file():
+        files = sorted(folder.glob("*.npy"))
+        of_edges = [file for file in files if file.name.startswith(_EDGE_COLUMN)]
+        return {NODE: [file for file in files if file not in of_edges]}, {EDGE: of_edges}
+    nodes = {path.name: sorted(path.glob("*.npy")) for path in sorted(folder.glob("nodes/*/"))}
+    edges = {_relation(path): sorted(path.glob("*.npy")) for path in sorted(folder.glob("edges/*/"))}
+    if not nodes and not edges:
+        raise IncompleteDatasetError(f"{folder} has neither {EDGE_INDEX}.npy nor folders nodes/TYPE and edges/SRC__NAME__DST")
+    return nodes, edges
 
 
 def _nodes(staging: Staging, name: NodeType, files: list[Path], mentioned: int) -> NodeTable:

@@ -48,14 +48,24 @@ def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: 
 def made_bytes(text: str) -> int | None:
     """About how many bytes the tensors of a made-up source take; None of other sources, and of sizes that are not known."""
     kind, _, what = text.partition(":")
-    size, _, query = what.partition("?")
-    if kind == "synthetic" and size == _POWER_LAW:
-        shape = _shape(text, query, fractions=FRACTIONS, seed=0)
+    shape = powerlaw_of(text)
+    if shape is not None:
         return shape.nodes * (4 * shape.features + _NODE_BYTES) + shape.edges * _EDGE_BYTES
     if kind == "synthetic" and (what or "small") in SIZES:
         base = SIZES[what or "small"]
         return round(base.num_nodes * (4 * base.num_features + _NODE_BYTES + base.avg_degree * _EDGE_BYTES))
     return None
+
+
+def powerlaw_of(text: str) -> PowerLaw | None:
+    """What a source ``synthetic:powerlaw?...`` asks for; None of other sources.
+
+    Raises:
+        InputError: numbers that no graph can have.
+    """
+    kind, _, what = text.partition(":")
+    size, _, query = what.partition("?")
+    return _shape(text, query, fractions=FRACTIONS, seed=0) if (kind, size) == ("synthetic", _POWER_LAW) else None
 
 
 def _shape(text: str, query: str, *, fractions: tuple[float, float, float], seed: int) -> PowerLaw:

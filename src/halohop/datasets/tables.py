@@ -45,7 +45,7 @@ def read_tables(source: str | Path | GraphFiles, root: str | Path = ".", *, stag
         path = spec_path(source)
         return read_tables(load_spec(path), path.parent, staging=staging)
     root, staging = Path(root), staging or Staging()
-    relations = {_relation(text): files for text, files in source.edges.items()}
+    relations = {relation_of(text): files for text, files in source.edges.items()}
     ids: dict[NodeType, Ids] = {}
     nodes: dict[NodeType, NodeTable] = {}
     for node_type, files in source.nodes.items():
@@ -61,7 +61,7 @@ def read_tables(source: str | Path | GraphFiles, root: str | Path = ".", *, stag
 
 
 def _read_nodes(staging: Staging, root: Path, node_type: NodeType, files: NodeFiles) -> tuple[Ids, NodeTable]:
-    table, paths = f"nodes.{node_type}", _paths(root, files.file)
+    table, paths = f"nodes.{node_type}", paths_of(root, files.file)
     ids = read_ids(staging, node_type, node_type, paths, files.id)
     columns: dict[str, Tensor] = {}
     names: dict[str, tuple[str, ...]] = {}
@@ -87,7 +87,7 @@ def _read_nodes(staging: Staging, root: Path, node_type: NodeType, files: NodeFi
 
 
 def _read_edges(staging: Staging, root: Path, relation: Relation, files: EdgeFiles, ids: Mapping[NodeType, Ids]) -> EdgeTable:
-    table, paths = f"edges.{'__'.join(relation)}", _paths(root, files.file)
+    table, paths = f"edges.{'__'.join(relation)}", paths_of(root, files.file)
 
     def rows() -> Iterator[dict[str, Tensor]]:
         for part in parts_of(staging, paths, [files.src, files.dst]):
@@ -107,7 +107,7 @@ def _listed(staging: Staging, root: Path, files: NodeFiles, ids: Ids) -> dict[st
     shown = replace(ids, node_type=files.file)
 
     def rows(pattern: str) -> Iterator[np.ndarray]:
-        return (shown.rows(part, files.id).numpy() for part in parts_of(staging, _paths(root, pattern), [files.id]))
+        return (shown.rows(part, files.id).numpy() for part in parts_of(staging, paths_of(root, pattern), [files.id]))
 
     return index_masks(ids.count, {split_name(split): rows(pattern) for split, pattern in files.splits.items()})
 
@@ -119,7 +119,7 @@ def _ends(root: Path, relations: Mapping[Relation, EdgeFiles], node_type: NodeTy
         for (src, _, dst), files in relations.items()
         for end, name in ((src, files.src), (dst, files.dst))
     )
-    return [(path, name) for end, name, pattern in ends if end == node_type for path in _paths(root, pattern)]
+    return [(path, name) for end, name, pattern in ends if end == node_type for path in paths_of(root, pattern)]
 
 
 def _with_ids(ids: Ids, columns: dict[str, Tensor], names: dict[str, tuple[str, ...]]) -> NodeTable:
@@ -129,7 +129,12 @@ def _with_ids(ids: Ids, columns: dict[str, Tensor], names: dict[str, tuple[str, 
     return NodeTable(num_nodes=ids.count, columns=columns, names=names, raw_id=ids.raw)
 
 
-def _paths(root: Path, pattern: str) -> list[Path]:
+def paths_of(root: Path, pattern: str) -> list[Path]:
+    """The files that a pattern means, by name.
+
+    Raises:
+        IncompleteDatasetError: no file matches it.
+    """
     if not any(letter in pattern for letter in "*?["):
         return [root / pattern]
     paths = sorted(root.glob(pattern))
@@ -138,7 +143,12 @@ def _paths(root: Path, pattern: str) -> list[Path]:
     return paths
 
 
-def _relation(text: str) -> Relation:
+def relation_of(text: str) -> Relation:
+    """The relation that a key of edges spells.
+
+    Raises:
+        SchemaError: it is not ``src__name__dst``.
+    """
     parts = text.split("__")
     if len(parts) != 3 or not all(parts):
         raise SchemaError(f"edges.{text}: a relation is named src__name__dst, like user__buys__item")
