@@ -47,6 +47,9 @@ def partition(
     locality: copies.Locality = choices.Locality.owner,
     hotness: copies.Hotness = choices.Hotness.vip,
     replica_lists: copies.Lists = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how long it takes, how much memory and disk, and divide nothing.")
+    ] = False,
     config: options.Config = None,
 ) -> None:
     """Divide a graph into partitions on disk, once, for any number of runs.
@@ -59,6 +62,8 @@ def partition(
 
     $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB
 
+    $ halohop partition dataset/ogbn_products parts --parts 8 --memory 4GB --plan
+
     $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
 
     $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
@@ -68,6 +73,23 @@ def partition(
     from halohop.launch import inspect
     from halohop.launch.source import assigned_by, partition_source
 
+    if plan:
+        from halohop.launch.planning import Planned, planned
+
+        wanted = Planned(
+            source=source,
+            out=out,
+            num_parts=parts,
+            method=assigned_by(method.value, assignment or ()),
+            halo=tuple(halo.split(",")) if halo else (),
+            edge_dir=edge_dir.value,
+            blocks=blocks,
+            memory=memory,
+            undirected=undirected,
+            normalize=normalize,
+        )
+        Console().print(planned(wanted))
+        return
     partition_source(
         source,
         out,

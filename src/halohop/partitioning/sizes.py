@@ -39,6 +39,7 @@ class GraphSizes:
         nodes, edges: its tables.
         read_bytes: of files that are read chunk by chunk and written once more before the graph can be divided, such as CSV; 0
             where the graph's own files are mapped, or it is in memory.
+        decode_seconds: how long decoding these files takes, such as parsing text; 0 where that is nothing beside writing.
         guessed: what was estimated, as a sentence each; the rest is exact.
 
     Example:
@@ -53,6 +54,7 @@ class GraphSizes:
     nodes: dict[NodeType, TableSizes]
     edges: dict[Relation, TableSizes]
     read_bytes: int = 0
+    decode_seconds: float = 0.0
     guessed: tuple[str, ...] = ()
 
     @property
