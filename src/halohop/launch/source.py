@@ -16,6 +16,7 @@ from halohop.launch.progress import stages
 from halohop.launch.reading import Reading, tables_of
 from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.build import partition
+from halohop.partitioning.building import finished
 from halohop.partitioning.defaults import TOLERANCE
 from halohop.partitioning.given import Given
 from halohop.partitioning.narrowing import parse_feature_dtype, with_narrow_features
@@ -99,6 +100,9 @@ def partition_source(
     if owners and method == "auto":
         console.print(f"nodes stay where they are: {num_parts} partitions; --parts or --method divide anew", style="dim")
         division = owners.part
+    if worker and (found := finished(out.resolve(), overwrite=overwrite)) is not None:
+        console.print(f"{out} is there already, so nothing is left to do", style="dim", markup=False)
+        return found
     if not worker:
         check_target(out, overwrite=overwrite)  # before what may take hours
     with ExitStack() as stack:

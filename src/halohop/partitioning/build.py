@@ -70,7 +70,8 @@ def partition(
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         memory: what this process may take, beside the columns that are in its memory: bytes, or a size such as "4GB"; None is
             half of what is available.
-        worker: share the work with all processes that are started with the same arguments, here or on other hosts.
+        worker: share the work with all processes that are started with the same arguments, here or on other hosts. One that
+            comes when `out` is there has nothing left to do.
         progress: called with (stage, done, total).
 
     Returns:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from halohop.errors import InputError, WriteError
 from halohop.files.aside import writing
 from halohop.files.whole import sync_tree, write_file
 from halohop.partitioning.budget import Budget
@@ -20,7 +21,8 @@ from halohop.partitioning.passes import Passes
 from halohop.partitioning.report import PartReport, Report
 from halohop.partitioning.running import HereAlone, InFolder, Runner, step
 from halohop.partitioning.steps import StepProgress, Steps
-from halohop.store.manifest import MANIFEST, Manifest, encode
+from halohop.store.disk import read_manifest
+from halohop.store.manifest import MANIFEST, Manifest, encode, part_folder
 from halohop.store.tables import GraphTables
 from halohop.store.writer import check_target, new_dataset, publish_dataset
 from halohop.typing import EdgeDir, OnProgress
@@ -69,7 +71,10 @@ def build(
         WriteError: a file cannot be written; names it.
     """
     folder = Path(out).resolve()
-    check_target(folder, overwrite=request.overwrite)
+    if request.worker and (found := finished(folder, overwrite=request.overwrite)) is not None:
+        return found
+    if not (request.worker and work_folder(folder).exists()):
+        check_target(folder, overwrite=request.overwrite)
     budget = Budget.parse(request.memory)
     memory = plan_memory(tables, request.halo, budget, asked=request.memory is not None)
     if request.worker or not is_small(tables, request.halo, memory, budget):
@@ -78,9 +83,28 @@ def build(
         runner = HereAlone(memory.threads, progress)
         passes = _passes(tables, request, runner, memory, data=data, scratch=None)
         contents = passes.run(partial(divide, memory.whole, data))
-        manifest, report = _measured(contents, data, runner, request)
+        manifest, report = _measured(contents, data, runner, request, sync=False)
         write_file(data / MANIFEST, encode(manifest))
     return report
+
+
+def work_folder(out: Path) -> Path:
+    """Where the state of a build lies that other processes may share."""
+    return out.with_name(f"{out.name}.build")
+
+
+def finished(out: Path, *, overwrite: bool) -> Report | None:
+    """What a worker that comes late finds: the report of a data set that is there; None where there is something left to do.
+
+    Raises:
+        InputError: with `overwrite`, by which a worker that comes late would begin anew.
+    """
+    if overwrite:
+        raise InputError(f"workers that share a build cannot replace {out}; delete it first, and leave overwrite out")
+    if work_folder(out).exists() or not (out / MANIFEST).is_file():
+        return None
+    report = read_manifest(out).report
+    return Report.from_dict(report) if report else None
 
 
 def _in_folder(
@@ -100,14 +124,18 @@ def _in_folder(
         "memory": None if request.memory is None else str(request.memory),
         "divided by": {**request.divided, **request.partitioned},
     }
-    work = folder.with_name(f"{folder.name}.build")
+    work = work_folder(folder)
     with writing(work):
         work.parent.mkdir(parents=True, exist_ok=True)
     with Steps(work, plan, threads=memory.threads, progress=progress) as steps:
         runner, data = InFolder(steps), work / "data"
+        # How tables are cut follows from it, and each worker may find another amount of memory, also of the same budget.
+        (room,) = runner.run("plan", [step("room", lambda progress: memory.room)])
+        memory = memory.of_room(room)
+        steps.threads = memory.threads
         passes = _passes(tables, request, runner, memory, data=data, scratch=work)
         contents = passes.run(partial(divide, memory.whole, work))
-        manifest, report = _measured(contents, data, runner, request)
+        manifest, report = _measured(contents, data, runner, request, sync=True)
         publish = step("publish", _publish, data, folder, encode(manifest), request.overwrite)
         runner.run("publish", [publish])
     return report
@@ -128,11 +156,14 @@ def _passes(
     )
 
 
-def _measured(contents: Contents, folder: Path, runner: Runner, request: BuildRequest) -> tuple[Manifest, Report]:
-    """Finishes all partitions."""
+def _measured(contents: Contents, folder: Path, runner: Runner, request: BuildRequest, *, sync: bool) -> tuple[Manifest, Report]:
+    """Finishes all partitions; `sync`: each is on the disk when it is finished."""
 
     def finish(part: int, progress: StepProgress) -> Any:
-        return msgspec.to_builtins(contents.finish_part(folder, part))
+        report = contents.finish_part(folder, part)
+        if sync:
+            sync_tree(folder / part_folder(part))
+        return msgspec.to_builtins(report)
 
     steps = [step(f"finish partition {part}", finish, part) for part in range(request.num_parts)]
     report = Report(parts=tuple(msgspec.convert(found, PartReport) for found in runner.run("finish", steps)))
@@ -144,6 +175,8 @@ def _publish(data: Path, folder: Path, manifest: bytes, overwrite: bool, progres
     with suppress(FileNotFoundError):
         if (folder / MANIFEST).read_bytes() == manifest:
             return
-    write_file(data / MANIFEST, manifest)
-    sync_tree(data)
-    publish_dataset(data, folder, overwrite=overwrite)
+    write_file(data / MANIFEST, manifest)  # syncs the names of the partitions, too
+    try:
+        publish_dataset(data, folder, overwrite=overwrite)
+    except InputError as error:  # by which all that was built would be removed
+        raise WriteError(f"{error}; the partitions are complete, and get their name when the same command runs again") from error

@@ -1,13 +1,13 @@
 """How the work of a build is cut into steps and chunks, so that it stays within a budget."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from halohop.errors import InputError
+from halohop.cores import usable_cores
+from halohop.errors import ClusterError, InputError
 from halohop.memory import format_size, private_bytes
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.columns import in_file, row_bytes
@@ -38,6 +38,20 @@ class Memory:
     def whole(self) -> Budget:
         """What all threads have together."""
         return Budget(bytes=self.threads * self.room)
+
+    def of_room(self, room: int) -> "Memory":
+        """The same memory for steps that take so much, of which fewer or more run at a time.
+
+        Raises:
+            ClusterError: it is too little for one.
+        """
+        total = self.threads * self.room
+        if room > total + total // 8:  # a few MB more or less are in use whenever one looks
+            raise ClusterError(
+                f"a step of this build takes {format_size(room)}, as the worker that began it had so much, and this one may take "
+                f"{format_size(total)}; give this one as much memory"
+            )
+        return Memory(threads=max(min(len(usable_cores()), total // room), 1), room=room)
 
     @property
     def dirty_bytes(self) -> int:
@@ -106,7 +120,7 @@ def plan_memory(tables: GraphTables, halo: Sequence[str], budget: Budget, *, ask
             f"{format_size(fixed)}; give at least {least >> 20}MiB"
         )
     room = max(budget.bytes, least) - fixed
-    threads = max(min(len(os.sched_getaffinity(0)), room // _LEAST_ROOM), 1)
+    threads = max(min(len(usable_cores()), room // _LEAST_ROOM), 1)
     return Memory(threads=threads, room=room // threads)
 
 

@@ -78,7 +78,7 @@ class Steps:
     Args:
         folder: for plan, steps and whatever files steps need meanwhile; beside the result, under a name that follows from it.
         plan: what is built: everything that the bytes of the result depend on, as JSON.
-        threads: how many steps this process runs at a time.
+        threads: how many steps this process runs at a time; may be changed between two stages.
         progress: called in the caller's thread with the stage, how much of it is done in all processes, and its size.
 
     Raises:
@@ -98,7 +98,7 @@ class Steps:
     ) -> None:
         assert threads > 0, f"{threads} threads"
         self.folder = folder
-        self._plan, self._threads, self._progress = plan, threads, progress
+        self.threads, self._plan, self._progress = threads, plan, progress
         self._stages, self._exit = 0, ExitStack()
 
     def __enter__(self) -> Self:
@@ -132,8 +132,8 @@ class Steps:
         running = _Stage(place, steps, self._worker)
         size = sum(step.size for step in steps)
         self._progress(stage, running.size_done(), size)
-        with ThreadPoolExecutor(self._threads, thread_name_prefix=f"halohop {stage}") as pool:
-            waiting = {pool.submit(running.work) for _ in range(self._threads)}
+        with ThreadPoolExecutor(self.threads, thread_name_prefix=f"halohop {stage}") as pool:
+            waiting = {pool.submit(running.work) for _ in range(self.threads)}
             try:
                 failed = False
                 while waiting and not failed:
