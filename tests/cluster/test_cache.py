@@ -13,6 +13,7 @@ import halohop
 from halohop import Graph, ops
 from halohop.cluster.cache import RowCache
 from halohop.errors import InputError
+from halohop.loading.metrics import scrape
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import GraphTables, NodeTable
 from halohop.testing.graphs import power_law
@@ -71,6 +72,17 @@ def test_rows_come_from_the_cache_the_second_time(folder):
         assert (
             sum(counted["cache_rows"] for counted in by_peer) == sum(counted["remote_rows"] for counted in by_peer) == NUM_NODES
         )
+
+
+def test_metrics_show_what_the_cache_answered(folder):
+    with clients(folder, cache="1MB") as (graph,):
+        for _ in range(2):
+            graph.fetch_rows(NODE, ("x",), torch.arange(NUM_NODES))
+        with halohop.metrics(graph, listen=":0") as endpoint:
+            counted = scrape(endpoint.address)
+    assert (counted.sums["cache_rows"], counted.sums["cache_kept_rows"]) == (NUM_NODES, NUM_NODES)
+    assert counted.sums["cache_bytes"] == NUM_NODES * 16 * 4
+    assert sum(peer["cache_bytes"] for peer in counted.peers.values()) == NUM_NODES * 16 * 4
 
 
 def test_a_part_of_the_rows_and_other_columns(folder):
