@@ -14,6 +14,7 @@ from halohop.launch import (
     choices,
     inspect_command,
     logs,
+    memory_options,
     options,
     parsing,
     partition_command,
@@ -106,6 +107,8 @@ def train(
     workers: options.Workers = _TRAIN["workers"],
     backlog_bytes: options.BacklogBytes = _TRAIN["backlog_bytes"],
     cache: options.Cache = _TRAIN["cache"],
+    memory: memory_options.Memory = _TRAIN["memory"],
+    hot_memory: memory_options.HotMemory = _TRAIN["hot_memory"],
     device: options.Device = _TRAIN["device"],
     deadline: options.Deadline = _TRAIN["deadline_s"],
     sampling: options.SamplingPlace = choices.Sampling.servers,
@@ -237,6 +240,8 @@ def serve(
     clients: serve_options.Clients = None,
     grace: serve_options.Grace = 0.0,
     cache: options.Cache = None,
+    memory: memory_options.Memory = None,
+    hot_memory: memory_options.HotMemory = None,
     verify: options.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
@@ -259,6 +264,8 @@ def serve(
         clients=clients,
         grace=grace,
         cache=cache,
+        memory=memory,
+        hot_memory=hot_memory,
         verify=verify,
         console=logs.people(soft_wrap=True),
     )

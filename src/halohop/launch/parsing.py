@@ -1,6 +1,6 @@
 """What the command line spells as text: fanouts, names, sizes, and whole configs; and the callbacks that refuse what is none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from pathlib import Path
@@ -58,7 +58,8 @@ def num_bytes(text: str | None) -> int | None:
 
 def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
     """The config that a command's parameters spell, by their names; `others` go first."""
-    readers = {"fanout": numbers, "eval_fanout": numbers, "relation": names, "backlog_bytes": num_bytes, "cache": num_bytes}
+    readers: dict[str, Callable[[str | None], Any]] = {"fanout": numbers, "eval_fanout": numbers, "relation": names}
+    readers |= dict.fromkeys(("backlog_bytes", "cache", "memory", "hot_memory"), num_bytes)
     values: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in given:

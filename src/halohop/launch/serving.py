@@ -31,6 +31,8 @@ def serve(
     clients: int | None = None,
     grace: float = 0.0,
     cache: str | None = None,
+    memory: str | None = None,
+    hot_memory: str | None = None,
     verify: bool = False,
     console: Console,
 ) -> None:
@@ -55,6 +57,8 @@ def serve(
                 seeds=seeds,
                 clients=clients,
                 cache=cache,
+                memory=memory,
+                hot_memory=hot_memory or 0,
                 verify=verify,
             )
         )

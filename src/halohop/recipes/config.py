@@ -50,6 +50,8 @@ class TrainConfig:
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
         cache: bytes that a trainer may take for rows of other hosts that it needs often; None: none. See `halohop.open`.
+        memory: bytes of a host's memory that its mapped partitions may take; None: half of what is available. See `halohop.open`.
+        hot_memory: bytes that a trainer may take for copies of the rows on disk that are read most; None: none.
         sampling: who makes the batches of a graph on servers: these ("servers"), or the trainer, hop by hop ("client").
         token_file: holds the secret that hosts and servers share; None takes the environment's HALOHOP_TOKEN.
         encrypt: between hosts, and to servers; they do too where HALOHOP_ENCRYPT is 1.
@@ -101,6 +103,8 @@ class TrainConfig:
     workers: int | None = None
     backlog_bytes: int | None = None
     cache: int | None = None
+    memory: int | None = None
+    hot_memory: int | None = None
     device: str = "auto"
     deadline_s: float = 300.0
     sampling: Sampling = "servers"
@@ -148,6 +152,7 @@ class TrainConfig:
         check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
         if self.cache is not None:
             check_at_least(1, cache=self.cache)
+        check_at_least(0, memory=self.memory or 0, hot_memory=self.hot_memory or 0)
         check_positive(lr=self.lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")

@@ -32,6 +32,8 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -
     if servers := servers_of(str(parts)):
         graph = halohop.connect(servers, sampling=config.sampling, **options)
     else:
+        if isinstance(config, TrainConfig):
+            options |= {"memory": config.memory, "hot_memory": config.hot_memory or 0}
         graph = halohop.open(parts, world=world, **options)
     try:
         graph.book.require_in_edges("a recipe")

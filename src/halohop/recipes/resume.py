@@ -24,7 +24,8 @@ STATE = "resume.pt"
 
 MAY_CHANGE = frozenset(
     (
-        *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "cache", "device", "deadline_s"),
+        *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
+        *("cache", "memory", "hot_memory"),
         *("out", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
     )
 )
