@@ -17,7 +17,7 @@ INSTALL = 'pip install "halohop[metis]"'
 _NUM_OPTIONS = 40
 _NITER, _NCUTS, _SEED = 7, 8, 9  # places in METIS's list of options, as of METIS 5.2
 _REFINEMENTS = 3  # passes at each level; ten, METIS's default, cut no fewer edges and take twice the time
-_OK, _OUT_OF_MEMORY = 1, -3
+_OK, _OUT_OF_MEMORY, _STOPPED = 1, -3, -4
 _LARGEST = 2**31 - 1
 
 Ids = NDArray[np.int32]
@@ -53,7 +53,7 @@ def part_graph(
         The part of each node, int32 ``[n]``.
 
     Raises:
-        InputError: METIS is not installed, or the graph is too large for its 32-bit numbers.
+        InputError: METIS is not installed, was stopped, or the graph is too large for its 32-bit numbers.
     """
     library = _library()
     assert graph.weights is not None
@@ -76,6 +76,8 @@ def part_graph(
     )
     if status == _OUT_OF_MEMORY:
         raise InputError(f'METIS has not enough memory for {len(graph.neighbors) // 2} edges; use method="kaminpar" or "ldg"')
+    if status == _STOPPED:  # METIS catches SIGTERM while it divides
+        raise InputError("METIS was stopped, by a signal or by an error of its own; run again, or use another method")
     assert status == _OK, f"METIS returned {status}"
     return torch.from_numpy(part)
 
