@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from halohop.datasets.imports.named import import_files, is_import
 from halohop.datasets.made import made_bytes
 from halohop.datasets.spec import load_spec, spec_path
 from halohop.errors import HalohopError
@@ -26,6 +27,8 @@ def source_bytes(source: str) -> int:
 
 def source_files(source: str) -> list[Path]:
     """The files that a source names, as far as that can be told before one is read."""
+    if is_import(source):
+        return import_files(source)
     path = Path(source)
     if path.suffix == ".npy":
         path = path.parent

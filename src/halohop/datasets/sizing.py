@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from halohop.datasets.arrays import EDGE_INDEX
+from halohop.datasets.imports.named import is_import
 from halohop.datasets.made import powerlaw_of
 from halohop.datasets.sizing_arrays import arrays_sizes
+from halohop.datasets.sizing_imports import import_sizes
 from halohop.datasets.sizing_ogb import ogb_sizes
 from halohop.datasets.sizing_tables import tables_sizes
 from halohop.datasets.sources import load_source
@@ -47,6 +49,8 @@ def _as_stored(text: str) -> GraphSizes:
         nodes = TableSizes(rows=shape.nodes, columns=columns)
         size = round(nodes.rows * nodes.row_bytes) + 16 * edges.rows
         return GraphSizes(nodes={NODE: nodes}, edges={EDGE: edges}, read_bytes=size)
+    if is_import(text):
+        return import_sizes(text)
     path = Path(text)
     if path.exists() and path.suffix != ".pt":
         if path.name == "graph.toml" or (path / "graph.toml").is_file():

@@ -87,7 +87,7 @@ def read_source(
 
         tables = kept(staging, read_pyg(text))
     elif is_import(text):
-        tables = kept(staging, read_import(text))
+        tables = read_import(text, staging)
     else:
         tables = _load_path(Path(text), staging)
     nodes = {name: _divided(staging, name, table, fractions, seed) for name, table in tables.nodes.items()}

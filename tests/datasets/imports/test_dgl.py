@@ -12,7 +12,11 @@ from torch import Tensor
 
 import halohop
 from halohop.datasets import dgl_owners, read_dgl
+from halohop.datasets.estimate import source_bytes
+from halohop.datasets.sizing import source_sizes
+from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, HalohopError, InputError
+from halohop.partitioning.sizes import GraphSizes
 from halohop.typing import EDGE, NODE
 
 HERE = Path(__file__).parent
@@ -88,6 +92,33 @@ def test_nodes_stay_where_they_are(written: Path, name: str) -> None:
     assert [part.edges for part in report.parts] == [
         sum(ranges[part][1] - ranges[part][0] for ranges in config["edge_map"].values()) for part in range(owners.num_parts)
     ]
+
+
+@pytest.mark.parametrize("name", ["typed", "typed-with-ids", "one"])
+def test_a_graph_larger_than_memory_is_read_into_files(written: Path, tmp_path: Path, name: str) -> None:
+    wanted = read_dgl(written / "2.1.0" / name / "graph.json").tables
+    for _ in range(2):  # the second time, as after a kill, what is finished is there
+        staging = Staging(folder=tmp_path / name, chunk_bytes=100)
+        found = read_dgl(written / "2.1.0" / name / "graph.json", staging=staging).tables
+        for table in (*wanted.nodes, *wanted.edges):
+            ours, theirs = (tables.nodes.get(table) or tables.edges[table] for tables in (found, wanted))
+            assert set(ours.columns) == set(theirs.columns)
+            for column, values in theirs.columns.items():
+                assert torch.equal(ours.columns[column], values)
+        for relation, edges in wanted.edges.items():
+            assert torch.equal(found.edges[relation].src, edges.src)
+            assert torch.equal(found.edges[relation].dst, edges.dst)
+    mapped = Path("/proc/self/maps").read_text()
+    assert name == "one" or str(tmp_path / name) in mapped
+
+
+@pytest.mark.parametrize("name", WITHOUT_IDS + WITH_IDS)
+def test_sizes_are_known_before_rows_are_read(written: Path, name: str) -> None:
+    source = f"dgl:{written}/2.1.0/{name}/graph.json"
+    found, wanted = source_sizes(source), GraphSizes.of(halohop.load_source(source))
+    assert (found.nodes, found.edges) == (wanted.nodes, wanted.edges)
+    assert found.read_bytes > 0
+    assert source_bytes(source) >= found.read_bytes
 
 
 def test_labels_and_splits_lie_beside(typed: Path) -> None:

@@ -17,8 +17,11 @@ from torch import Tensor
 
 import halohop
 from halohop.datasets import Imported, glt_owners, read_glt
+from halohop.datasets.sizing import source_sizes
+from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, InputError
 from halohop.partitioning.division import Assignment
+from halohop.partitioning.sizes import GraphSizes
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import random_assignment
 from halohop.typing import EDGE, NODE, relation_text
@@ -137,8 +140,20 @@ def test_every_node_edge_and_column_is_that_of_the_graph_before(
     folder = write_glt(tmp_path / "glt", tables, owner, by=by, pickled=pickled, cached=cached)
     imported: Imported = read_glt(folder)
     same_graph(imported.tables, tables)
+    staged = read_glt(folder, staging=Staging(folder=tmp_path / "scratch", chunk_bytes=100)).tables
+    same_graph(staged, tables)
+    assert str(tmp_path / "scratch") in Path("/proc/self/maps").read_text()
     assert imported.owners.num_parts == PARTS
     assert {name: part.tolist() for name, part in imported.owners.part.items()} == {k: v.tolist() for k, v in owner.items()}
+
+
+@pytest.mark.parametrize("make", [homogeneous, typed])
+@pytest.mark.parametrize("pickled", [False, True])
+def test_sizes_are_known_before_rows_are_read(tmp_path: Path, make: Callable[[], GraphTables], pickled: bool) -> None:
+    tables = make()
+    folder = write_glt(tmp_path / "glt", tables, random_assignment(tables, PARTS, seed=3), pickled=pickled)
+    found = source_sizes(f"glt:{folder}")
+    assert (found.nodes, found.edges) == (GraphSizes.of(tables).nodes, GraphSizes.of(tables).edges)
 
 
 def test_partitions_have_the_bytes_of_those_that_the_graph_before_makes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from halohop.datasets.imports import order as order_module
 from halohop.datasets.imports.order import Order
+from halohop.datasets.staging import Staging
 from halohop.errors import IdError, InputError
 
 
@@ -13,13 +14,12 @@ from halohop.errors import IdError, InputError
 def test_rows_come_in_the_order_of_their_ids(count: int, pieces: int, shuffled: bool, chunk: int, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:  # chunks smaller than the table
         patch.setattr(order_module, "_CHUNK_ROWS", chunk)
-        patch.setattr(order_module, "_CHUNK_BYTES", chunk * 12)
         owner = torch.tensor(data.draw(st.lists(st.integers(0, pieces - 1), min_size=count, max_size=count)), dtype=torch.int64)
         ids = [torch.nonzero(owner == piece).flatten() for piece in range(pieces)]
         if shuffled:
             ids = [piece[torch.randperm(len(piece))] for piece in ids]
         column = torch.randn(count, 3)
-        found = Order(ids, count, "node").restored([column[piece] for piece in ids], "x")
+        found = Order(ids, count, "node").restored([column[piece] for piece in ids], "x", Staging(chunk_bytes=chunk * 12))
     assert torch.equal(found, column)
 
 
@@ -41,13 +41,13 @@ def test_ids_that_are_not_each_there_once_are_refused(ids: list[list[int]], mess
 def test_pieces_that_differ_are_refused() -> None:
     order = Order([torch.tensor([0]), torch.tensor([1])], 2, "node")
     with pytest.raises(InputError, match="x of partition 1 has 2 rows, but 1 ids"):
-        order.restored([torch.zeros(1), torch.zeros(2)], "x")
+        order.restored([torch.zeros(1), torch.zeros(2)], "x", Staging())
     with pytest.raises(InputError, match=r"x is torch.float32 \[2\] in partition 0, but torch.float32 \[3\] in partition 1"):
-        order.restored([torch.zeros(1, 2), torch.zeros(1, 3)], "x")
+        order.restored([torch.zeros(1, 2), torch.zeros(1, 3)], "x", Staging())
     with pytest.raises(InputError, match=r"torch\.float64"):
-        order.restored([torch.zeros(1), torch.zeros(1).double()], "x")
+        order.restored([torch.zeros(1), torch.zeros(1).double()], "x", Staging())
 
 
 def test_one_piece_in_order_is_not_copied() -> None:
     column = torch.randn(5, 2)
-    assert Order([torch.arange(5)], 5, "node").restored([column], "x") is column
+    assert Order([torch.arange(5)], 5, "node").restored([column], "x", Staging()) is column

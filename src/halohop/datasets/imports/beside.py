@@ -36,7 +36,7 @@ def with_columns(tables: GraphTables, files: Mapping[str, str | Path]) -> GraphT
     for key, path in files.items():
         node_type, name = _named(key, list(nodes))
         table = nodes[node_type]
-        column = _read(Path(path))
+        column = read_beside(Path(path))
         if name.endswith(_SPLIT) and column.dtype in (torch.int64, torch.int32) and not _is_mask(column, table.num_nodes):
             column = index_masks(table.num_nodes, {name.removesuffix(_SPLIT): column.numpy()})[name]
         if column.dim() == 0 or len(column) != table.num_nodes:
@@ -58,7 +58,8 @@ def _named(key: str, node_types: list[NodeType]) -> tuple[NodeType, str]:
     return node_type, name
 
 
-def _read(path: Path) -> Tensor:
+def read_beside(path: Path) -> Tensor:
+    """The array in a file, or the arrays in the files of a folder, one behind the other; mapped where it is one."""
     files = sorted(file for file in path.iterdir() if file.suffix in (".pt", ".npy")) if path.is_dir() else [path]
     if not files:
         raise IncompleteDatasetError(f"{path} has no .pt or .npy files")

@@ -6,7 +6,6 @@ what it owns (``node_feat.dgl``, ``edge_feat.dgl``). Where DGL's pipeline has ke
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,32 +16,25 @@ from halohop.datasets.imports.dgl_config import Config, Ranges, read_config
 from halohop.datasets.imports.dgl_files import Stored, read_graph, read_tensors
 from halohop.datasets.imports.imported import Imported, Owners
 from halohop.datasets.imports.order import Order
+from halohop.datasets.staging import Staging
 from halohop.errors import InputError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
-from halohop.typing import NodeType, Relation, relation_text
+from halohop.typing import NodeType, Relation, TableKey, relation_text
 
-_RENAMED = {"nodes": {"feat": "x", "label": "y", "labels": "y"}, "edges": {"feat": "edge_attr"}}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Edges:
-    """A partition's own edges of one relation: their ids, and the ids of their ends, all within their types."""
-
-    id: Tensor
-    src: Tensor
-    dst: Tensor
+RENAMED = {"nodes": {"feat": "x", "label": "y", "labels": "y"}, "edges": {"feat": "edge_attr"}}
 
 
-def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None) -> Imported:
+def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None, *, staging: Staging | None = None) -> Imported:
     """The graph in DGL's partitions.
 
     The columns keep their names, except those that are called otherwise here: ``feat`` becomes ``x`` (of edges ``edge_attr``),
     ``label`` ``y``; and those called ``..._mask`` become bool again, which DGL writes as uint8. Types ``_N`` and ``_E`` are those
-    of a homogeneous graph. All edges are in memory, 24 bytes each, besides the result.
+    of a homogeneous graph. The edges of one partition are in memory at a time, besides the result.
 
     Args:
         config: the JSON file that `dgl.distributed.partition_graph` or `dispatch_data.py` wrote.
         columns: see `halohop.datasets.imports.beside.with_columns`.
+        staging: where rows are collected; by default in memory.
 
     Raises:
         IncompleteDatasetError: a file or partition is missing.
@@ -52,16 +44,14 @@ def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None
     Example:
         ``imported = read_dgl("products/ogbn-products.json")``
     """
-    layout = read_config(Path(config))
+    layout, staging = read_config(Path(config)), staging or Staging()
     old_nodes = {name: _old_ids(layout, "orig_nids.dgl", ranges) for name, ranges in layout.nodes.items()}
     old_edges = {relation: _old_ids(layout, "orig_eids.dgl", ranges) for relation, ranges in layout.edges.items()}
-    owned = [_own_edges(layout, part) for part in range(len(layout.folders))]
+    reader = _Edges(layout, {name: torch.cat(old) for name, old in old_nodes.items()}, old_edges)
+    owned = [reader.of_part(part, staging) for part in range(len(layout.folders))]
     tables = GraphTables(
-        nodes={name: _nodes(layout, name, old) for name, old in old_nodes.items()},
-        edges={
-            relation: _edges(layout, relation, [edges[relation] for edges in owned], old, old_nodes)
-            for relation, old in old_edges.items()
-        },
+        nodes={name: _nodes(layout, name, old, staging) for name, old in old_nodes.items()},
+        edges={relation: _edges(layout, relation, owned, old, staging) for relation, old in old_edges.items()},
     )
     return Imported(tables=with_columns(tables, columns or {}), owners=_owners(layout, old_nodes))
 
@@ -95,28 +85,49 @@ def _owners(layout: Config, ids: Mapping[NodeType, Sequence[Tensor]]) -> Owners:
     return Owners(part=parts, num_parts=len(layout.folders))
 
 
-def _own_edges(layout: Config, part: int) -> dict[Relation, _Edges]:
-    """The edges that a partition owns: those to its nodes."""
-    file = layout.folders[part].graph
-    graph = read_graph(file)
-    try:
-        own = torch.nonzero(graph.edges["inner_edge"].tensor()).flatten()
-        nid, eid = graph.nodes["_ID"].tensor().long(), graph.edges["_ID"].tensor().long()[own]
-    except KeyError as error:
-        raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
-    src, dst = nid[graph.src[own]], nid[graph.dst[own]]
-    found = {}
-    for relation, ranges in layout.edges.items():
-        first, last = ranges.bounds[part]
-        mine = (eid >= first) & (eid < last)
-        found[relation] = _Edges(
-            id=eid[mine] - first + ranges.begin[part],
-            src=_within(layout.nodes[relation[0]], src[mine], file),
-            dst=_within(layout.nodes[relation[2]], dst[mine], file),
-        )
-    if (count := sum(len(edges.id) for edges in found.values())) != len(own):
-        raise InputError(f"{file} has {len(own)} edges of its own, {count} of them in its ranges; copy the whole folder")
-    return found
+class _Edges:
+    """Reads the edges that each partition owns: those to its nodes.
+
+    Args:
+        layout: where they are.
+        old_nodes, old_edges: ids from before: of the nodes of each type, and by partition of the edges of each relation.
+    """
+
+    def __init__(
+        self, layout: Config, old_nodes: Mapping[NodeType, Tensor], old_edges: Mapping[Relation, Sequence[Tensor]]
+    ) -> None:
+        self._layout, self._old_nodes, self._old_edges = layout, old_nodes, old_edges
+
+    def of_part(self, part: int, staging: Staging) -> dict[str, Tensor]:
+        """By relation and "id", "src" or "dst": the ids of the edges and of their ends, within their types."""
+        return staging.columns(f"edges of partition {part}", lambda: [self._read(part)])
+
+    def _read(self, part: int) -> dict[str, Tensor]:
+        file = self._layout.folders[part].graph
+        graph = read_graph(file)
+        try:
+            own = torch.nonzero(graph.edges["inner_edge"].tensor()).flatten()
+            nid, eid = graph.nodes["_ID"].tensor().long(), graph.edges["_ID"].tensor().long()[own]
+        except KeyError as error:
+            raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
+        src, dst = nid[graph.src[own]], nid[graph.dst[own]]
+        found: dict[str, Tensor] = {}
+        count = 0
+        for relation, ranges in self._layout.edges.items():
+            first, last = ranges.bounds[part]
+            mine = (eid >= first) & (eid < last)
+            count += int(mine.sum())
+            found[_key(relation, "id")] = self._old_edges[relation][part][eid[mine] - first]
+            for end, ids in (("src", src), ("dst", dst)):
+                name = relation[0 if end == "src" else 2]
+                found[_key(relation, end)] = self._old_nodes[name][_within(self._layout.nodes[name], ids[mine], file)]
+        if count != len(own):
+            raise InputError(f"{file} has {len(own)} edges of its own, {count} of them in its ranges; copy the whole folder")
+        return found
+
+
+def _key(relation: Relation, what: str) -> str:
+    return f"{relation_text(relation)} {what}"
 
 
 def _within(ranges: Ranges, ids: Tensor, file: Path) -> Tensor:
@@ -132,30 +143,25 @@ def _within(ranges: Ranges, ids: Tensor, file: Path) -> Tensor:
     return found
 
 
-def _nodes(layout: Config, name: NodeType, ids: list[Tensor]) -> NodeTable:
+def _nodes(layout: Config, name: NodeType, ids: list[Tensor], staging: Staging) -> NodeTable:
     ranges = layout.nodes[name]
     order = Order(ids, ranges.count, f"node of type {name!r}")
-    pieces = [_columns_of(files.node_columns, ranges.name) for files in layout.folders]
-    return NodeTable(num_nodes=ranges.count, columns=_restored(order, pieces, "nodes", layout))
+    pieces = [columns_of(files.node_columns, ranges.name) for files in layout.folders]
+    return NodeTable(num_nodes=ranges.count, columns=_restored(order, pieces, name, layout, staging))
 
 
-def _edges(
-    layout: Config, relation: Relation, owned: list[_Edges], old: list[Tensor], old_nodes: dict[NodeType, list[Tensor]]
-) -> EdgeTable:
+def _edges(layout: Config, relation: Relation, owned: list[dict[str, Tensor]], old: list[Tensor], staging: Staging) -> EdgeTable:
     ranges, name = layout.edges[relation], relation_text(relation)
-    id = [ids[edges.id - begin] for edges, ids, begin in zip(owned, old, ranges.begin[:-1], strict=True)]
-    order = Order(id, ranges.count, f"edge of {name}")
-    ends = [[edges.src for edges in owned], [edges.dst for edges in owned]]
+    order = Order([edges[_key(relation, "id")] for edges in owned], ranges.count, f"edge of {name}")
     src, dst = (
-        torch.cat(old_nodes[end])[order.restored(ids, f"{what} of {name}")]
-        for end, ids, what in ((relation[0], ends[0], "sources"), (relation[2], ends[1], "destinations"))
+        order.restored([edges[_key(relation, end)] for edges in owned], f"{end} of {name}", staging) for end in ("src", "dst")
     )
     stored = Order(old, ranges.count, f"edge of {name}")  # the rows of the columns are in the order of DGL's ids
-    pieces = [_columns_of(files.edge_columns, ranges.name) for files in layout.folders]
-    return EdgeTable(src=src, dst=dst, columns=_restored(stored, pieces, "edges", layout))
+    pieces = [columns_of(files.edge_columns, ranges.name) for files in layout.folders]
+    return EdgeTable(src=src, dst=dst, columns=_restored(stored, pieces, relation, layout, staging))
 
 
-def _columns_of(file: Path, table: str) -> dict[str, Stored]:
+def columns_of(file: Path, table: str) -> dict[str, Stored]:
     """The columns of one type; older versions did not write the type before the name."""
     found = {}
     for key, stored in read_tensors(file).items():
@@ -165,9 +171,13 @@ def _columns_of(file: Path, table: str) -> dict[str, Stored]:
     return found
 
 
-def _restored(order: Order, pieces: list[dict[str, Stored]], kind: str, layout: Config) -> dict[str, Tensor]:
+def _restored(
+    order: Order, pieces: list[dict[str, Stored]], table: TableKey, layout: Config, staging: Staging
+) -> dict[str, Tensor]:
     """The columns in the order of ids, under our names."""
     columns = {}
+    kind = "nodes" if isinstance(table, str) else "edges"
+    of = table if isinstance(table, str) else relation_text(table)
     names = dict.fromkeys(name for piece in pieces for name in piece)
     for name in names:
         for files, piece in zip(layout.folders, pieces, strict=True):
@@ -177,8 +187,8 @@ def _restored(order: Order, pieces: list[dict[str, Stored]], kind: str, layout: 
         if len({(piece.dtype, piece.shape[1:]) for piece in stored}) > 1:
             forms = ", ".join(f"{piece.dtype} {list(piece.shape[1:])}" for piece in stored)
             raise InputError(f"column {name!r} of {kind} is not the same in all partitions: {forms}")
-        column = stored[0].typed(order.restored([piece.rows for piece in stored], name))
-        target = _RENAMED[kind].get(name, name)
+        column = stored[0].typed(order.restored([piece.rows for piece in stored], f"{name} of {of}", staging))
+        target = RENAMED[kind].get(name, name)
         is_mask = name.endswith("_mask") and column.dtype == torch.uint8
         columns[name if target in names else target] = column.bool() if is_mask else column
     return columns

@@ -5,7 +5,7 @@ A folder has ``META``, who owns which node and edge (``node_pb.pt``, ``edge_pb.p
 several types there is a folder or file for each. Rows that a partition caches of others are left out: they are copies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from halohop.datasets.imports.beside import with_columns
 from halohop.datasets.imports.imported import Imported, Owners
 from halohop.datasets.imports.order import Order
 from halohop.datasets.imports.restricted import load_tensor, unpickled
+from halohop.datasets.staging import Staging
 from halohop.errors import IncompleteDatasetError, InputError
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable, check_ids
 from halohop.typing import EDGE, NODE, NodeType, Relation, relation_text
@@ -34,7 +35,7 @@ class _Meta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Folder:
+class Folder:
     """Where the files of a graph are."""
 
     root: Path
@@ -63,7 +64,7 @@ class _Folder:
         return self.meta.data_cls == "hetero"
 
 
-def read_glt(folder: str | Path, columns: Mapping[str, str | Path] | None = None) -> Imported:
+def read_glt(folder: str | Path, columns: Mapping[str, str | Path] | None = None, *, staging: Staging | None = None) -> Imported:
     """The graph in a folder of GLT's partitions: node features become ``x``, features of edges ``edge_attr``, weights ``weight``.
 
     Nodes and edges have the ids that they had in GLT. Edges go from GLT's rows to its cols; ``edge_dir="out"`` of
@@ -72,6 +73,7 @@ def read_glt(folder: str | Path, columns: Mapping[str, str | Path] | None = None
     Args:
         folder: the ``output_dir`` of GLT's partitioner.
         columns: labels and splits, which GLT keeps elsewhere: see `halohop.datasets.imports.beside.with_columns`.
+        staging: where rows are collected; by default in memory.
 
     Raises:
         IncompleteDatasetError: a file or partition is missing.
@@ -81,22 +83,23 @@ def read_glt(folder: str | Path, columns: Mapping[str, str | Path] | None = None
     Example:
         ``imported = read_glt("products", {"y": "label.pt", "train_mask": "train_idx.pt"})``
     """
-    layout, owners = _layout(folder), glt_owners(folder)
+    layout, owners, staging = layout_of(folder), glt_owners(folder), staging or Staging()
     tables = GraphTables(
-        nodes={name: _nodes(layout, name, len(part)) for name, part in owners.part.items()},
-        edges={relation: _edges(layout, relation) for relation in layout.edges},
+        nodes={name: _nodes(layout, name, len(part), staging) for name, part in owners.part.items()},
+        edges={relation: _edges(layout, relation, staging) for relation in layout.edges},
     )
     return Imported(tables=with_columns(tables, columns or {}), owners=owners)
 
 
 def glt_owners(folder: str | Path) -> Owners:
     """Who owns the nodes by GLT's partitions; the arguments and errors are those of `read_glt`."""
-    layout = _layout(folder)
+    layout = layout_of(folder)
     return Owners(part={name: _owner(layout, name) for name in layout.nodes}, num_parts=layout.meta.num_parts)
 
 
-def _layout(folder: str | Path) -> _Folder:
-    return _Folder(root=Path(folder), meta=_meta(Path(folder)))
+def layout_of(folder: str | Path) -> Folder:
+    """Where the files of a graph are; raises as `read_glt`."""
+    return Folder(root=Path(folder), meta=_meta(Path(folder)))
 
 
 def _meta(root: Path) -> _Meta:
@@ -114,7 +117,7 @@ def _meta(root: Path) -> _Meta:
     return meta
 
 
-def _owner(layout: _Folder, name: NodeType) -> Tensor:
+def _owner(layout: Folder, name: NodeType) -> Tensor:
     file = layout.book("node_pb", name)
     part = load_tensor(file)
     check_ids(part, None, f"{file}")
@@ -124,12 +127,12 @@ def _owner(layout: _Folder, name: NodeType) -> Tensor:
     return part.to(torch.int32)
 
 
-def _nodes(layout: _Folder, name: NodeType, num_nodes: int) -> NodeTable:
-    features = _features(layout, "node_feat", name, num_nodes, f"node of type {name!r}")
+def _nodes(layout: Folder, name: NodeType, num_nodes: int, staging: Staging) -> NodeTable:
+    features = _features(layout, "node_feat", name, num_nodes, f"node of type {name!r}", staging)
     return NodeTable(num_nodes=num_nodes, columns={} if features is None else {"x": features})
 
 
-def _edges(layout: _Folder, relation: Relation) -> EdgeTable:
+def _edges(layout: Folder, relation: Relation, staging: Staging) -> EdgeTable:
     name = relation_text(relation)
     parts = layout.parts("graph", name)
     src, dst = (_each(parts, file) for file in ("rows.pt", "cols.pt"))
@@ -149,30 +152,42 @@ def _edges(layout: _Folder, relation: Relation) -> EdgeTable:
     order = Order(ids, num_edges, f"edge of {name}")
     columns = {}
     if any((folder / "weights.pt").is_file() for folder in parts):
-        columns["weight"] = order.restored(_each(parts, "weights.pt"), f"weights of {name}")
-    features = _features(layout, "edge_feat", name, num_edges, f"edge of {name}")
+        columns["weight"] = order.restored(_each(parts, "weights.pt"), f"weights of {name}", staging)
+    features = _features(layout, "edge_feat", name, num_edges, f"edge of {name}", staging)
     if features is not None:
         columns["edge_attr"] = features
-    return EdgeTable(src=order.restored(src, f"rows of {name}"), dst=order.restored(dst, f"cols of {name}"), columns=columns)
+    return EdgeTable(
+        src=order.restored(src, f"rows of {name}", staging),
+        dst=order.restored(dst, f"cols of {name}", staging),
+        columns=columns,
+    )
 
 
-def _features(layout: _Folder, what: str, name: str, num_rows: int, of: str) -> Tensor | None:
+def _features(layout: Folder, what: str, name: str, num_rows: int, of: str, staging: Staging) -> Tensor | None:
     folders = layout.parts(what, name)
     if not any(folder.is_dir() for folder in folders):
         return None
-    rows, ids = ([_stored(folder, stem) for folder in folders] for stem in ("feats", "ids"))
-    return Order(ids, num_rows, of).restored(rows, f"{what} of {name}")
+    rows, ids = ([_stored(folder, stem, staging) for folder in folders] for stem in ("feats", "ids"))
+    return Order(ids, num_rows, of).restored(rows, f"{what} of {name}", staging)
 
 
-def _stored(folder: Path, stem: str) -> Tensor:
+def _stored(folder: Path, stem: str, staging: Staging) -> Tensor:
     """Features or their ids: one tensor, or as newer versions write them, pickles of some rows each."""
     stream = folder / f"{stem}.pkl"
     if not stream.is_file():
         return load_tensor(folder / f"{stem}.pt")
-    chunks = list(unpickled(stream))
-    if not chunks or not all(isinstance(chunk, Tensor) for chunk in chunks):
-        raise InputError(f"{stream} is not what GLT's partitioner writes: expected tensors")
-    return torch.cat(chunks)
+
+    def chunks() -> Iterator[Tensor]:
+        empty = True
+        for chunk in unpickled(stream):
+            if not isinstance(chunk, Tensor):
+                raise InputError(f"{stream} is not what GLT's partitioner writes: expected tensors, not {type(chunk).__name__}")
+            empty = False
+            yield chunk
+        if empty:
+            raise InputError(f"{stream} is not what GLT's partitioner writes: it is empty")
+
+    return staging.column(f"{stream}", chunks)
 
 
 def _each(folders: Sequence[Path], file: str) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """Rows that lie in several pieces, brought into the order of their ids."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -8,10 +9,10 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.datasets.staging import Staging
 from halohop.errors import IdError, InputError
 
 _CHUNK_ROWS = 1 << 20
-_CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Order:
 
     Example:
         >>> order = Order([torch.tensor([2, 0]), torch.tensor([1])], 3, "node")
-        >>> order.restored([torch.tensor([[20.0], [0.0]]), torch.tensor([[10.0]])], "x").flatten().tolist()
+        >>> order.restored([torch.tensor([[20.0], [0.0]]), torch.tensor([[10.0]])], "x", Staging()).flatten().tolist()
         [0.0, 10.0, 20.0]
     """
 
@@ -58,12 +59,13 @@ class Order:
         self._pieces, self._num_rows, self._what = [_Piece.of(piece) for piece in ids], num_rows, what
         self._check()
 
-    def restored(self, pieces: Sequence[Tensor], name: str) -> Tensor:
+    def restored(self, pieces: Sequence[Tensor], name: str, staging: Staging) -> Tensor:
         """The rows of a column in the order of their ids; the column itself where there is one piece, in order.
 
         Args:
             pieces: its rows in each piece, ``[rows, ...]``.
-            name: of the column, for errors.
+            name: of the column, for errors, and for files of the staging.
+            staging: where the rows are collected.
 
         Raises:
             InputError: a piece has another number of rows than ids, or the pieces differ in dtype or shape.
@@ -75,14 +77,17 @@ class Order:
                 raise InputError(f"{name} is {_form(pieces[0])} in partition 0, but {_form(rows)} in partition {number}")
         if len(pieces) == 1 and self._pieces[0].position is None:
             return pieces[0]
-        restored = pieces[0].new_empty((self._num_rows, *pieces[0].shape[1:]))
-        chunk = max(_CHUNK_BYTES // max(restored[:1].nbytes, 1), 1)
-        for first in range(0, self._num_rows, chunk):
-            rows = restored[first : first + chunk]
+        return staging.column(name, lambda: self._chunks(pieces, staging.chunk_bytes), self._num_rows)
+
+    def _chunks(self, pieces: Sequence[Tensor], chunk_bytes: int) -> Iterator[Tensor]:
+        row_bytes = pieces[0].dtype.itemsize * math.prod(pieces[0].shape[1:])
+        step = max(chunk_bytes // max(row_bytes, 1), 1)
+        for first in range(0, max(self._num_rows, 1), step):
+            rows = pieces[0].new_empty((min(step, self._num_rows - first), *pieces[0].shape[1:]))
             for piece, column in zip(self._pieces, pieces, strict=True):
                 ids, position = piece.between(first, first + len(rows))
                 rows[ids - first] = ops.gather_rows(column, position)
-        return restored
+            yield rows
 
     def _check(self) -> None:
         for piece in self._pieces:
