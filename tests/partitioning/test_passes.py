@@ -1,19 +1,20 @@
 """The same bytes of every file, in whatever budget and by however many workers, as halohop has always written them."""
 
+import errno
 import hashlib
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from halohop.partitioning import building, layout
-from halohop.partitioning.build import partition
-from halohop.partitioning.layout import Memory
-from halohop.partitioning.report import Report
+from halohop.errors import InputError, WriteError
 from halohop.store.disk import map_part, read_manifest
-from halohop.store.tables import GraphTables
-from tests.support.featured import featured_tables, random_parts
+from tests.support.small_builds import build, ended, in_little_memory, plain_json, started
 
 # What halohop wrote of `featured_tables` before builds went in passes: see `digest`.
 _DIGESTS = """
@@ -28,6 +29,8 @@ b9fcd1a563e05daf b787231386084823 32d54ff838ce9923 83047588db615519 3529917a8704
 97654222fe57a59f 916b12bb50e65818 997e8bea7a81ad02 5732042526ee7008
 """
 GOLDEN = _DIGESTS.split()
+SEEDS = [5, 10, 18, 31, 33, 47]
+"""Graphs of several types, with sparse columns, raw ids in any order, empty partitions and edges in order already."""
 
 
 def digest(out: Path) -> str:
@@ -45,51 +48,106 @@ def digest(out: Path) -> str:
             for key, spec in tables
         ],
     }
-    data = msgspec.json.encode(msgspec.to_builtins(plain), order="sorted")
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return hashlib.blake2b(plain_json(plain), digest_size=8).hexdigest()
 
 
-def build(seed: int, out: Path, tables: GraphTables | None = None, **options: object) -> Report:
-    num_parts = (1, 2, 3, 5)[seed % 4]
-    tables = tables or featured_tables(seed)
-    return partition(
-        tables,
-        out,
-        num_parts=num_parts,
-        method=random_parts(tables, num_parts, seed),
-        halo=((), ("raw_id",), ("seen", "raw_id"))[seed % 3],
-        edge_dir=("in", "out")[seed // 2 % 2],  # type: ignore[arg-type]
-        **options,  # type: ignore[arg-type]
-    )
+def check(out: Path, seed: int) -> None:
+    """Whether a data set is whole, and as it has always been."""
+    manifest = read_manifest(out)
+    for part in range(manifest.num_parts):
+        map_part(out, manifest, part, verify=True)
+    assert digest(out) == GOLDEN[seed]
+    assert not out.with_name(f"{out.name}.build").exists()
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """Makes builds take files in so little memory, with steps of so few bytes."""
-
-    def use(room: int, step_bytes: int, threads: int = 1) -> None:
-        monkeypatch.setattr(building, "plan_memory", lambda *given, **more: Memory(threads=threads, room=room))
-        monkeypatch.setattr(building, "is_small", lambda *given: False)
-        monkeypatch.setattr(layout, "_STEP_BYTES", step_bytes)
-
-    return use
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """See `in_little_memory`."""
+    return lambda *sizes: in_little_memory(monkeypatch.setattr, *sizes)
 
 
 def test_in_memory_the_bytes_are_what_they_were(tmp_path: Path) -> None:
-    for seed in range(60):
+    for seed in range(25):
         build(seed, tmp_path / "out", overwrite=seed > 0)
         assert digest(tmp_path / "out") == GOLDEN[seed], seed
 
 
-@pytest.mark.parametrize(("room", "step_bytes"), [(300, 400), (3000, 2000), (100_000, 10_000)])
-@pytest.mark.parametrize("seed", [5, 10, 18, 31, 33, 47])
+@pytest.mark.parametrize(("room", "step_bytes", "threads"), [(300, 400, 2), (3000, 2000, 1), (100_000, 10_000, 2)])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_in_any_budget_the_bytes_are_the_same(
-    tmp_path: Path, small: Callable[[int, int], None], seed: int, room: int, step_bytes: int
+    tmp_path: Path, small: Callable[..., None], seed: int, room: int, step_bytes: int, threads: int
 ) -> None:
-    small(room, step_bytes)
+    small(room, step_bytes, threads)
     build(seed, tmp_path / "out")
-    assert digest(tmp_path / "out") == GOLDEN[seed]
-    manifest = read_manifest(tmp_path / "out")
-    for part in range(manifest.num_parts):
-        map_part(tmp_path / "out", manifest, part, verify=True)
-    assert not (tmp_path / "out.build").exists()
+    check(tmp_path / "out", seed)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([200, 1000, 5000]), st.sampled_from([300, 3000]))
+@settings(max_examples=5)
+def test_any_graph_is_the_same_in_chunks_as_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, room: int, step_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    build(seed, folder / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        in_little_memory(patch.setattr, room, step_bytes, 2)
+        build(seed, folder / "chunks")
+    assert digest(folder / "chunks") == digest(folder / "whole")
+
+
+def test_workers_share_a_build(tmp_path: Path) -> None:
+    """Three processes begin at once; all end well, whichever was the last."""
+    workers = [started(31, tmp_path / "out", worker=True) for _ in range(3)]
+    assert [ended(worker) for worker in workers] == [0, 0, 0]
+    check(tmp_path / "out", 31)
+
+
+def test_a_killed_build_goes_on(tmp_path: Path, small: Callable[..., None]) -> None:
+    """Killed three times at later and later writes; what was there before is there until the end."""
+    build(5, tmp_path / "out")
+    for writes in (3, 60, 100):
+        assert ended(started(31, tmp_path / "out", writes=writes)) == -signal.SIGKILL
+        assert digest(tmp_path / "out") == GOLDEN[5]
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.build"}
+    small(3000, 2000, 2)
+    build(31, tmp_path / "out", overwrite=True)
+    check(tmp_path / "out", 31)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_another_graph_or_option_does_not_go_on_with_a_killed_build(tmp_path: Path, small: Callable[..., None]) -> None:
+    assert ended(started(31, tmp_path / "out", writes=40)) == -signal.SIGKILL
+    small(3000, 2000, 2)
+    with pytest.raises(
+        InputError, match=r"out.build holds an unfinished build of something else \(.*table a '0 rows, .*', now '1 rows, "
+    ):
+        build(5, tmp_path / "out")
+    build(31, tmp_path / "out")
+    check(tmp_path / "out", 31)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("call", ["posix_fallocate", "pwrite"])
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path, small: Callable[..., None], monkeypatch: pytest.MonkeyPatch, call: str, quick: bool
+) -> None:
+    """The error names the file; the old data set stays, and beside it only what goes on when there is room again."""
+    build(5, tmp_path / "out")
+    if not quick:
+        small(3000, 2000, 1)
+    real, left = getattr(os, call), [30]
+
+    def full(*given: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, full)
+        with pytest.raises(WriteError, match=r"\.npy.*[Nn]o space left"):
+            build(31, tmp_path / "out", overwrite=True)
+    assert digest(tmp_path / "out") == GOLDEN[5]
+    assert {path.name for path in tmp_path.iterdir()} == ({"out"} if quick else {"out", "out.build"})
+    build(31, tmp_path / "out", overwrite=True)
+    check(tmp_path / "out", 31)

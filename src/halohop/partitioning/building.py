@@ -117,7 +117,7 @@ def _in_folder(
 ) -> Report:
     """The same with other processes, and so that it goes on after a kill."""
     plan = {
-        "graph": fingerprint(tables),
+        **fingerprint(tables),
         "partitions": request.num_parts,
         "halo": request.halo,
         "edge_dir": request.edge_dir,
