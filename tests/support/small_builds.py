@@ -1,10 +1,9 @@
 """Builds of `featured_tables` in very little memory, here and in processes of their own, which may be killed at any write."""
 
-import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from halohop.partitioning.layout import Memory
 from halohop.partitioning.report import Report
 from halohop.store.npy import ArrayFile
 from tests.support.featured import featured_tables, random_parts
+from tests.support.forked import Forked
 
 DEADLINE_S = 60
 
@@ -42,27 +42,29 @@ def in_little_memory(change: Callable[[object, str, object], None], room: int, s
     change(layout, "_STEP_BYTES", step_bytes)
 
 
-def started(seed: int, out: Path, *, writes: int | None = None, worker: bool = False) -> ForkServerProcess:
-    """A process that builds a graph; it kills itself at the write of that number."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["halohop.partitioning.build", __name__])
-    process = context.Process(target=_build, args=(seed, out, writes, worker))
-    process.start()
-    return process
+def started(seed: int, out: Path, *, writes: int = -1, worker: bool = False) -> Forked:
+    """A process that builds a graph; it kills itself at the write of that number, if that is not negative."""
+    arguments = [str(seed), str(out), str(writes), str(int(worker))]
+    return Forked("tests.support.small_builds", arguments, os.environ | {"PYTHONPATH": str(Path.cwd())})
 
 
-def ended(process: ForkServerProcess) -> int:
+def ended(process: Forked) -> int:
     """The exit code of a process, which must end in time."""
-    process.join(DEADLINE_S)
-    assert process.exitcode is not None, f"process {process.pid} runs on"
-    code = process.exitcode
-    process.close()
-    return code
+    try:
+        return process.wait(DEADLINE_S)
+    finally:
+        process.kill()
+        process.close()
 
 
-def _build(seed: int, out: Path, writes: int | None, worker: bool) -> None:
+def plain_json(value: object) -> bytes:
+    """A record as JSON, the same for equal records."""
+    return msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
+
+
+def _build(seed: int, out: Path, writes: int, worker: bool) -> None:
     in_little_memory(setattr, 3000, 2000, 2)
-    if writes is not None:
+    if writes >= 0:
         left, write = [writes], ArrayFile.write
 
         def counted(self: ArrayFile, *given: Any) -> Any:
@@ -75,6 +77,5 @@ def _build(seed: int, out: Path, writes: int | None, worker: bool) -> None:
     build(seed, out, worker=worker, overwrite=True)
 
 
-def plain_json(value: object) -> bytes:
-    """A record as JSON, the same for equal records."""
-    return msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
+if __name__ == "__main__":
+    _build(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")
