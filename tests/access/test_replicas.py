@@ -187,6 +187,9 @@ def test_a_new_set_takes_the_place_of_the_old_one(plain, tmp_path):
     add_replicas(folder, PLAN)
     first = read_manifest(folder)
     assert set(own) < set(first.files)
+    stray = folder / "part-0001/replicas/0123.partial-00000000-00000000"  # what a killed writer leaves
+    stray.mkdir()
+    verify_parts(folder)
     add_replicas(folder, Replicas(fanouts=[2], batch_size=4, ratio=0.1))
     second = read_manifest(folder)
     assert second.replicas.name != first.replicas.name
