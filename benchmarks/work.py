@@ -25,6 +25,12 @@ class SeedBatches:
             yield self.seeds[number * self.batch_size : (number + 1) * self.batch_size]
 
 
+def anonymous_bytes() -> int:
+    """What this process holds that is no page of a file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
 def relations(folder: str) -> dict[tuple[str, str, str], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """(indptr int64, indices int32 or int64) of every relation, read into memory."""
     tables = sorted((_part(folder) / "edges").iterdir())
