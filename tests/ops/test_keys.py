@@ -40,3 +40,17 @@ def test_what_is_no_key_is_refused(keys: torch.Tensor) -> None:
         ops.KeyIndex(keys)
     with pytest.raises(InputError, match="queries are 3 bytes wide, but keys are 2"):
         ops.KeyIndex(bytes_of([[1, 2]], 2)).find(bytes_of([[1, 2, 3]], 3))
+
+
+@given(st.lists(st.binary(max_size=6), max_size=12), st.integers(1, 5), st.integers(0, 3))
+def test_texts_are_padded(texts: list[bytes], width: int, before: int) -> None:
+    lengths = torch.tensor([before, *map(len, texts)])
+    data = torch.tensor([*bytes(before), *b"".join(texts)], dtype=torch.uint8)
+    offsets = lengths.cumsum(0)
+    assert torch.equal(ops.pad_texts(offsets, data, width), reference.pad_texts(offsets, data, width))
+
+
+@pytest.mark.parametrize("offsets", [[], [0, 4], [2, 1], [-1, 2]])
+def test_offsets_that_leave_the_data_are_refused(offsets: list[int]) -> None:
+    with pytest.raises(InputError, match="offsets must rise from 0 to at most 3, the bytes of data"):
+        ops.pad_texts(torch.tensor(offsets, dtype=torch.int64), torch.zeros(3, dtype=torch.uint8), 2)

@@ -56,7 +56,7 @@ class Ids:
                 f"{part.path}: ids in column {name!r} are {column.type}, but those of {self.node_type!r} are {self.kind}"
             )
         rows = self._found(column) if self.count else torch.full((len(column),), -1)
-        unknown = torch.nonzero(rows < 0)
+        unknown = np.flatnonzero(rows.numpy() < 0)
         if len(unknown):
             row = int(unknown[0])
             raise IdError(
@@ -160,10 +160,11 @@ def _are_numbers(staging: Staging, raw: Tensor) -> bool:
 
 
 def _found_texts(index: KeyIndex, texts: Texts, width: int) -> Tensor:
-    rows = torch.cat([index.find(torch.from_numpy(piece)) for piece in texts.padded(width, len(texts.data) + width)])
+    (rows,) = (index.find(piece) for piece in texts.padded(width, (len(texts) + 1) * width))
     ends = texts.offsets[1:]
     ends_in_zero = (texts.lengths > 0) & (texts.data[np.maximum(ends, 1) - 1] == 0) if len(texts.data) else texts.lengths > 0
-    return rows.masked_fill(torch.from_numpy((texts.lengths > width) | ends_in_zero), -1)
+    rows.numpy()[(texts.lengths > width) | ends_in_zero] = -1
+    return rows
 
 
 def _ids(part: Part, name: str) -> Column:

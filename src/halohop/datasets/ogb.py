@@ -149,7 +149,7 @@ def _text_labels(staging: Staging, name: str, path: Path, num_rows: int) -> Tens
 def _blocks(staging: Staging, path: Path, dtype: DTypeLike, num_rows: int) -> Iterator[np.ndarray]:
     """At least one, also of a file without rows."""
     empty = True
-    for block in matrix_blocks(path, dtype, num_rows, min(staging.chunk_bytes, BLOCK_BYTES)):
+    for block in matrix_blocks(path, dtype, num_rows, min(staging.text_bytes, BLOCK_BYTES)):
         empty = False
         yield block
     if empty:

@@ -16,7 +16,7 @@ from halohop.files.aside import writing
 from halohop.store.tables import EdgeTable
 
 _MOST_BUCKETS = 256  # each is an open file
-_CHUNKS, _WORK = 8, 64  # a bucket takes so many chunks of memory, and so many bytes an edge beside its record
+_CHUNKS, _WORK = 8, 200  # a bucket takes so many chunks of memory, and so many bytes an edge beside its record
 _HEAD = 24  # bytes of position and ends in a record
 
 Rows = Callable[[NDArray[np.int64]], NDArray[np.uint8]]

@@ -22,6 +22,7 @@ from halohop.errors import CorruptDatasetError
 from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import whole_file, write_file
+from halohop.memory import release
 from halohop.partitioning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, is_dense
 
@@ -29,6 +30,7 @@ CHUNK_BYTES = 16 << 20
 """How much of a source is in memory at a time, by default; a reader holds a few of such chunks."""
 
 _LONGEST_NAME = 120
+_TEXT_SHARE = 4
 _CHUNKS_OF_BUDGET, _LEAST_CHUNK = 64, 2 << 20
 
 Chunk = Mapping[str, Tensor]
@@ -67,6 +69,11 @@ class Staging:
     chunk_bytes: int = CHUNK_BYTES
     memory: int | None = None
     wrote: Callable[[int], None] = _nothing
+
+    @property
+    def text_bytes(self) -> int:
+        """How much of a text file is read at a time: its reader is some blocks ahead, as text and as numbers."""
+        return max(self.chunk_bytes // _TEXT_SHARE, min(self.chunk_bytes, 1 << 20))
 
     def column(self, name: str, make: Callable[[], Iterable[Tensor]], num_rows: int | None = None) -> Tensor:
         """One column from its chunks; see `columns`."""
@@ -147,6 +154,7 @@ class Staging:
             for key, array in arrays.items():
                 array.finish()
                 staged[key] = _Staged(dtype=str(array.dtype).removeprefix("torch."), shape=array.shape)
+        release()  # what readers and chunks have taken
         return staged
 
     def _mapped(self, file: Path, column: _Staged) -> Tensor:

@@ -67,6 +67,7 @@ def _columns(staging: Staging, path: Path, names: Sequence[str], floats: Sequenc
     if is_text(path):
         inferred = [name for name in dict.fromkeys(names) if name not in floats]
         name = f"types.{path}.{','.join(inferred)}"
-        texts = staging.fact(name, lambda: text_types(path, inferred, staging.chunk_bytes) if inferred else [], list[str])
+        texts = staging.fact(name, lambda: text_types(path, inferred, staging.text_bytes) if inferred else [], list[str])
         types |= zip(inferred, map(type_of, texts), strict=True)
-    yield from stream_columns(path, names, types, staging.chunk_bytes)
+    yield from stream_columns(path, names, types, staging.text_bytes if is_text(path) else staging.chunk_bytes)
+    pyarrow().default_memory_pool().release_unused()

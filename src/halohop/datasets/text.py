@@ -10,6 +10,7 @@ from torch import Tensor
 
 from halohop.datasets.staging import Staging
 from halohop.errors import InputError
+from halohop.ops import pad_texts
 
 _LONGEST = 1024
 
@@ -31,7 +32,7 @@ class Texts:
         encoded = [text.encode() for text in texts]
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(text) for text in encoded], out=offsets[1:])
-        return cls(offsets=offsets, data=np.frombuffer(b"".join(encoded), np.uint8))
+        return cls(offsets=offsets, data=np.frombuffer(bytearray(b"".join(encoded)), np.uint8))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -43,15 +44,11 @@ class Texts:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
-    def padded(self, width: int, num_bytes: int) -> Iterator[NDArray[np.uint8]]:
+    def padded(self, width: int, num_bytes: int) -> Iterator[Tensor]:
         """With zeros behind, uint8 ``[n, width]``, in pieces of about so many bytes; what is longer than `width` is cut."""
-        step = max(num_bytes // width, 1)
+        step, data = max(num_bytes // width, 1), torch.from_numpy(np.require(self.data, requirements="W"))
         for first in range(0, max(len(self), 1), step):
-            offsets = self.offsets[first : first + step + 1]
-            inside = np.arange(width) < np.diff(offsets)[:, None]
-            rows = np.zeros(inside.shape, np.uint8)
-            rows[inside] = self.data[(offsets[:-1, None] + np.arange(width))[inside]]
-            yield rows
+            yield pad_texts(torch.from_numpy(self.offsets[first : first + step + 1]), data, width)
 
 
 def text_column(texts: Sequence[str]) -> Tensor:
@@ -77,7 +74,7 @@ def collect_texts(staging: Staging, name: str, make: Callable[[], Iterable[Texts
     width = staging.fact(f"{name}.width", lambda: _width(make()), int)
 
     def pieces() -> Iterator[Tensor]:
-        return (torch.from_numpy(rows) for texts in make() for rows in texts.padded(width, staging.chunk_bytes))
+        return (rows for texts in make() for rows in texts.padded(width, staging.chunk_bytes))
 
     return staging.column(name, pieces)
 

@@ -22,7 +22,7 @@ from halohop.ops.index import (
     repeat_positions,
     stitch,
 )
-from halohop.ops.keys import KeyIndex
+from halohop.ops.keys import KeyIndex, pad_texts
 from halohop.ops.labor import Sources
 from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.pieces import Pieces
@@ -79,6 +79,7 @@ __all__ = [
     "narrowed",
     "never_falls",
     "number",
+    "pad_texts",
     "place_ends",
     "repeat_positions",
     "sample_neighbors",

@@ -65,3 +65,13 @@ def find(keys: NDArray[Any], slots: NDArray[Any], queries: NDArray[Any], rows: N
         while slots[slot] >= 0 and not _same(keys, i64(slots[slot]), queries, query):
             slot = slot + 1 if slot + 1 < slots.size else 0
         rows[query] = i64(slots[slot])
+
+
+@kernel
+def pad(offsets: NDArray[Any], data: NDArray[Any], rows: NDArray[Any]) -> None:
+    """Copies each text into its row, cut where the row ends, with zeros behind."""
+    width = rows.shape[1]
+    for row in range(rows.shape[0]):
+        first, length = offsets[row], min(offsets[row + 1] - offsets[row], width)
+        for c in range(width):
+            rows[row, c] = data[first + c] if c < length else 0

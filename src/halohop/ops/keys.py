@@ -6,7 +6,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.ops import cpu_keys
-from halohop.ops.arguments import require_cpu
+from halohop.ops.arguments import integers, require_cpu
 
 _MOST_ROWS = 2**31 - 1  # there are twice as many slots, at most 2**32
 
@@ -56,6 +56,33 @@ class KeyIndex:
         rows = np.empty(len(asked), np.int64)
         cpu_keys.find(self._keys, self._slots, asked, rows)
         return torch.from_numpy(rows)
+
+
+def pad_texts(offsets: Tensor, data: Tensor, width: int) -> Tensor:
+    """Texts as rows of bytes, with zeros behind; what is longer than `width` is cut.
+
+    Args:
+        offsets: int64 ``[n + 1]``: text i is ``data[offsets[i]:offsets[i + 1]]``.
+        data: uint8.
+        width: of the rows.
+
+    Returns:
+        uint8 ``[n, width]``.
+
+    Raises:
+        InputError: wrong dtypes, or offsets that fall or leave the data.
+
+    Example:
+        >>> pad_texts(torch.tensor([0, 1, 4]), torch.tensor([7, 8, 9, 9], dtype=torch.uint8), 2).tolist()
+        [[7, 0], [8, 9]]
+    """
+    places = integers(offsets, "offsets", only_int64=True)
+    text = _bytes(data.view(-1, 1), "data")[:, 0]
+    if not len(places) or places[0] < 0 or places[-1] > len(text) or (np.diff(places) < 0).any():
+        raise InputError(f"offsets must rise from 0 to at most {len(text)}, the bytes of data")
+    rows = np.empty((len(places) - 1, width), np.uint8)
+    cpu_keys.pad(places, text, rows)
+    return torch.from_numpy(rows)
 
 
 def _bytes(rows: Tensor, name: str) -> np.ndarray:

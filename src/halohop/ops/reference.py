@@ -258,6 +258,11 @@ class KeyIndex:
         return torch.tensor([self._rows.get(tuple(query), -1) for query in queries.tolist()], dtype=torch.int64)
 
 
+def pad_texts(offsets: Tensor, data: Tensor, width: int) -> Tensor:
+    texts = [data[begin:end].tolist()[:width] for begin, end in pairwise(offsets.tolist())]
+    return torch.tensor([text + [0] * (width - len(text)) for text in texts], dtype=torch.uint8).view(len(texts), width)
+
+
 def dense_rows(indptr: list[int], indices: list[int], values: list[float], width: int) -> list[list[float]]:
     """Rows of numbers from lists of those that are not zero; one value may stand for all."""
     rows = []
