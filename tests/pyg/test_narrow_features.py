@@ -1,5 +1,7 @@
 """Features that are stored in fewer bytes: the same batches everywhere, of the numbers that are stored, in the user's dtype."""
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -54,9 +56,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @contextmanager
-def on_hosts(folder: Path) -> Iterator[Graph]:
-    with hosts(folder, [[0], [1, 2]]) as graphs:
+def on_hosts(folder: Path, **options: Any) -> Iterator[Graph]:
+    with hosts(folder, [[0], [1, 2]], **options) as graphs:
         yield graphs[1]
+
+
+@contextmanager
+def with_copies(folder: Path) -> Iterator[Graph]:
+    """A host that has copies of half as many nodes as it owns."""
+    with tempfile.TemporaryDirectory() as copied:
+        shutil.copytree(folder, copied, dirs_exist_ok=True)
+        halohop.add_replicas(copied, halohop.Replicas(fanouts=[3, 2], batch_size=25, seeds=("paper", None), ratio=0.5))
+        with on_hosts(Path(copied)) as graph:
+            yield graph
+            assert graph.statistics()["replica_rows"] > 0
 
 
 @contextmanager
@@ -73,6 +86,8 @@ PLACES: dict[str, Callable[[Path], Any]] = {
     "disk": halohop.open,
     "more than memory": lambda folder: halohop.open(folder, memory=0, hot_memory=300),
     "hosts": on_hosts,
+    "hosts with a cache": lambda folder: on_hosts(folder, cache="1MB"),
+    "hosts with copies": with_copies,
     "servers": lambda folder: on_servers(folder, "servers"),
     "servers, sampled here": lambda folder: on_servers(folder, "client"),
 }
