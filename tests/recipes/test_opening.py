@@ -19,5 +19,5 @@ def test_a_run_says_how_much_of_its_graph_is_in_memory(tmp_path: Path) -> None:
         with opened(config.parts, config, World.from_env()) as graph:
             graph.rows("x", torch.arange(1000))
             counted = graph.statistics()
-            seen[memory, hot_memory] = counted["disk_rows"], counted.get("hot_rows", 0) > 0
+            seen[memory, hot_memory] = counted.get("disk_rows", 0), counted.get("hot_rows", 0) > 0
     assert seen == {(None, None): (0, False), (0, None): (1000, False), (0, 10_000): (1000, True)}

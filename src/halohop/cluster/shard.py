@@ -13,6 +13,7 @@ from halohop.cluster.hottest import hot_rows
 from halohop.cluster.pushes import Held
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
+from halohop.store.feature import Feature, Stored
 from halohop.store.part import Part
 from halohop.store.requests import (
     EdgesReply,
@@ -76,7 +77,7 @@ class LocalShard:
                 ids=self._ids(name, {index: held.raw_id for index, held in nodes.items()}),
                 blocks=self._ids(name, {index: held.block for index, held in nodes.items()}),
                 columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
-                sparse=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
+                features=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
             )
         self._topologies: dict[Relation, Topology] = {}
         for relation in first.edges:
@@ -104,7 +105,7 @@ class LocalShard:
         columns = {name: self._tables[name].columns for name in first.nodes}
         lists = {relation: topology.indices for relation, topology in self._topologies.items()}
         for name, kept in hot_rows(parts, columns, lists, book, residency.hot_bytes, counters).items():
-            self._tables[name].hot.update(kept)
+            self._tables[name].features.update(kept)
         self._degrees: dict[tuple[TableKey, str], Topology] = {
             (book.list_type(relation), degree_column(relation)): topology for relation, topology in self._topologies.items()
         }
@@ -123,8 +124,9 @@ class LocalShard:
         names = next(iter(held.values()))
         return {name: self._pieces(table, {index: columns[name] for index, columns in held.items()}) for name in names}
 
-    def _sparse(self, table: TableKey, held: dict[int, dict[str, ops.SparseRows]]) -> dict[str, ops.SparsePieces]:
-        pieces, bounds = {}, self._book.bounds(table)
+    def _sparse(self, table: TableKey, held: dict[int, dict[str, ops.SparseRows]]) -> dict[str, Feature]:
+        pieces: dict[str, Feature] = {}
+        bounds = self._book.bounds(table)
         for name in next(iter(held.values())):
             here = [held[part][name] if part in held else None for part in range(self._book.num_parts)]
             pieces[name] = ops.SparsePieces(here, bounds, disk_arrays=self._residency.disk_arrays)
@@ -177,28 +179,23 @@ class LocalShard:
 
     def _rows(self, query: RowQuery) -> tuple[tuple[Tensor, ...], dict[str, ops.SparseRows]]:
         table = _lookup(self._tables, query.table, "table")
-        sparse = {
-            name: table.sparse[name].take(query.gid, padded=query.padded, pool=self._pool)
-            for name in query.columns
-            if name in table.sparse
-        }
-        return tuple(self._column(table, name, query) for name in query.columns if name not in sparse), sparse
+        found = [(name, self._column(table, name, query)) for name in query.columns]
+        sparse = {name: rows for name, rows in found if isinstance(rows, ops.SparseRows)}
+        return tuple(rows for _, rows in found if isinstance(rows, Tensor)), sparse
 
-    def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor:
+    def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor | ops.SparseRows:
         if (query.table, name) in self._degrees:
             return self._degrees[query.table, name].degrees(query.gid, self._pool)
-        gather = ops.gather_known if query.padded else ops.gather_rows
         if name == BLOCK and table.blocks is not None:
-            return gather(table.blocks, query.gid, pool=self._pool)
+            return Stored(pieces=table.blocks).take(query.gid, padded=query.padded, pool=self._pool)
         if name not in (RAW_ID, EDGE_ID):
-            column = _lookup(table.columns, name, f"column of {query.table!r}")
-            self._counters.add("disk_rows", len(query.gid) if column.on_disk else 0)
-            if name in table.hot:
-                return table.hot[name].take(query.gid, padded=query.padded, pool=self._pool)
-            return gather(column, query.gid, pool=self._pool)
+            if name in table.columns and table.columns[name].on_disk:
+                self._counters.add("disk_rows", len(query.gid))
+            feature = table.features.get(name) or Stored(pieces=_lookup(table.columns, name, f"column of {query.table!r}"))
+            return feature.take(query.gid, padded=query.padded, pool=self._pool)
         if table.ids is None:
             return query.gid
-        ids = gather(table.ids, query.gid, pool=self._pool)
+        ids = Stored(pieces=table.ids).take(query.gid, padded=query.padded, pool=self._pool)
         return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
 
     def _hold(self, request: HoldRequest) -> HoldReply:
@@ -268,13 +265,12 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The rows of a node type or relation: the user's ids (None where they are the gids), the columns, dense and sparse, those of
-    the dense ones of which some rows are in memory and some on disk, and the blocks of nodes (None where there are none)."""
+    """The rows of a node type or relation: the user's ids (None where they are the gids), the dense columns, those columns whose
+    rows are found in another way, and the blocks of nodes (None where there are none)."""
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
-    sparse: dict[str, ops.SparsePieces] = field(default_factory=dict)
-    hot: dict[str, ops.HotRows] = field(default_factory=dict)
+    features: dict[str, Feature] = field(default_factory=dict)
     blocks: ops.Pieces | None = None
 
 
