@@ -11,6 +11,7 @@ from halohop.partitioning import rates as rates_module
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.build import partition
 from halohop.partitioning.estimate import PartitionPlan, Rates, disk_bytes, estimate
+from halohop.partitioning.narrowing import FeatureDtype, stored_shares, with_narrow_features
 from halohop.partitioning.rates import measured_rates
 from halohop.partitioning.sizes import GraphSizes, TableSizes
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -78,6 +79,15 @@ def test_disk_is_what_is_written(tmp_path: Path, own_ids: bool, options: dict[st
     partition(tables, tmp_path / "parts", **options)
     written = sum(file.stat().st_size for file in (tmp_path / "parts").rglob("*") if file.is_file())
     plan = PartitionPlan(**options, ordered=options["method"] == "range")
+    assert disk_bytes(GraphSizes.of(tables), plan) == pytest.approx(written, rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_narrow_features_take_less(tmp_path: Path, dtype: FeatureDtype) -> None:
+    tables = typed()
+    partition(with_narrow_features(tables, {"x": dtype}), tmp_path / "parts", num_parts=2, method="random")
+    written = sum(file.stat().st_size for file in (tmp_path / "parts").rglob("*") if file.is_file())
+    plan = PartitionPlan(num_parts=2, method="random", stored=stored_shares({"x": dtype}))
     assert disk_bytes(GraphSizes.of(tables), plan) == pytest.approx(written, rel=0.02)
 
 

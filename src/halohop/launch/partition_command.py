@@ -84,6 +84,7 @@ def partition(
             halo=tuple(halo.split(",")) if halo else (),
             edge_dir=edge_dir.value,
             blocks=blocks,
+            feature_dtype=feature_dtype,
             memory=memory,
             undirected=undirected,
             normalize=normalize,

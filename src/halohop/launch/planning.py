@@ -15,6 +15,7 @@ from halohop.launch.inspect import readable_bytes
 from halohop.partitioning.assign import Method, chosen
 from halohop.partitioning.budget import Budget
 from halohop.partitioning.estimate import Estimate, PartitionPlan, estimate
+from halohop.partitioning.narrowing import parse_feature_dtype, stored_shares
 from halohop.partitioning.rates import measured_rates
 from halohop.partitioning.sizes import GraphSizes
 from halohop.typing import EdgeDir
@@ -42,6 +43,7 @@ class Planned:
     halo: Sequence[str]
     edge_dir: EdgeDir
     blocks: int | None
+    feature_dtype: str | None
     memory: str | None
     undirected: bool
     normalize: bool
@@ -67,6 +69,7 @@ def planned(wanted: Planned) -> RenderableType:
         halo=wanted.halo,
         edge_dir=wanted.edge_dir,
         blocks=wanted.blocks,
+        stored=stored_shares(parse_feature_dtype(wanted.feature_dtype) if wanted.feature_dtype else None),
     )
     found = estimate(sizes, plan, rates, Budget.parse(wanted.memory))
     free = shutil.disk_usage(wanted.out.resolve().parent).free

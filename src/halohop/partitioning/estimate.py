@@ -1,7 +1,7 @@
 """What partitioning a graph will take, before it begins: time of each pass, memory, and disk; from sizes and measured rates."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from halohop.errors import InputError
 from halohop.partitioning.budget import Budget
@@ -53,6 +53,7 @@ class PartitionPlan:
 
     Args:
         ordered: whether partitions are ranges of the nodes as they come, which need not be renumbered.
+        stored: by column, which share of its bytes is stored: 0.5 of float32 as float16.
     """
 
     num_parts: int
@@ -61,6 +62,11 @@ class PartitionPlan:
     halo: Sequence[str] = ()
     edge_dir: EdgeDir = "in"
     blocks: int | None = None
+    stored: Mapping[str, float] = field(default_factory=dict)
+
+    def row_bytes(self, table: TableSizes) -> float:
+        """Bytes of a row as it is stored."""
+        return sum(size * self.stored.get(name, 1.0) for name, size in table.columns.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +161,7 @@ def disk_bytes(sizes: GraphSizes, plan: PartitionPlan) -> int:
     total, files = 0.0, 0
     for table in sizes.nodes.values():
         structure = 8.0 * (table.own_ids or moves) + (plan.blocks != 0 and plan.num_parts > 1 and plan.method in _MAKES_BLOCKS)
-        total += table.rows * (table.row_bytes + structure)
+        total += table.rows * (plan.row_bytes(table) + structure)
         files += len(table.columns) + (table.own_ids or moves) + (structure not in (0, 8))
     for relation, table in sizes.edges.items():
         listed = relation[2] if plan.edge_dir == "in" else relation[0]
@@ -169,7 +175,7 @@ def _edge_row(sizes: GraphSizes, relation: Relation, plan: PartitionPlan) -> flo
     """Bytes of an edge while it is moved: what is stored of it, and the gid that it is sorted by."""
     table = sizes.edges[relation]
     near = sizes.nodes[relation[0] if plan.edge_dir == "in" else relation[2]]
-    stored = _id_bytes(near.rows) + _id_bytes(table.rows) + table.row_bytes + _halo(near, table, plan)
+    stored = _id_bytes(near.rows) + _id_bytes(table.rows) + plan.row_bytes(table) + _halo(near, table, plan)
     return stored + _key_bytes(sizes, relation, plan)
 
 

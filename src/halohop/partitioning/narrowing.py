@@ -61,6 +61,12 @@ def parse_feature_dtype(text: str) -> FeatureDtype:
     return {name.strip(): dtype.strip() for name, _, dtype in pairs}
 
 
+def stored_shares(feature_dtype: FeatureDtype | None) -> dict[str, float]:
+    """By column, which share of its bytes is stored, if it is float32."""
+    given = dict.fromkeys(FEATURES, feature_dtype) if isinstance(feature_dtype, str) else dict(feature_dtype or {})
+    return {name: getattr(torch, dtype).itemsize / torch.float32.itemsize for name, dtype in given.items() if dtype in DTYPES}
+
+
 def _wanted(tables: GraphTables, feature_dtype: FeatureDtype) -> dict[str, str]:
     """Dtypes by column; those that are there."""
     columns = [table.columns for table in tables.nodes.values()] + [table.columns for table in tables.edges.values()]
