@@ -111,7 +111,7 @@ def estimate(sizes: GraphSizes, plan: PartitionPlan, rates: Rates, budget: Budge
         >>> rates = Rates(read=5e8, number=1e8, count=5e7, move=3e8, sort=2e8, finish=5e7, assign={"random": 5e7})
         >>> found = estimate(sizes, PartitionPlan(num_parts=64, method="random"), rates, Budget.parse("16GB"))
         >>> round(found.total_seconds / 3600), found.disk_bytes >> 30
-        (6, 1132)
+        (5, 1132)
     """
     fixed = _PROCESS + sizes.num_nodes * _NODE_BYTES
     if budget.bytes < fixed + _LEAST_ROOM:
