@@ -53,6 +53,12 @@ MUTATIONS = {
         instead="            return self.rows[first : first + count].contiguous()\n",
         found_by=("store/test_given.py",),
     ),
+    "locality: a rank makes the batch of its own number, whichever block that is of": Mutation(
+        module="loading/seeds.py",
+        line="                    slot = self.arrangement.slot(step, self.world)\n",
+        instead="                    slot = self.world.rank\n",
+        found_by=("loading/test_blocks.py",),
+    ),
     "resume: the second time from where the first one began": Mutation(
         module="loading/resume.py",
         line="batches=self._start.batches + self._handed)",

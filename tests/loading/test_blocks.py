@@ -177,9 +177,9 @@ def test_more_ranks_than_blocks_share_them():
 
 
 def test_what_is_left_over_is_divided_in_the_order_of_the_blocks():
-    blocks = blocks_of([5, 5, 5, 5])
-    last = [blocks.of_seed[shares[-1].positions].tolist() for shares in epochs_of_ranks(blocks, 4, 4)]
-    assert last == [[0], [1], [2], [3]]
+    blocks = blocks_of([8, 8, 8, 8])
+    last = [blocks.of_seed[shares[-1].positions].tolist() for shares in epochs_of_ranks(blocks, 4, 5)]
+    assert last == [[1, 1], [1, 1], [2, 2, 2], [2, 3], [3, 3, 3]]  # the batches 5, 6 and 7 are of the blocks 2, 1 and 3
 
 
 def test_another_division_is_another_state():

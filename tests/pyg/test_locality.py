@@ -295,6 +295,14 @@ def test_padded_batches_have_the_places_that_batches_of_blocks_take(whole):
     ]
 
 
+def test_places_are_measured_with_seeds_of_blocks(tmp_path):
+    tables, block = clustered(4, 200)
+    how: dict[str, Any] = {"pad": "measured", "batch_size": 100, "num_workers": 1}
+    with halohop.open(write_in_blocks(tmp_path / "parts", tables, {"node": block}, num_blocks=4, num_parts=1)) as graph:
+        near, anywhere = (next(iter(NeighborLoader(graph, [-1], None, locality=way, **how))) for way in ("blocks", "none"))
+    assert near.num_nodes < 0.8 * anywhere.num_nodes
+
+
 REFUSED: dict[str, tuple[Callable[[Graph], Any], str]] = {
     "unknown": (lambda graph: made(graph, "nodes", locality="block"), "locality='block' is none of 'none', 'blocks', 'owner'"),
     "sampler": (
