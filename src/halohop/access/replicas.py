@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch import Tensor
 
 from halohop.access.choice import chosen
 from halohop.access.copies import Copier
@@ -28,6 +29,7 @@ from halohop.store.manifest import HOTNESS_FILE, MANIFEST, Manifest, encode, par
 from halohop.store.npy import write_array
 from halohop.store.replica import REPLICAS, ReplicaRecord
 from halohop.store.replica_writer import ReplicaWriter
+from halohop.typing import NodeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,41 +109,48 @@ def make_replicas(
     name = hashlib.blake2b(document, digest_size=16).hexdigest()
     copier, reports, files = Copier(holding, graph), [], dict[str, FileRecord]()
     cost = {key: copier.cost(key, lists=lists) for key in holding.manifest.schema.nodes}
-    room_each = room.memory if room.memory is not None else (room.ratio or 0) * sum(map(len, cost.values())) / len(deals)
-    price = cost if room.memory is not None else {key: torch.ones_like(values) for key, values in cost.items()}
-    hot: Probabilities = {}
     reads = {key: torch.zeros(len(values), dtype=torch.float64) for key, values in cost.items()}
+    hot: Probabilities = {}
     for part, batches in enumerate(deals):
         if not part or batches is not deals[part - 1]:
             hot = estimated(graph, batches, fanouts, rules, method=method, epochs=epochs, seed=seed)
         for key, chances in hot.items():
             reads[key] += chances / len(deals)
-        gids = chosen(hot, holding.book, part, price, room_each)
+        gids = _worth(hot, holding.book, part, cost, room)
         with whole_folder(path / part_folder(part) / REPLICAS / name, lambda: None, overwrite=True) as folder:
             writer = ReplicaWriter(folder, part, name)
             copier.write(gids, writer, part, lists=lists)
         files |= writer.files
-        bounds = {key: holding.book.bounds(key) for key in hot}
-        remote = sum(float(values.sum() - values[bounds[key][part] : bounds[key][part + 1]].sum()) for key, values in hot.items())
-        kept = sum(float(hot[key][gid].sum()) for key, gid in gids.items())
-        reports.append(
-            CopyReport(
-                part=part,
-                rows=sum(map(len, gids.values())),
-                bytes=writer.num_bytes,
-                remote_rows=remote,
-                remote_rows_left=remote - kept,
-            )
-        )
+        reports.append(_report(hot, holding.book, part, gids, writer.num_bytes))
     record = ReplicaRecord(name=name, lists=lists, made={**made, "report": [asdict(report) for report in reports]})
+    _publish(path, holding, record, files, reads)
+    return tuple(reports)
+
+
+def _worth(hot: Probabilities, book: Book, part: int, cost: dict[NodeType, Tensor], room: Room) -> dict[NodeType, Tensor]:
+    """The nodes that a partition copies, as many as there is room for."""
+    if room.memory is not None:
+        return chosen(hot, book, part, cost, room.memory)
+    ones = {key: torch.ones_like(values) for key, values in cost.items()}
+    return chosen(hot, book, part, ones, (room.ratio or 0) * sum(map(len, cost.values())) / book.num_parts)
+
+
+def _report(hot: Probabilities, book: Book, part: int, gids: dict[NodeType, Tensor], num_bytes: int) -> CopyReport:
+    remote = sum(float(chances.sum() - chances[slice(*book.bounds(key)[part : part + 2])].sum()) for key, chances in hot.items())
+    kept = sum(float(hot[key][gid].sum()) for key, gid in gids.items())
+    rows = sum(map(len, gids.values()))
+    return CopyReport(part=part, rows=rows, bytes=num_bytes, remote_rows=remote, remote_rows_left=remote - kept)
+
+
+def _publish(path: Path, holding: Holding, record: ReplicaRecord, files: dict[str, FileRecord], reads: Probabilities) -> None:
+    """Gives the data set the copies that were written, and removes those that it had."""
     manifest = _without_copies(holding.manifest)
     if any(file.endswith(f"/{HOTNESS_FILE}.npy") for file in holding.manifest.files):
-        _write_manifest(path, replace(manifest, replicas=None))  # those files are written anew
-    files |= _write_reads(path, holding.book, reads)
-    _write_manifest(path, replace(manifest, files=manifest.files | files, replicas=record))
-    for part in range(len(deals)):
-        _remove_others(path / part_folder(part) / REPLICAS, name)
-    return tuple(reports)
+        _write_manifest(path, manifest)  # those files are written anew
+    files = manifest.files | files | _write_reads(path, holding.book, reads)
+    _write_manifest(path, replace(manifest, files=files, replicas=record))
+    for part in range(manifest.num_parts):
+        _remove_others(path / part_folder(part) / REPLICAS, record.name)
 
 
 def remove_replicas(path: Path, manifest: Manifest) -> None:

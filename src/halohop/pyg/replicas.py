@@ -53,12 +53,16 @@ class Replicas:
 
     def __post_init__(self) -> None:
         check_method(self.method)
-        assert self.room
+        room_of(self)
 
-    @property
-    def room(self) -> Room:
-        """What the copies may take."""
-        return Room(ratio=self.ratio, memory=None if self.memory is None else parse_size(self.memory))
+
+def room_of(replicas: Replicas) -> Room:
+    """What the copies may take.
+
+    Raises:
+        InputError: neither or both of ratio and memory, or a number that is not positive.
+    """
+    return Room(ratio=replicas.ratio, memory=None if replicas.memory is None else parse_size(replicas.memory))
 
 
 def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyReport, ...]:
@@ -108,7 +112,7 @@ def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyRepor
             deals,
             fanouts,
             rules,
-            room=replicas.room,
+            room=room_of(replicas),
             lists=replicas.lists,
             method=replicas.method,
             epochs=replicas.epochs,
