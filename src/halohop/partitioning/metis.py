@@ -22,7 +22,7 @@ _LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at lea
 _LEAST_OF_FEWER = 8
 _END_BYTES, _NODE_BYTES = 24, 150  # measured at most 20 and 120
 _KEPT = 0.4  # of the tolerance, for the levels below each bisection
-_TRIES, _FEW_ENDS = 3, 1 << 21  # bisections of a graph of so few ends of edges; the first one that METIS finds may be a bad one
+_TRIES, _FEW_ENDS = 3, 1 << 21  # of each bisection in a graph of so few ends of edges: METIS's first find may be a bad one
 _TIGHTEST = 1.001  # times the mean: METIS wants some room
 
 
@@ -108,26 +108,27 @@ def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
 def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRequest) -> Tensor:
     """The block of every node, uint8 or int16 ``[n]``."""
     block = torch.zeros(graph.num_nodes, dtype=torch.uint8 if num_blocks <= 256 else torch.int16)
+    tries = _TRIES if len(graph.neighbors) < _FEW_ENDS else 1
     level = deque([_Piece(graph, loads.rows(0, graph.num_nodes), torch.arange(graph.num_nodes))])
     for depth in range(1, int(math.log2(num_blocks)) + 1):
         limit = loads.limit(2**depth, request.tolerance * (1 - _KEPT**depth))
         for _ in range(len(level)):
-            level.extend(_halves(level.popleft(), limit, request.seed))
+            level.extend(_halves(level.popleft(), limit, request.seed, tries))
     for number, piece in enumerate(level):
         block[piece.nodes] = number
     return block
 
 
-def _halves(piece: _Piece, limit: Tensor, seed: int) -> list[_Piece]:
+def _halves(piece: _Piece, limit: Tensor, seed: int, tries: int) -> list[_Piece]:
     totals = piece.loads.sum(0)
     slack = (2 * limit / totals.clamp(min=1)).clamp(min=_TIGHTEST, max=2)
-    part = _divided(piece.graph, piece.loads, 2, slack, seed)
+    part = _divided(piece.graph, piece.loads, 2, slack, seed, tries)
     even_out(part, piece.graph, piece.loads, limit, 2)
     sides = [(part == side).nonzero().view(-1) for side in (0, 1)]
     return [_Piece(piece.graph.induced(own), piece.loads[own], piece.nodes[own]) for own in sides]
 
 
-def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, seed: int) -> Tensor:
+def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, seed: int, tries: int = 1) -> Tensor:
     """The part of each node, int32; a graph without edges, or of hardly more nodes than parts, is dealt."""
     used = loads.any(0)
     if len(graph.neighbors) == 0 or graph.num_nodes <= 2 * num_parts:
@@ -139,6 +140,5 @@ def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, see
         whole = ops.Lists(first=0, indptr=graph.indptr, neighbors=graph.neighbors, weights=graph.weights, loads=loads)
         parts.deal(whole, rule="ldg")
         return parts.part
-    tries = _TRIES if num_parts == 2 and len(graph.neighbors) < _FEW_ENDS else 1
     slack = slack[used]
     return libmetis.part_graph(graph, loads[:, used], num_parts, slack=slack, seed=seed, tries=tries, recursive=num_parts == 2)

@@ -1,6 +1,7 @@
 """All node types and relations as one undirected graph: what assigners divide. In memory, or made on disk by bucket passes."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -16,7 +17,8 @@ from halohop.store.npy import ArrayFile, map_foreign
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 
-_PIECE = 1 << 21  # edges, or ends of edges, that are read at a time
+_MOST_BUCKETS = 256  # files that are open at a time
+_PIECE = 1 << 20  # edges, or ends of edges, that are read at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +82,19 @@ def union_graph(tables: GraphTables, *, merged: bool = True, folder: Path | None
     return Adjacency(indptr=indptr, neighbors=neighbors, weights=weights)
 
 
-def _edges(tables: GraphTables) -> Iterator[tuple[Tensor, Tensor, tuple[int, int]]]:
+def _edges(tables: GraphTables, pieces: int = 1) -> Iterator[tuple[Tensor, Tensor, tuple[int, int]]]:
     """The ends of all edges, a slice at a time, and the numbers of the first nodes of their types."""
     number = first_nodes(tables)
     for (source, _, destination), table in tables.edges.items():
-        for begin in range(0, table.num_edges, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for begin in range(0, table.num_edges, _PIECE // pieces):
+            piece = slice(begin, begin + _PIECE // pieces)
             yield table.src[piece], table.dst[piece], (number[source], number[destination])
 
 
 def _on_disk(tables: GraphTables, indptr: Tensor, dtype: torch.dtype, folder: Path, room: int) -> Adjacency:
     """Edges go to buckets, ranges of nodes whose lists fit into memory; then the lists of each are made and written."""
     entry = 4 * dtype.itemsize  # an end with the pair that it comes from, twice: as it is read and as it is placed
-    ranges = list(_ranges(indptr, 0, len(indptr) - 1, max(room // entry, 1)))
+    ranges = list(_ranges(indptr, 0, len(indptr) - 1, max(room // entry, int(indptr[-1]) // _MOST_BUCKETS, 1)))
     files = [folder / f"bucket-{index}" for index in range(len(ranges))]
     _fill(tables, [0, *(high for _, high in ranges)], dtype, files)
     made = {"indptr": indptr, "neighbors": torch.empty(0, dtype=dtype)}
@@ -113,23 +115,18 @@ def _on_disk(tables: GraphTables, indptr: Tensor, dtype: torch.dtype, folder: Pa
 
 def _fill(tables: GraphTables, bounds: list[int], dtype: torch.dtype, files: list[Path]) -> None:
     """Appends every edge to the bucket of each of its ends, once where these are the same."""
-    owners = range(len(files))
-    streams = [file.open("wb") for file in files]
-    try:
-        for src, dst, first in _edges(tables):
+    within, num_buckets = ops.Ranges(bounds), len(files)
+    with ExitStack() as open_files:
+        streams = [open_files.enter_context(file.open("wb")) for file in files]
+        for src, dst, first in _edges(tables, 8):
             ends = torch.stack([src + first[0], dst + first[1]], dim=1).to(dtype)
-            places = [ops.bucket(ends[:, end].contiguous(), bounds, owners) for end in (0, 1)]
-            bucket_of = torch.searchsorted(torch.tensor(bounds[1:]), ends.long(), right=True)
-            for end, grouped in enumerate(places):
-                for index, (low, high) in enumerate(pairwise(grouped.starts)):
-                    rows = grouped.order[low:high]
-                    if end:
-                        rows = rows[bucket_of[rows, 0] != index]
+            own, other = (within.find(ends[:, end].contiguous()) for end in (0, 1))
+            for bucket, rows in ((own, ends), (other[own != other], ends[own != other])):
+                starts, order = ops.build_csc(bucket, num_buckets)
+                grouped = rows[order]
+                for index, (low, high) in enumerate(pairwise(starts.tolist())):
                     with writing(files[index]):
-                        streams[index].write(ends[rows].numpy().data)
-    finally:
-        for stream in streams:
-            stream.close()
+                        streams[index].write(grouped[low:high].numpy().data)
 
 
 def _lists(file: Path, indptr: Tensor, low: int, dtype: torch.dtype) -> Tensor:
