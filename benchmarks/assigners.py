@@ -88,6 +88,7 @@ def cnr() -> tuple[Tensor, Tensor, int]:
 
 
 def both_ways(src: Tensor, dst: Tensor, count: int) -> GraphTables:
+    src, dst = src.long(), dst.long()
     pairs = torch.unique(torch.cat([src * count + dst, dst * count + src]))
     ends = EdgeTable(src=pairs // count, dst=pairs % count)
     train = torch.rand(count, generator=torch.Generator().manual_seed(0)) < 0.1

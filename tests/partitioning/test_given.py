@@ -88,3 +88,18 @@ def test_bad_arrays(tmp_path: Path) -> None:
     for missing in ("c.txt", "none.txt", "none.npy"):
         with pytest.raises(InputError, match=missing):
             read_assignment(tmp_path / missing, ONE, 3)
+
+
+def test_assignments_are_told_apart(tmp_path: Path) -> None:
+    """As text, tensors of a thousand numbers and more are their ends."""
+    one = torch.zeros(5000, dtype=torch.int64)
+    other = one.clone()
+    other[2500] = 1
+    assert repr(one) == repr(other)
+    assert given.identity(one) == given.identity(one.int()) == given.identity(one.numpy())
+    assert given.identity(one) != given.identity(other)
+    assert given.identity({"a": one, "b": other}) != given.identity({"a": other, "b": one})
+    np.save(tmp_path / "user.npy", one.numpy())
+    before = [given.identity(path) for path in (tmp_path, tmp_path / "user.npy")]
+    np.save(tmp_path / "user.npy", other.int().numpy())
+    assert all(given.identity(path) != found for path, found in zip((tmp_path, tmp_path / "user.npy"), before, strict=True))

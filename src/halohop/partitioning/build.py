@@ -14,6 +14,7 @@ from halohop.partitioning.building import BuildRequest, build
 from halohop.partitioning.defaults import TOLERANCE
 from halohop.partitioning.division import Assignment, Division
 from halohop.partitioning.edges import EdgeParts, EdgeReader
+from halohop.partitioning.given import identity
 from halohop.partitioning.nodes import NodeParts, node_columns
 from halohop.partitioning.numbering import number_nodes
 from halohop.partitioning.parts import check_halo
@@ -93,6 +94,7 @@ def partition(
     _check_halo(tables, halo)
     check_edge_dir(edge_dir)
     method = chosen(method, tables, memory) if isinstance(method, str) else method
+    by = repr(method) if isinstance(method, str) or callable(method) else identity(method)
     request = BuildRequest(
         num_parts=num_parts,
         halo=tuple(halo),
@@ -101,7 +103,7 @@ def partition(
         memory=memory,
         worker=worker,
         partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
-        divided={"tolerance": tolerance, "blocks": blocks, "by_type": by_type, "method": repr(method)},
+        divided={"tolerance": tolerance, "blocks": blocks, "by_type": by_type, "method": by},
     )
     listed = tables if edge_dir == "in" else tables.turned()
 

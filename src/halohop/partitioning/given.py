@@ -1,5 +1,6 @@
 """Assignments that the user gives: tensors, arrays, or files of partition numbers."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -48,6 +49,26 @@ def read_assignment(given: Given | Mapping[NodeType, Given], tables: GraphTables
     if given.keys() != tables.nodes.keys():
         raise InputError(f"the assignment has node types {list(given)}, the graph has {list(tables.nodes)}")
     return {name: _checked(given[name], name, table.num_nodes, num_parts) for name, table in tables.nodes.items()}
+
+
+def identity(given: Given | Mapping[NodeType, Given]) -> str:
+    """Differs where the assignments differ: a digest of numbers; of files, their paths, sizes and times of change.
+
+    Example:
+        >>> one, other = torch.tensor([0, 1]), torch.tensor([1, 1])
+        >>> identity(one) == identity(one.numpy()), identity(one) == identity(other)
+        (True, False)
+    """
+    if isinstance(given, Path):
+        files = sorted(given.iterdir()) if given.is_dir() else [given]
+        states = [(str(file), file.stat()) for file in files if file.is_file()]
+        return repr([str(given), *((name, state.st_size, state.st_mtime_ns) for name, state in states)])
+    if not isinstance(given, Tensor | np.ndarray):
+        return repr({name: identity(given[name]) for name in sorted(given)})
+    array, summed = np.asarray(given), hashlib.blake2b(digest_size=16)
+    for low in range(0, len(array), _PIECE):
+        summed.update(array[low : low + _PIECE].astype(np.int64).tobytes())
+    return summed.hexdigest()
 
 
 def _files_of(folder: Path, tables: GraphTables) -> dict[NodeType, Given]:
