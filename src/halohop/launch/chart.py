@@ -9,7 +9,7 @@ from typing import Literal
 WIDTH, HEIGHT = 440, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 40
 WIDEST_BAR = 72
-_MOST_NAMES = 10
+_MOST_NAMES = 6
 _STEPS = (1, 2, 2.5, 5, 10)
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 

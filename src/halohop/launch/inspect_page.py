@@ -131,12 +131,13 @@ def _batches(needs: Needs) -> PageTable:
                 *(_time(8 * most / rate) for rate, _ in _LINKS),
             )
         )
+    sampled = max(host["sampled"] for found in needs["localities"].values() for host in found["hosts"])
     head = ("seeds by", "batches of an epoch", "rows of a batch", "remote rows", "share", "network, all hosts")
     return PageTable(
         title="An epoch",
         head=(*head, *(f"at {name}" for _, name in _LINKS)),
         rows=rows,
-        note=f"The mean of {needs['batches']} sampled batches for each host; ± is two standard errors. The times are those of "
+        note=f"The mean of {sampled} sampled batches for each host; ± is two standard errors. The times are those of "
         f"the host with most bytes, if nothing but the link holds it up. {_COUNTED[needs['copies'] is not None]}",
     )
 

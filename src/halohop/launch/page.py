@@ -29,7 +29,8 @@ table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-
 th, td { text-align: right; padding: 4px 0 4px 14px; vertical-align: bottom; }
 th { color: var(--quiet); font-weight: 500; border-bottom: 1px solid var(--line); }
 tr + tr td { border-top: 1px solid var(--line); }
-td { white-space: nowrap; } .words td { white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
+td { white-space: nowrap; } .words td { white-space: normal; vertical-align: top; }
+.words td:not(:nth-child(2), :nth-child(3)) { overflow-wrap: anywhere; }
 .words th, .words td, th:first-child, td:first-child { text-align: left; } th:first-child, td:first-child { padding-left: 0; }
 .wide { grid-column: 1 / -1; overflow-x: auto; } section p { font-size: 13px; }
 .grid { stroke: var(--line); } .axis { stroke: var(--quiet); } .mark { stroke: var(--quiet); stroke-dasharray: 3 4; }

@@ -110,17 +110,19 @@ class _Edges:
             nid, eid = graph.nodes["_ID"].tensor().long(), graph.edges["_ID"].tensor().long()[own]
         except KeyError as error:
             raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
-        src, dst = nid[graph.src[own]], nid[graph.dst[own]]
+        if not bool((eid.diff() > 0).all()):
+            order = torch.argsort(eid)
+            own, eid = own[order], eid[order]
         found: dict[str, Tensor] = {}
         count = 0
         for relation, ranges in self._layout.edges.items():
             first, last = ranges.bounds[part]
-            mine = (eid >= first) & (eid < last)
-            count += int(mine.sum())
-            found[_key(relation, "id")] = self._old_edges[relation][part][eid[mine] - first]
-            for end, ids in (("src", src), ("dst", dst)):
-                name = relation[0 if end == "src" else 2]
-                found[_key(relation, end)] = self._old_nodes[name][_within(self._layout.nodes[name], ids[mine], file)]
+            low, high = torch.searchsorted(eid, torch.tensor([first, last])).tolist()
+            count += high - low
+            found[_key(relation, "id")] = self._old_edges[relation][part][eid[low:high] - first]
+            for end, local, name in (("src", graph.src, relation[0]), ("dst", graph.dst, relation[2])):
+                ids = _within(self._layout.nodes[name], nid[local[own[low:high]]], file)
+                found[_key(relation, end)] = self._old_nodes[name][ids]
         if count != len(own):
             raise InputError(f"{file} has {len(own)} edges of its own, {count} of them in its ranges; copy the whole folder")
         return found
@@ -132,15 +134,13 @@ def _key(relation: Relation, what: str) -> str:
 
 def _within(ranges: Ranges, ids: Tensor, file: Path) -> Tensor:
     """Ids that count over all types, counted within their type."""
-    found = torch.full_like(ids, -1)
-    for part, (first, last) in enumerate(ranges.bounds):
-        here = (ids >= first) & (ids < last)
-        found[here] = ids[here] - first + ranges.begin[part]
-    if bool((found < 0).any()):
-        raise InputError(
-            f"{file} has an edge with node {int(ids[found < 0][0])}, which is no {ranges.name}; copy the whole folder"
-        )
-    return found
+    some = [(first, last, begin) for (first, last), begin in zip(ranges.bounds, ranges.begin, strict=False) if first < last]
+    firsts, lasts, begins = torch.tensor(sorted(some), dtype=torch.int64).view(-1, 3).T.contiguous()
+    at = torch.searchsorted(firsts, ids, right=True) - 1
+    wrong = (at < 0) | (ids >= lasts[at.clamp(min=0)]) if len(firsts) else torch.ones(len(ids), dtype=torch.bool)
+    if bool(wrong.any()):
+        raise InputError(f"{file} has an edge with node {int(ids[wrong][0])}, which is no {ranges.name}; copy the whole folder")
+    return ids + (begins - firsts)[at] if len(ids) else ids
 
 
 def _nodes(layout: Config, name: NodeType, ids: list[Tensor], staging: Staging) -> NodeTable:
