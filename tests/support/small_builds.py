@@ -74,7 +74,7 @@ def _build(seed: int, out: Path, writes: int, worker: bool) -> None:
             return write(self, *given)
 
         ArrayFile.write = counted  # type: ignore[method-assign]
-    build(seed, out, worker=worker, overwrite=True)
+    build(seed, out, worker=worker, overwrite=not worker)
 
 
 if __name__ == "__main__":

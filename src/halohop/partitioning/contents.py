@@ -30,8 +30,8 @@ class Contents:
     Args:
         schema: of the graph.
         book: who owns what.
-        arrays: of each partition, its files.
-        records: of these.
+        bare: of each partition, the files in which nothing was written.
+        records: of all files of each partition.
         halo: as of `Manifest`.
         ascending: likewise.
         num_blocks: likewise.
@@ -39,7 +39,7 @@ class Contents:
 
     schema: Schema
     book: Book
-    arrays: tuple[tuple[ArraySpec, ...], ...]
+    bare: tuple[tuple[ArraySpec, ...], ...]
     records: tuple[dict[str, FileRecord], ...]
     halo: dict[Relation, dict[str, ColumnSpec]]
     ascending: dict[Relation, tuple[str, ...]]
@@ -50,7 +50,7 @@ class Contents:
         with writing(folder / part_folder(part)):
             for table in self.schema.tables:
                 (folder / table_folder(part, table)).mkdir(parents=True, exist_ok=True)
-        for array in self.arrays[part]:
+        for array in self.bare[part]:
             if not (folder / array.path).exists():
                 ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
         with written_stream(folder / part_folder(part) / STAMP) as stream:
@@ -115,7 +115,7 @@ def contents_of(
     return Contents(
         schema=schema,
         book=Book(nodes=node_bounds, edges={relation: lists[relation][0].bounds for relation in relations}, edge_dir=edge_dir),
-        arrays=by_part,
+        bare=tuple(tuple(array for array in part if not extents.get(array.path)) for part in by_part),
         records=tuple({array.path: array.record(extents.get(array.path, ())) for array in part} for part in by_part),
         halo={
             relation: {name: ColumnSpec.of(torch.empty(0, dtype=dtype)) for name, dtype in tables[relation].halo.items()}
