@@ -7,11 +7,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from halohop.datasets import synthetic_hetero
+from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import CorruptDatasetError, DatasetError
 from halohop.launch.inspect import render, summarize
 from halohop.launch.nodes import node_folders
 from halohop.partitioning.build import partition
+from halohop.partitioning.narrowing import with_narrow_features
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 
@@ -42,6 +43,13 @@ def test_a_node_of_several_tells_what_it_has(tiny_parts: Path, tmp_path: Path) -
     assert summary["parts_here"] == [2]
     assert sum(summary["nodes"]["node"]["splits"].values()) == summary["parts"][2]["nodes"]["node"]
     assert "in this folder: partitions [2]" in text_of(here)
+
+
+def test_a_column_that_is_stored_narrow_says_so(tmp_path: Path) -> None:
+    partition(with_narrow_features(synthetic("tiny"), "int8"), tmp_path / "narrow", num_parts=1, method="random")
+    columns = summarize(tmp_path / "narrow")["nodes"]["node"]["columns"]
+    assert columns["x"] == "float32[32] stored as int8"
+    assert columns["y"] == "int64"
 
 
 def test_tables_fit_a_terminal(tiny_parts: Path) -> None:

@@ -146,5 +146,5 @@ def _row_bytes(column: Tensor) -> int:
 
 def _bytes_of_row(table: TableSpec) -> int:
     """Of all columns and the id."""
-    itemsizes: dict[str, int] = {spec.dtype: getattr(torch, spec.dtype).itemsize for spec in table.columns.values()}
-    return 8 + sum(itemsizes[spec.dtype] * math.prod(spec.shape) for spec in table.columns.values())
+    itemsizes: dict[str, int] = {spec.stored_dtype: getattr(torch, spec.stored_dtype).itemsize for spec in table.columns.values()}
+    return 8 + sum(itemsizes[spec.stored_dtype] * math.prod(spec.shape) for spec in table.columns.values())

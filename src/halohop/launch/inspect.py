@@ -97,7 +97,8 @@ def _columns(columns: dict[str, ColumnSpec]) -> dict[str, str]:
 
 
 def _form(spec: ColumnSpec) -> str:
-    return f"{spec.dtype}{list(spec.shape) if spec.shape else ''}{' sparse' if spec.sparse else ''}"
+    form = f"{spec.dtype}{list(spec.shape) if spec.shape else ''}{' sparse' if spec.sparse else ''}"
+    return form if spec.stored is None else f"{form} stored as {spec.stored_dtype}"
 
 
 def _named(columns: dict[str, str]) -> str:
