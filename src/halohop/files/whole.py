@@ -211,9 +211,15 @@ def sync_tree(folder: Path) -> None:
     Raises:
         WriteError: the disk failed or is full; names the file.
     """
+    paths = [folder, *folder.rglob("*")]
     with ThreadPoolExecutor(_SYNCS, thread_name_prefix="halohop sync") as pool:
-        for _ in pool.map(_sync, [folder, *folder.rglob("*")]):
+        for _ in pool.map(_sync_all, (paths[number::_SYNCS] for number in range(_SYNCS))):
             pass
+
+
+def _sync_all(paths: Sequence[Path]) -> None:
+    for path in paths:
+        _sync(path)
 
 
 def _sync(path: Path) -> None:
