@@ -19,8 +19,9 @@ _NODE_BYTES = 9
 """In memory for each node: its partition and its gid, and as long as nodes are numbered, a bit."""
 _SORT_BYTES = 40
 """In memory for an edge that is sorted there: its gid twice, its place and a column."""
-_NEAR = {"metis": (56, 24), "kaminpar": (24, 24)}
-"""Bytes for an edge and for a node of an assigner that holds the graph; others keep to the budget."""
+_HOLDS = {"metis": (80, 150), "kaminpar": (60, 190)}
+"""Bytes for an edge and for a node of an assigner that holds the graph, as measured with ten edges a node; others keep to the
+budget."""
 _MAKES_BLOCKS = ("metis",)
 
 
@@ -138,7 +139,7 @@ def estimate(sizes: GraphSizes, plan: PartitionPlan, rates: Rates, budget: Budge
         "sort": sum(edge_bytes.values()) / rates.sort,
         "finish": sizes.num_edges / rates.finish,
     }
-    edge, node = _NEAR.get(plan.method, (0, 0))
+    edge, node = _HOLDS.get(plan.method, (0, 0))
     held = edge * sizes.num_edges + node * sizes.num_nodes
     sorted_at_once = max((table.rows * _SORT_BYTES for table in sizes.edges.values()), default=0)
     peak = min(budget.bytes, fixed + in_memory + max(sorted_at_once, _LEAST_ROOM))

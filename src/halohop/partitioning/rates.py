@@ -19,7 +19,7 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
 
 _NODES, _EDGES, _FEATURES = 200_000, 2_000_000, 64
-_FEWER = 10  # times smaller is what a method divides that takes its time
+_FEWER = 5  # times smaller is what a method divides that takes its time; much smaller graphs METIS divides with more care
 _CODE, _ROOM = 128 << 20, 34 << 20  # beside what is there: for kernels, and for the rows of each thread, a part of the graph's
 _PARTS, _NEAR = 4, 50
 _DEALT = ("random", "range")
