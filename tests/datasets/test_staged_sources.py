@@ -4,7 +4,9 @@ import gzip
 import io
 import os
 import re
+import resource
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +21,8 @@ from halohop.datasets import add_reverses
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.sources import read_source
 from halohop.datasets.staging import Staging
-from halohop.errors import HalohopError
+from halohop.errors import HalohopError, WriteError
+from halohop.memory import release
 from halohop.store.npy import bytes_of
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
@@ -345,3 +348,61 @@ def test_load_source_takes_a_folder_and_a_size(tmp_path: Path) -> None:
     assert_same(load_source(source, scratch=tmp_path / "deep" / "scratch", memory="100MB"), load_source(source))
     with pytest.raises(HalohopError, match="memory='much' is no size"):
         load_source(source, scratch=tmp_path, memory="much")
+
+
+def test_a_full_disk_is_named_and_leaves_what_was_finished(tmp_path: Path) -> None:
+    staging = Staging(folder=tmp_path, chunk_bytes=8)
+    staging.column("a", lambda: iter([torch.arange(3)]))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=r"b\.0\.npy"):
+            staging.column("b", lambda: iter([torch.arange(9999)]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.0.npy", "a.json"]
+    assert len(staging.column("b", lambda: iter([torch.arange(9999)]))) == 9999
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("alone")
+def test_memory_holds_a_few_chunks_and_not_the_source(tmp_path: Path) -> None:
+    table = pa.table(
+        {"id": [f"user {k * 7 % 99_991}" for k in range(99_991)], **{f"f{k}": np.arange(99_991) / 7 for k in range(60)}}
+    )
+    parquet.write_table(table, tmp_path / "n.parquet", row_group_size=4096)
+    features = ", ".join(f'"f{k}"' for k in range(60))
+    (tmp_path / "graph.toml").write_text(
+        f'[nodes.a]\nfile = "n.parquet"\nid = "id"\nfeatures = [{features}]\ndtype = "float64"\n'
+    )
+    del table
+    staged = [Staging(folder=tmp_path / name, chunk_bytes=1 << 20) for name in ("first", "second")]
+    held_by(lambda: read_source(str(tmp_path), staged[0], **OPTIONS))  # imports, and compiles kernels
+    assert held_by(lambda: read_source(str(tmp_path), staged[1], **OPTIONS)) < 24 << 20
+    assert held_by(lambda: read_source(str(tmp_path), Staging(), **OPTIONS)) > 48 << 20  # the features alone
+
+
+def held_by(read: Callable[[], object]) -> int:
+    """How many bytes more than before a process holds at most while something is read."""
+    pa.default_memory_pool().release_unused()
+    release()
+    before, peak, stop = anonymous_bytes(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not stop.wait(0.002):
+            peak = max(peak, anonymous_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        read()
+    finally:
+        stop.set()
+        watcher.join()
+    return peak - before
+
+
+def anonymous_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))

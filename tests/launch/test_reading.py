@@ -1,3 +1,7 @@
+import random
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,3 +99,31 @@ def test_the_command_takes_a_size_and_refuses_what_is_there_before_it_reads(
     result = CliRunner().invoke(app, ["partition", SOURCE, str(parts[0])])
     assert result.exit_code != 0
     assert "limited exists" in result.output
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_a_process_that_is_killed_while_it_reads_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    source = "synthetic:powerlaw?nodes=360000&edges=3000000&features=128"
+    words = [sys.executable, "-m", "halohop", "partition", source, "--method", "random", "--memory", "400MB"]
+    columns, moments = tmp_path / "killed.source" / "columns", random.Random(0)
+    for wanted in (1, 3):  # files that are finished or being written
+        with subprocess.Popen(
+            [*words, str(tmp_path / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            while process.poll() is None and len(list(columns.glob("*"))) < wanted:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.02)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(moments.uniform(0, 0.5))
+            process.kill()
+        assert columns.is_dir()
+        assert not (tmp_path / "killed").exists()
+    for name in ("killed", "whole"):
+        subprocess.run([*words, str(tmp_path / name)], check=True, stdout=subprocess.DEVNULL)
+    files = [
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("killed", "whole")
+    ]
+    assert files[0] == files[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
