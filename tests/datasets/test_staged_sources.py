@@ -210,6 +210,51 @@ def test_tables(case: tuple[dict[str, dict[str, object]], str], chunk_bytes: int
         both_ways(lambda staging: read_source(folder, staging, **OPTIONS), chunk_bytes)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("id", {30: None}, "column 'id' is empty in row 30"),
+        ("id", {30: 4}, "holds the id 4 more than once, the second time in row 30 of"),
+        ("f", {30: None}, "column 'f' is empty in row 30"),
+        ("s", {30: 77}, "column 's' holds 77 in row 30, no id of a node 'a'"),
+        ("more", {35: "word"}, "column 'more' holds string, expected numbers"),
+        ("more", {20: 0.5}, None),
+    ],
+)
+def test_rows_far_from_the_first(tmp_path: Path, kind: str, column: str, values: dict[int, object], message: str | None) -> None:
+    """What is in a later chunk decides the type of a column, and is named by its row in the file."""
+    table: dict[str, list[object]] = {name: [k * 2 for k in range(40)] for name in ("id", "f", "more", "s", "d")}
+    for row, value in values.items():
+        table[column][row] = value
+    if column == "more" and message:
+        table[column] = list(map(str, table[column]))  # a table of pyarrow's has one type; in text the first look like numbers
+    write(tmp_path / f"t.{kind}", table)
+    (tmp_path / "graph.toml").write_text(f"""
+        [nodes.a]
+        file = "t.{kind}"
+        id = "id"
+        features = ["f"]
+        columns = ["more"]
+        [edges.a__to__a]
+        file = "t.{kind}"
+        src = "s"
+        dst = "d"
+    """)
+    found = attempt(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), Staging())
+    assert message in found if message else isinstance(found, GraphTables)
+    both_ways(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), 60)
+
+
+def test_lists_of_two_lengths_far_from_each_other(tmp_path: Path) -> None:
+    write(tmp_path / "n.parquet", {"id": list(range(20)), "f": [[1.0, 2.0]] * 19 + [[1.0]]})
+    (tmp_path / "graph.toml").write_text('[nodes.a]\nfile = "n.parquet"\nid = "id"\nfeatures = ["f"]\n')
+    assert "lists in column 'f' have 1 to 2 entries" in attempt(
+        lambda given: read_source(str(tmp_path), given, **OPTIONS), Staging()
+    )
+    both_ways(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), 60)
+
+
 DTYPES = ["<i8", ">i4", "u2", ">u8", "|u1", ">f4", "<f2", "|b1"]
 
 
