@@ -111,8 +111,8 @@ def reading(path: Path, names: Sequence[str]) -> Iterator[None]:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
-def column_types(path: Path) -> Any:
-    """The schema of a table; in a text file types are those of the first rows.
+def column_types(path: Path, num_bytes: int = 1 << 20) -> Any:
+    """The schema of a table; in a text file types are those of the first rows, of about so many bytes.
 
     Raises:
         InputError: an unknown kind of file.
@@ -121,7 +121,7 @@ def column_types(path: Path) -> Any:
         return pyarrow("parquet").read_schema(path)
     if not is_text(path):
         raise InputError(f"{path}: unknown kind of table; known: {', '.join(_TEXT + _PARQUET)}")
-    with pyarrow("csv").open_csv(str(path), _reads(2**20), *text_options(path, (), {})) as reader:
+    with pyarrow("csv").open_csv(str(path), _reads(num_bytes), *text_options(path, (), {})) as reader:
         return reader.schema
 
 

@@ -24,7 +24,7 @@ def text_types(path: Path, names: Sequence[str], num_bytes: int) -> list[str]:
         IncompleteDatasetError, InputError: as `halohop.datasets.arrow.read_columns`.
     """
     with reading(path, names):
-        first = column_types(path)
+        first = column_types(path, num_bytes)
     guess = {name: first.field(name).type for name in names}
     if _refusal(path, guess, num_bytes) is None:
         return [_text(guess[name]) for name in names]
