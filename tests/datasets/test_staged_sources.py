@@ -199,9 +199,20 @@ def typed(table: dict[str, list[object]], ids: list[object]) -> dict[str, object
     }
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(graphs(), st.integers(100, 400))
 def test_tables(case: tuple[dict[str, dict[str, object]], str], chunk_bytes: int) -> None:
+    check_tables(case, chunk_bytes)
+
+
+@pytest.mark.full
+@settings(max_examples=150)
+@given(graphs(), st.integers(100, 400))
+def test_many_tables(case: tuple[dict[str, dict[str, object]], str], chunk_bytes: int) -> None:
+    check_tables(case, chunk_bytes)
+
+
+def check_tables(case: tuple[dict[str, dict[str, object]], str], chunk_bytes: int) -> None:
     files, spec = case
     with tempfile.TemporaryDirectory() as folder:
         for name, table in files.items():
@@ -246,6 +257,24 @@ def test_rows_far_from_the_first(tmp_path: Path, kind: str, column: str, values:
     both_ways(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), 60)
 
 
+@pytest.mark.parametrize("unknown", ["abc", "ab\0", "a", "", "xy"])
+def test_texts_that_are_nearly_an_id_are_none(tmp_path: Path, unknown: str) -> None:
+    write(tmp_path / "n.parquet", {"id": ["ab", "cd", "é"]})
+    write(tmp_path / "e.parquet", {"s": ["é", "cd", unknown], "d": ["ab", "ab", "cd"]})
+    (tmp_path / "graph.toml").write_text("""
+        [nodes.a]
+        file = "n.parquet"
+        id = "id"
+        [edges.a__to__a]
+        file = "e.parquet"
+        src = "s"
+        dst = "d"
+    """)
+    found = attempt(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), Staging())
+    assert f"column 's' holds {unknown!r} in row 2, no id of a node 'a'" in found
+    both_ways(lambda staging: read_source(str(tmp_path), staging, **OPTIONS), 60)
+
+
 def test_lists_of_two_lengths_far_from_each_other(tmp_path: Path) -> None:
     write(tmp_path / "n.parquet", {"id": list(range(20)), "f": [[1.0, 2.0]] * 19 + [[1.0]]})
     (tmp_path / "graph.toml").write_text('[nodes.a]\nfile = "n.parquet"\nid = "id"\nfeatures = ["f"]\n')
@@ -258,6 +287,7 @@ def test_lists_of_two_lengths_far_from_each_other(tmp_path: Path) -> None:
 DTYPES = ["<i8", ">i4", "u2", ">u8", "|u1", ">f4", "<f2", "|b1"]
 
 
+@settings(max_examples=25)
 @given(st.data(), st.integers(20, 200))
 def test_folders_of_arrays(data: st.DataObject, chunk_bytes: int) -> None:
     n, m = data.draw(st.integers(1, 30)), data.draw(st.integers(0, 40))
@@ -340,9 +370,10 @@ def test_archives_of_ogb(tmp_path: Path, save: Callable[..., None], order: str) 
 )
 @pytest.mark.parametrize("options", [{}, {"undirected": True, "normalize": True}])
 def test_graphs_that_are_made_up(source: str, options: dict[str, bool]) -> None:
-    both_ways(lambda staging: read_source(source, staging, **OPTIONS | options), 1000)
+    both_ways(lambda staging: read_source(source, staging, **OPTIONS | options), 20_000)
 
 
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 1)), max_size=60),
     st.sampled_from([torch.int64, torch.int32]),
