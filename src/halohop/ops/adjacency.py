@@ -86,4 +86,4 @@ def induced(indptr: Tensor, neighbors: Tensor, weights: Tensor, nodes: Tensor) -
     out = np.empty(len(wanted) + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.int32)
     ends, weighed = integers(neighbors, "neighbors"), integers(weights, "weights", len(neighbors))
     count = cpu_adjacency.induce(starts, ends, weighed, wanted, number, *out)
-    return torch.from_numpy(out[0]), torch.from_numpy(out[1][:count]).clone(), torch.from_numpy(out[2][:count]).clone()
+    return torch.from_numpy(out[0]), torch.from_numpy(out[1][:count]), torch.from_numpy(out[2][:count])

@@ -28,6 +28,16 @@ def is_installed() -> bool:
     return _library_files() is not None
 
 
+def check_size(num_ends: int, loads: Tensor) -> None:
+    """
+    Raises:
+        InputError: so many ends of edges, or sums of loads, are too large for METIS's 32-bit numbers.
+    """
+    total = max(num_ends, int(loads.max()))
+    if total > _LARGEST:
+        raise InputError(f'the graph has {total} ends of edges or loads, METIS holds {_LARGEST}; use method="kaminpar" or "ldg"')
+
+
 def part_graph(
     graph: Adjacency,
     loads: Tensor,
@@ -53,13 +63,10 @@ def part_graph(
         The part of each node, int32 ``[n]``.
 
     Raises:
-        InputError: METIS is not installed, was stopped, or the graph is too large for its 32-bit numbers.
+        InputError: METIS is not installed, or was stopped.
     """
     library = _library()
     assert graph.weights is not None
-    total = max(len(graph.neighbors), int(loads.sum(0).max()), int(graph.weights.sum()))
-    if total > _LARGEST:
-        raise InputError(f'the graph has {total} edge ends or loads, METIS holds {_LARGEST}; use method="kaminpar" or "ldg"')
     options = np.zeros(_NUM_OPTIONS, np.int32)
     library.METIS_SetDefaultOptions(_address(options))
     options[_NITER], options[_NCUTS] = _REFINEMENTS, tries

@@ -52,6 +52,7 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
             'memory, or use method="kaminpar", or method="ldg", which takes a few bytes a node'
         )
     loads = Loads(tables, by_type=request.by_type)
+    libmetis.check_size(2 * sum(table.num_edges for table in tables.edges.values()), loads.totals)
     graph = union_graph(tables)
     if graph.num_nodes < request.num_parts or len(graph.neighbors) == 0:  # METIS prints complaints then, and divides badly
         return deal_evenly(tables, request)
@@ -95,7 +96,7 @@ def blocks_of(tables: GraphTables, request: AssignRequest) -> int:
 def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
     rows = loads.rows(0, graph.num_nodes)
     limit = loads.limit(request.num_parts, request.tolerance)
-    part = _divided(graph, rows, request.num_parts, limit * request.num_parts / loads.totals, request.seed)
+    part = _divided(graph, rows, loads.totals, request.num_parts, limit * request.num_parts / loads.totals, request.seed)
     even_out(part, graph, rows, limit, request.num_parts)
     counts = part.bincount(minlength=request.num_parts)
     for empty in (counts == 0).nonzero().view(-1).tolist():  # METIS leaves parts empty where they are a few nodes
@@ -122,23 +123,23 @@ def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRe
 def _halves(piece: _Piece, limit: Tensor, seed: int, tries: int) -> list[_Piece]:
     totals = piece.loads.sum(0)
     slack = (2 * limit / totals.clamp(min=1)).clamp(min=_TIGHTEST, max=2)
-    part = _divided(piece.graph, piece.loads, 2, slack, seed, tries)
+    part = _divided(piece.graph, piece.loads, totals, 2, slack, seed, tries)
     even_out(part, piece.graph, piece.loads, limit, 2)
     sides = [(part == side).nonzero().view(-1) for side in (0, 1)]
     return [_Piece(piece.graph.induced(own), piece.loads[own], piece.nodes[own]) for own in sides]
 
 
-def _divided(graph: Adjacency, loads: Tensor, num_parts: int, slack: Tensor, seed: int, tries: int = 1) -> Tensor:
+def _divided(graph: Adjacency, loads: Tensor, totals: Tensor, num_parts: int, slack: Tensor, seed: int, tries: int = 1) -> Tensor:
     """The part of each node, int32; a graph without edges, or of hardly more nodes than parts, is dealt."""
-    used = loads.any(0)
     if len(graph.neighbors) == 0 or graph.num_nodes <= 2 * num_parts:
         parts = ops.Parts(
             torch.full((graph.num_nodes,), -1, dtype=torch.int32),
             torch.zeros(num_parts, loads.size(1), dtype=torch.int64),
-            (loads.sum(0).double() / num_parts).clamp(min=1) * slack,
+            (totals.double() / num_parts).clamp(min=1) * slack,
         )
         whole = ops.Lists(first=0, indptr=graph.indptr, neighbors=graph.neighbors, weights=graph.weights, loads=loads)
         parts.deal(whole, rule="ldg")
         return parts.part
-    slack = slack[used]
-    return libmetis.part_graph(graph, loads[:, used], num_parts, slack=slack, seed=seed, tries=tries, recursive=num_parts == 2)
+    if not (totals > 0).all():
+        loads, slack = loads[:, totals > 0], slack[totals > 0]
+    return libmetis.part_graph(graph, loads, num_parts, slack=slack, seed=seed, tries=tries, recursive=num_parts == 2)
