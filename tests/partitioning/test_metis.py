@@ -85,8 +85,8 @@ def test_cuts_are_those_of_metis_at_the_same_tolerance(num_parts: int, num_block
 
 
 def uneven_communities() -> GraphTables:
-    """A ring of 64 dense communities with hardly an edge between them; a quarter has eight times the edges, an eighth elsewhere most
-    of the training nodes: whole communities from all over can be put together so that all is even."""
+    """A ring of 64 dense communities with hardly an edge between them; a quarter has eight times the edges, an eighth elsewhere
+    most of the training nodes: communities from all over can be put together so that all is even."""
     generator = torch.Generator().manual_seed(0)
     community, size = torch.arange(64).repeat_interleave(60), 60
     degree = torch.where(community < 16, 40, 5)

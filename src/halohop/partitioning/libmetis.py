@@ -33,7 +33,7 @@ def check_size(num_ends: int, loads: Tensor) -> None:
     Raises:
         InputError: so many ends of edges, or sums of loads, are too large for METIS's 32-bit numbers.
     """
-    total = max(num_ends, int(loads.max()))
+    total = max([num_ends, *loads.tolist()])
     if total > _LARGEST:
         raise InputError(f'the graph has {total} ends of edges or loads, METIS holds {_LARGEST}; use method="kaminpar" or "ldg"')
 
