@@ -125,6 +125,24 @@ def test_copied_rows_are_not_asked_of_their_owners(plain, copied):
                 assert sum(counted["replica_rows"] for counted in by_peer.values()) == len(found)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_narrow_features_are_copied_and_kept_as_they_are_stored(tmp_path, dtype):
+    folder = tmp_path / "parts"
+    halohop.partition(tables(), folder, num_parts=2, method="random", feature_dtype=dtype)
+    add_replicas(folder, PLAN)
+    gid = torch.arange(NUM_NODES)
+    with halohop.open(folder) as whole, hosts(folder, [[0], [1]], cache="1MB") as (graph, _):
+        (expected,) = whole.fetch_rows(NODE, ["x"], gid)
+        for _ in range(2):
+            (found,) = graph.fetch_rows(NODE, ["x"], gid)
+            assert found.dtype == torch.float32
+            assert torch.equal(found, expected)
+        assert graph.statistics()["replica_rows"] > 0
+        assert graph.statistics()["cache_rows"] > 0
+    copied = map_replica(folder, read_manifest(folder), 0)
+    assert copied.part.nodes[NODE].columns["x"].dtype == getattr(torch, dtype)
+
+
 def test_what_is_drawn_by_but_not_copied_is_asked_of_the_owners(tmp_path):
     """Ids of neighbours that no list holds: copies cannot draw by them, nor an owner alone, but one that holds everything."""
     graph = power_law(60, 4, seed=1)
