@@ -12,6 +12,7 @@ from halohop.datasets.estimate import source_bytes
 from halohop.errors import InputError
 from halohop.launch import reading
 from halohop.launch.reading import Reading, tables_of
+from halohop.partitioning.budget import Budget
 from halohop.typing import EDGE, NODE
 
 SOURCE = "synthetic:powerlaw?nodes=300&edges=2000&features=5"
@@ -127,3 +128,11 @@ def test_a_process_that_is_killed_while_it_reads_ends_with_the_same_bytes(tmp_pa
     ]
     assert files[0] == files[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
+
+
+def test_a_budget_that_was_asked_for_is_not_spent_on_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "source_bytes", lambda source: 100 << 20)
+    monkeypatch.setattr(reading.Budget, "parse", lambda memory: Budget(bytes=1 << 30))
+    for memory in (None, "1GiB"):
+        with tables_of(Reading(source=SOURCE), tmp_path / "parts", memory=memory, worker=False, progress=nothing):
+            assert (tmp_path / "parts.source").exists() == (memory is not None)

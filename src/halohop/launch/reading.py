@@ -17,7 +17,10 @@ from halohop.partitioning.steps import Step, StepProgress, Steps
 from halohop.store.tables import GraphTables
 from halohop.typing import OnProgress
 
-_SHARE = 2  # of the budget, that a source may take in memory
+_SHARE, _ASKED_SHARE = (
+    2,
+    64,
+)  # of the budget, that a source may take in memory: where it is the default, and where it was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,8 @@ class Reading:
 def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, progress: OnProgress) -> Iterator[GraphTables]:
     """The tables of a source, for as long as the block lasts.
 
-    Those that would take more than half of the memory are in files in the folder ``OUT.source``, where a reading that was
-    killed goes on, and which is removed at the end of the block.
+    Those that would take more than half of the memory (with a `memory` that was asked for, more than a chunk of it) are in files
+    in the folder ``OUT.source``, where a reading that was killed goes on, and which is removed at the end of the block.
 
     Args:
         reading: what is read.
@@ -50,7 +53,7 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
     """
     options: dict[str, Any] = {"seed": reading.seed, "undirected": reading.undirected, "normalize": reading.normalize}
     budget, size = Budget.parse(memory), source_bytes(reading.source)
-    if not worker and size <= budget.bytes // _SHARE:
+    if not worker and size <= budget.bytes // (_SHARE if memory is None else _ASKED_SHARE):
         progress("read", 0, 1)
         yield load_source(reading.source, **options)
         return
