@@ -1,8 +1,8 @@
 """``python -m benchmarks.assigners``: cut, balance, time and memory of every assigner, each in a process of its own.
 
 Graphs: cnr-2000 (web), Amazon Computers and Coauthor CS from ../shared/data, and a power law of ten million edges, each edge in
-both directions. A tenth of the nodes is for training. "libmetis" is METIS alone: all partitions at once, its default of ten
-refinements, the same constraints. "on disk" is with lists of neighbours in files, in a budget that has no room for them.
+both directions. A tenth of the nodes is for training. "libmetis" is METIS alone: all partitions at once, with the same
+constraints and its other defaults. "on disk" is with lists of neighbours in files, in a budget that has no room for them.
 Memory is what the process holds and shares with no file, above what it held before; CPU is the processor's time.
 """
 
@@ -43,7 +43,6 @@ def assigned(**options: object) -> Callable[[GraphTables, int], Tensor]:
 
 def alone(tables: GraphTables, parts: int) -> Tensor:
     loads = Loads(tables)
-    libmetis._REFINEMENTS = 10
     slack = loads.limit(parts, TOLERANCE) * parts / loads.totals
     return libmetis.part_graph(union_graph(tables), loads.rows(0, tables.nodes[NODE].num_nodes), parts, slack=slack, seed=0)
 

@@ -22,7 +22,7 @@ _LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at lea
 _LEAST_OF_FEWER = 8
 _END_BYTES, _NODE_BYTES = 24, 150  # measured at most 20 and 120
 _KEPT = 0.4  # of the tolerance, for the levels below each bisection
-_TRIES, _FEW_ENDS = 3, 1 << 21  # of each bisection in a graph of so few ends of edges: METIS's first find may be a bad one
+_TRIES, _FEW_ENDS = 3, 1 << 21  # of METIS, on graphs of so few ends of edges: its first find may be a bad one
 _TIGHTEST = 1.001  # times the mean: METIS wants some room
 
 
@@ -96,7 +96,8 @@ def blocks_of(tables: GraphTables, request: AssignRequest) -> int:
 def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
     rows = loads.rows(0, graph.num_nodes)
     limit = loads.limit(request.num_parts, request.tolerance)
-    part = _divided(graph, rows, loads.totals, request.num_parts, limit * request.num_parts / loads.totals, request.seed)
+    slack, tries = limit * request.num_parts / loads.totals, _tries(graph)
+    part = _divided(graph, rows, loads.totals, request.num_parts, slack, request.seed, tries)
     even_out(part, graph, rows, limit, request.num_parts)
     counts = part.bincount(minlength=request.num_parts)
     for empty in (counts == 0).nonzero().view(-1).tolist():  # METIS leaves parts empty where they are a few nodes
@@ -109,7 +110,7 @@ def _at_once(graph: Adjacency, loads: Loads, request: AssignRequest) -> Tensor:
 def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRequest) -> Tensor:
     """The block of every node, uint8 or int16 ``[n]``."""
     block = torch.zeros(graph.num_nodes, dtype=torch.uint8 if num_blocks <= 256 else torch.int16)
-    tries = _TRIES if len(graph.neighbors) < _FEW_ENDS else 1
+    tries = _tries(graph)
     level = deque([_Piece(graph, loads.rows(0, graph.num_nodes), torch.arange(graph.num_nodes))])
     for depth in range(1, int(math.log2(num_blocks)) + 1):
         limit = loads.limit(2**depth, request.tolerance * (1 - _KEPT**depth))
@@ -118,6 +119,10 @@ def _bisected(graph: Adjacency, loads: Loads, num_blocks: int, request: AssignRe
     for number, piece in enumerate(level):
         block[piece.nodes] = number
     return block
+
+
+def _tries(graph: Adjacency) -> int:
+    return _TRIES if len(graph.neighbors) < _FEW_ENDS else 1
 
 
 def _halves(piece: _Piece, limit: Tensor, seed: int, tries: int) -> list[_Piece]:
@@ -129,7 +134,7 @@ def _halves(piece: _Piece, limit: Tensor, seed: int, tries: int) -> list[_Piece]
     return [_Piece(piece.graph.induced(own), piece.loads[own], piece.nodes[own]) for own in sides]
 
 
-def _divided(graph: Adjacency, loads: Tensor, totals: Tensor, num_parts: int, slack: Tensor, seed: int, tries: int = 1) -> Tensor:
+def _divided(graph: Adjacency, loads: Tensor, totals: Tensor, num_parts: int, slack: Tensor, seed: int, tries: int) -> Tensor:
     """The part of each node, int32; a graph without edges, or of hardly more nodes than parts, is dealt."""
     if len(graph.neighbors) == 0 or graph.num_nodes <= 2 * num_parts:
         parts = ops.Parts(
