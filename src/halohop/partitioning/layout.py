@@ -117,7 +117,7 @@ def plan_memory(tables: GraphTables, halo: Sequence[str], budget: Budget, *, ask
     if budget.bytes < least and asked:
         raise InputError(
             f"memory={format_size(budget.bytes)} is too little: the numbers of the nodes and the code itself take "
-            f"{format_size(fixed)}; give at least {least >> 20}MiB"
+            f"{format_size(fixed)}; give at least {-(-least // _LEAST_ROOM) * (_LEAST_ROOM >> 20)}MiB"
         )
     room = max(budget.bytes, least) - fixed
     threads = max(min(len(usable_cores()), room // _LEAST_ROOM), 1)
