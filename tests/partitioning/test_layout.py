@@ -17,8 +17,8 @@ from tests.support.mapped_build import mapped_graph, write_graph
 
 
 def test_a_graph_in_files_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
-    """256 MB in files, by a process that grows by 150 MB: kernels, numbers of nodes, and chunks. Features and edges are 128 MB each,
-    so that to hold either would be seen.
+    """Features and edges of 128 MB each are in files, and the process grows by 150 MB, mostly for kernels: to hold either as a
+    whole would be seen.
     """
     write_graph(tmp_path / "graph", num_nodes=1_000_000, num_edges=4_000_000, width=32)
     arguments = [str(tmp_path / name) for name in ("graph", "out")]
