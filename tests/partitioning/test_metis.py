@@ -39,7 +39,8 @@ def test_partitions_are_runs_of_blocks_which_do_not_depend_on_them(num_blocks: i
 
 
 @pytest.mark.parametrize(
-    ("num_nodes", "num_parts", "expected"), [(100, 2, 0), (200, 2, 16), (200, 3, 0), (200, 1, 0), (9000, 4, 64), (9000, 128, 0)]
+    ("num_nodes", "num_parts", "expected"),
+    [(100, 2, 0), (200, 2, 16), (200, 3, 0), (200, 1, 0), (9000, 16, 16), (9000, 32, 64), (300, 32, 0), (9000, 128, 0)],
 )
 def test_how_many_blocks_there_are(num_nodes: int, num_parts: int, expected: int) -> None:
     rows = torch.arange(num_nodes)

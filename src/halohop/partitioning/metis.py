@@ -17,9 +17,10 @@ from halohop.partitioning.loads import Loads, even_out
 from halohop.partitioning.union import Adjacency, union_graph
 from halohop.store.tables import GraphTables
 
-BLOCKS, FEWER_BLOCKS = 64, 16
-_LEAST_NODES = 128  # in a block, or there are fewer; the fewer ones have at least `_LEAST_OF_FEWER`
-_LEAST_OF_FEWER = 8
+BLOCKS, MORE_BLOCKS = 16, 64
+"""As many as there are by default, and for more partitions than that: with more of them models learn later (docs/locality.md)."""
+
+_LEAST_NODES = 8  # in a block, or there are none
 _END_BYTES, _NODE_BYTES = 24, 150  # measured at most 20 and 120
 _KEPT = 0.4  # of the tolerance, for the levels below each bisection
 _TRIES, _FEW_ENDS = 3, 1 << 21  # of METIS, on graphs of so few ends of edges: its first find may be a bad one
@@ -81,8 +82,8 @@ def blocks_of(tables: GraphTables, request: AssignRequest) -> int:
     wanted, num_parts = request.num_blocks, request.num_parts
     if wanted is None:
         num_nodes = sum(table.num_nodes for table in tables.nodes.values())
-        default = next((b for b, least in ((BLOCKS, _LEAST_NODES), (FEWER_BLOCKS, _LEAST_OF_FEWER)) if num_nodes >= b * least), 0)
-        return default if num_parts > 1 and default % num_parts == 0 else 0
+        fitting = (b for b in (BLOCKS, MORE_BLOCKS) if b % num_parts == 0 and num_nodes >= b * _LEAST_NODES)
+        return next(fitting, 0) if num_parts > 1 else 0
     if wanted and (wanted < 2 or wanted & (wanted - 1) or wanted > 2**14):
         raise InputError(f"blocks={wanted}; give a power of two from 2 to {2**14}, such as {BLOCKS}, or 0 for none")
     if wanted % num_parts:
