@@ -23,7 +23,7 @@ Probabilities = dict[NodeType, Tensor]
 def inclusion(graph: Lookups, batches: Batches, fanouts: Fanouts, rules: Rules) -> Probabilities:
     """How probable it is that a batch has each node, in the mean over the batches of an epoch.
 
-    The lists that may be expanded are read once per group and hop; beside them 24 bytes per node are in memory.
+    The lists that may be expanded are read once per group and hop; beside them about 50 bytes per node are in memory.
 
     Args:
         graph: where the lists are.
