@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from halohop.errors import InputError
+from halohop.errors import InputError, WriteError
 from halohop.partitioning import numbering
 from halohop.partitioning.assign import assign
 from halohop.partitioning.book import Book
@@ -353,3 +353,13 @@ def test_build_is_a_record() -> None:
     assert isinstance(build, Build)
     assert build.schema.edges[EDGE].count == 2
     assert build.schema.edges[EDGE].columns["w"].dtype == "float32"
+
+
+def test_names_that_the_file_system_takes_for_one_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of file systems that do not distinguish x and X: here both paths lead to one file."""
+    tables = chain(9, x=torch.arange(9), X=torch.arange(9) + 1)
+    partition(tables, tmp_path / "out", num_parts=2, method="random")
+    monkeypatch.setattr(Path, "samefile", lambda one, other: str(one).casefold() == str(other).casefold())
+    with pytest.raises(WriteError, match=r"X\.npy.*x\.npy has the same name there; name the columns or types differently"):
+        partition(tables, tmp_path / "other", num_parts=2, method="random")
+    assert not (tmp_path / "other").exists()

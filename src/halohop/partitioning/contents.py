@@ -1,5 +1,6 @@
 """What the partitions of a build hold, once all their rows are written: every file, its checksums, and the manifest."""
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 import torch
 
+from halohop.errors import WriteError
 from halohop.files.aside import writing
 from halohop.files.whole import written_stream
 from halohop.partitioning.book import Book
@@ -51,12 +53,24 @@ class Contents:
             for table in self.schema.tables:
                 (folder / table_folder(part, table)).mkdir(parents=True, exist_ok=True)
         for array in self.bare[part]:
-            if not (folder / array.path).exists():
-                ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
+            ArrayFile.provided(folder / array.path, array.dtype, array.shape).close()
+        self._check_names(folder, part)
         with written_stream(folder / part_folder(part) / STAMP) as stream:
             stream.write(f"{stamp_of(self.records[part])}\n".encode())
         found = map_part(folder, self.manifest({}, {}), part)
         return measure(found, self.book, part, num_bytes=sum(record.bytes for record in self.records[part].values()))
+
+    def _check_names(self, folder: Path, part: int) -> None:
+        """
+        Raises:
+            WriteError: the file system takes two names for one, as some do with x and X.
+        """
+        first: dict[str, str] = {}
+        for path in self.records[part]:
+            other = first.setdefault(path.casefold(), path)
+            if other != path and (folder / other).samefile(folder / path):
+                reason = f"{folder / other} has the same name there; name the columns or types differently"
+                raise WriteError.of(folder / path, FileExistsError(errno.EEXIST, reason))
 
     def manifest(self, partitioned: Mapping[str, str | int], report: Mapping[str, Any]) -> Manifest:
         """The manifest; `partitioned` and `report` are its own."""
