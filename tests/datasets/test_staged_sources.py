@@ -419,6 +419,13 @@ def test_a_budget_that_does_not_hold_the_ids_is_refused(tmp_path: Path) -> None:
         read_source(str(tmp_path), Staging(folder=tmp_path / "short", memory=40_003), **OPTIONS)
 
 
+def test_a_graph_that_cannot_be_made_in_a_budget_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        HalohopError, match=r"'synthetic:products' is made in memory, which takes about 5\.\d+ GiB, more than the 2 GiB"
+    ):
+        load_source("synthetic:products", scratch=tmp_path, memory="2GiB")
+
+
 def test_load_source_takes_a_folder_and_a_size(tmp_path: Path) -> None:
     source = "synthetic:powerlaw?nodes=300&edges=2000&features=5"
     assert_same(load_source(source, scratch=tmp_path / "deep" / "scratch", memory="100MB"), load_source(source))

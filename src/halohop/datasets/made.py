@@ -9,6 +9,7 @@ from halohop.datasets.splits import FRACTIONS
 from halohop.datasets.staging import Staging, kept
 from halohop.datasets.synthetic import SIZES, synthetic, synthetic_hetero
 from halohop.errors import InputError
+from halohop.memory import format_size
 from halohop.store.tables import GraphTables
 
 HETERO_SIZES = {"tiny": 500, "small": 2_000, "medium": 50_000}
@@ -18,6 +19,7 @@ MADE = ("synthetic", "synthetic-hetero")
 _POWER_LAW = "powerlaw"
 _GIVEN = ("fractions", "seed")
 _NODE_BYTES, _EDGE_BYTES = 11, 8  # label and splits; both ends
+_TIMES = 3  # as much as it is in the end takes a graph while it is made in memory
 
 
 def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: int) -> GraphTables:
@@ -39,6 +41,7 @@ def read_made(text: str, staging: Staging, *, fractions: Sequence[float], seed: 
     if kind == "synthetic" and size == _POWER_LAW:
         return power_law(_shape(text, query, fractions=shares, seed=seed), staging)
     if kind == "synthetic":
+        _check_memory(text, staging)
         return kept(staging, synthetic(what or "small", fractions=shares, seed=seed))
     if kind != "synthetic-hetero" or (what or "small") not in HETERO_SIZES:
         raise InputError(f"unknown size {what!r} of {kind}; known: {list(HETERO_SIZES)}")
@@ -66,6 +69,20 @@ def powerlaw_of(text: str) -> PowerLaw | None:
     kind, _, what = text.partition(":")
     size, _, query = what.partition("?")
     return _shape(text, query, fractions=FRACTIONS, seed=0) if (kind, size) == ("synthetic", _POWER_LAW) else None
+
+
+def _check_memory(text: str, staging: Staging) -> None:
+    """
+    Raises:
+        InputError: the graph cannot be made in the memory that there is.
+    """
+    needed = _TIMES * (made_bytes(text) or 0)
+    if staging.memory is not None and needed > 2 * staging.memory:
+        raise InputError(
+            f"{text!r} is made in memory, which takes about {format_size(needed)}, more than the "
+            f"{format_size(2 * staging.memory)} to work in; give more, or take synthetic:{_POWER_LAW}?nodes=N&edges=N, which is "
+            "made chunk by chunk"
+        )
 
 
 def _shape(text: str, query: str, *, fractions: tuple[float, float, float], seed: int) -> PowerLaw:
