@@ -2,9 +2,12 @@
 
 import zlib
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from halohop.errors import CorruptDatasetError
 from halohop.store import checksums, npy
@@ -53,3 +56,24 @@ def test_a_single_checksum_is_of_the_whole_file(tmp_path: Path) -> None:
     file.write_bytes(data[:-8] + bytes(8))
     with pytest.raises(CorruptDatasetError, match=f"in the bytes 0 to {len(data)}"):
         verify_files(tmp_path, {"x.npy": record})
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=12), st.randoms(use_true_random=False), st.sampled_from([8, 64]))
+def test_pieces_in_any_order_have_the_checksums_of_the_file(pieces: list[bytes], random: Random, chunk: int) -> None:
+    """As several steps write them: each takes some pieces that follow each other, and some that do not."""
+    data = b"".join(pieces)
+    places = [(sum(map(len, pieces[:number])), piece) for number, piece in enumerate(pieces)]
+    random.shuffle(places)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checksums, "CHUNK", chunk)
+        sums = [checksums.ExtentSums(), checksums.ExtentSums()]
+        for number, (begin, piece) in enumerate(places):
+            sums[number % 2].add(begin, piece)
+        extents = [extent for half in sums for extent in half.extents]
+        expected = [zlib.crc32(data[begin : begin + chunk]) for begin in range(0, max(len(data), 1), chunk)]
+        assert list(checksums.joined(extents, len(data))) == expected
+        if extents:
+            with pytest.raises(AssertionError, match=r"have no checksum, or two|have a checksum"):
+                checksums.joined([*extents, extents[0]], len(data))
+            with pytest.raises(AssertionError, match=r"have no checksum, or two|have a checksum"):
+                checksums.joined(extents[1:], len(data))
