@@ -82,7 +82,7 @@ def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[P
         assert (out / name).exists()
         assert str(out / name) in said
     assert "2 nodes x 1 trainer" in (out / "picture.html").read_text()
-    for node, own in enumerate([{"part-0000", "part-0002"}, {"part-0001"}]):
+    for node, own in enumerate([{"part-0000", "part-0001"}, {"part-0002"}]):
         assert {path.name for path in (out / "nodes" / f"node-{node}").iterdir()} == {"manifest.json", *own}
 
 
