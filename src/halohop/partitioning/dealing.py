@@ -6,7 +6,7 @@ from torch import Tensor
 from halohop.partitioning.division import Assignment, AssignRequest, Division
 from halohop.store.tables import GraphTables, NodeTable
 
-_PIECE = 1 << 20  # nodes that are dealt at a time
+_PIECE = 1 << 18  # nodes that are dealt at a time
 _MOST_MASKS = 10  # by which nodes are told apart; more would make more splits than nodes
 
 

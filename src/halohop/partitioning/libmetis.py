@@ -15,8 +15,7 @@ from halohop.partitioning.union import Adjacency
 INSTALL = 'pip install "halohop[metis]"'
 
 _NUM_OPTIONS = 40
-_NITER, _NCUTS, _SEED = 7, 8, 9  # places in METIS's list of options, as of METIS 5.2
-_REFINEMENTS, _OF_HALVES = 10, 3  # passes at each level, at most; ten are METIS's default, and no better for halves
+_NCUTS, _SEED = 8, 9  # places in METIS's list of options, as of METIS 5.2
 _OK, _OUT_OF_MEMORY, _STOPPED = 1, -3, -4
 _LARGEST = 2**31 - 1
 
@@ -69,8 +68,7 @@ def part_graph(
     assert graph.weights is not None
     options = np.zeros(_NUM_OPTIONS, np.int32)
     library.METIS_SetDefaultOptions(_address(options))
-    options[_NITER], options[_NCUTS] = _OF_HALVES if recursive else _REFINEMENTS, tries
-    options[_SEED] = 1 + seed % (_LARGEST - 1)  # C's rand takes 0 for 1
+    options[_NCUTS], options[_SEED] = tries, 1 + seed % (_LARGEST - 1)  # C's rand takes 0 for 1
     arrays = [_int32(values) for values in (graph.indptr, graph.neighbors, loads, graph.weights)]
     indptr, neighbors, vertex_weights, edge_weights = arrays
     part, allowed = np.zeros(graph.num_nodes, np.int32), slack.numpy().astype(np.float32)

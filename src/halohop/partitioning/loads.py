@@ -11,7 +11,7 @@ from halohop.partitioning.report import train_rows
 from halohop.partitioning.union import Adjacency, first_nodes
 from halohop.store.tables import GraphTables
 
-_PIECE = 1 << 21  # edges that are read at a time
+_PIECE = 1 << 18  # edges, or nodes, that are read at a time
 _CHEAPEST, _DEAREST = -10, 6  # powers of two of the price of a move
 _LAST_SWEEPS = 50  # at any price; a few do
 _AIM = 0.9  # of the tolerance
