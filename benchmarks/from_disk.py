@@ -7,6 +7,7 @@ for pages of 4 KiB at random places of the same file past the page cache, by pro
 """
 
 import argparse
+import ctypes
 import json
 import mmap
 import multiprocessing
@@ -25,6 +26,7 @@ import halohop
 from benchmarks.limited import run_limited
 from benchmarks.machine import describe
 from benchmarks.paths import BENCH
+from halohop.files.libc import map_privately
 from halohop.memory import parse_size
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
@@ -101,17 +103,34 @@ def disk_rate(file: Path, *, processes: int, threads: int, seconds: float = 3.0)
     return pages / seconds
 
 
-def gathers(graph: halohop.Graph, rows: int, batches: int) -> dict[str, float]:
-    """Batches of rows at random places, two at a time, as loaders gather them: rows a second, and bytes read per row."""
-    count, rng = graph.schema.nodes[NODE].count, np.random.default_rng(1)
+def share_in_memory(file: Path) -> float:
+    """How much of a file is in the page cache."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        found = np.empty(-(-size // _PAGE), np.uint8)
+        mapped = map_privately(stream.fileno(), size, file)
+        libc = ctypes.CDLL(None)
+        assert libc.mincore(ctypes.c_void_p(mapped.ctypes.data), ctypes.c_size_t(size), ctypes.c_void_p(found.ctypes.data)) == 0
+    return float((found & 1).mean())
+
+
+def gathers(graph: halohop.Graph, file: Path, rows: int, batches: int, seed: int) -> dict[str, float]:
+    """Batches of rows at random places, two at a time, as loaders gather them: rows a second, and bytes read per row that was not
+    in memory."""
+    count, rng = graph.schema.nodes[NODE].count, np.random.default_rng(seed)
     wanted = [torch.from_numpy(rng.integers(0, count, rows)) for _ in range(batches)]
-    graph.fetch_rows(NODE, ["x"], torch.arange(10))
+    missing = 1 - share_in_memory(file)
     before, begin = bytes_read(), time.perf_counter()
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(lambda gid: len(graph.fetch_rows(NODE, ["x"], gid)), wanted):
             pass
     seconds = time.perf_counter() - begin
-    return {"rows_per_second": rows * batches / seconds, "bytes_per_row": (bytes_read() - before) / (rows * batches)}
+    missing = (missing + 1 - share_in_memory(file)) / 2
+    return {
+        "rows": rows * batches / seconds,
+        "missing": missing,
+        "bytes": (bytes_read() - before) / (rows * batches * missing),
+    }
 
 
 def epochs(graph: halohop.Graph, batches: int, batch_size: int) -> dict[str, float]:
@@ -135,12 +154,16 @@ def measure(folder: Path, *, batches: int, hot_memory: str) -> None:
     file = next(folder.glob("part-*/nodes/*/x.npy"))
     found: dict[str, object] = {"machine": describe()}
     with halohop.open(folder) as graph:
-        gathers(graph, 86_000, 4)
-        turns = [(disk_rate(file, processes=2, threads=32), gathers(graph, 86_000, 6)) for _ in range(5)]
-        found["pages per second"] = [round(pages) for pages, _ in turns]
-        found["rows per second"] = [round(rows["rows_per_second"]) for _, rows in turns]
-        found["bytes per row"] = [round(rows["bytes_per_row"]) for _, rows in turns]
-        found["rows to pages, median"] = statistics.median(rows["rows_per_second"] / pages for pages, rows in turns)
+        gathers(graph, file, 86_000, 4, seed=0)
+        turns = [
+            (disk_rate(file, processes=2, threads=32, seconds=2.0), gathers(graph, file, 86_000, 4, seed=turn))
+            for turn in range(1, 6)
+        ]
+        found["pages of 4 KiB a second"] = [round(pages) for pages, _ in turns]
+        found["rows a second"] = [round(rows["rows"]) for _, rows in turns]
+        found["of these not in memory, a second"] = [round(rows["rows"] * rows["missing"]) for _, rows in turns]
+        found["bytes read per row not in memory"] = [round(rows["bytes"]) for _, rows in turns]
+        found["rows to pages, median"] = round(statistics.median(rows["rows"] / pages for pages, rows in turns), 2)
         found["loader"] = epochs(graph, batches, 1024)
     with halohop.open(folder, hot_memory=hot_memory) as graph:
         found[f"loader, {hot_memory} of hot rows"] = epochs(graph, batches, 1024)
