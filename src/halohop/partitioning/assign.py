@@ -49,7 +49,7 @@ def assign(
 
     - ``"auto"``: "metis" where it is installed and fits into memory, else "ldg", or "fennel" without METIS: see `chosen`.
     - ``"metis"``: few edges between partitions, and blocks: see `halohop.partitioning.metis.metis`.
-    - ``"kaminpar"``: nearly as few, for graphs that METIS cannot hold: see `halohop.partitioning.kaminpar.kaminpar`.
+    - ``"kaminpar"``: a few more, for graphs beyond 32-bit numbers: see `halohop.partitioning.kaminpar.kaminpar`.
     - ``"ldg"``, ``"fennel"``: a few more cut edges, with nothing to install and a few bytes a node in memory: see
       `halohop.partitioning.stream`.
     - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.

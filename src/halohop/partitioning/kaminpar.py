@@ -1,4 +1,4 @@
-"""KaMinPar as an assigner: multilevel partitioning in a fraction of METIS's memory, with one weight for each node."""
+"""KaMinPar as an assigner: multilevel partitioning beyond METIS's 32-bit numbers, with one weight for each node."""
 
 import struct
 import tempfile

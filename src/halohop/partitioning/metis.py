@@ -50,7 +50,7 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
     if (need := least_bytes(tables)) > request.memory.bytes:
         raise InputError(
             f"METIS takes about {format_size(need)} for this graph, the memory for partitioning is {request.memory}; give more "
-            'memory, or use method="kaminpar", or method="ldg", which takes a few bytes a node'
+            'memory, or use method="ldg", which takes a few bytes a node'
         )
     loads = Loads(tables, by_type=request.by_type)
     libmetis.check_size(2 * sum(table.num_edges for table in tables.edges.values()), loads.totals)

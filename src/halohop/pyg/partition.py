@@ -45,7 +45,7 @@ def partition(
             ``<split>_mask`` become splits.
         out: a new folder.
         num_parts: how many partitions.
-        method: "metis" (few cut edges; Karypis and Kumar 1998), "kaminpar" (nearly as few, in less memory; Gottesbüren et al.
+        method: "metis" (few cut edges; Karypis and Kumar 1998), "kaminpar" (for graphs beyond METIS's 2^31; Gottesbüren et al.
             2021), "ldg" or "fennel" (more, in a few bytes a node, with nothing to install; Stanton and Kliot 2012, Tsourakakis et
             al. 2014), "random" or "range". "auto" is "metis" where it is installed, else "fennel". Or each node's partition: a
             tensor or array of integers, the `Path` of a ``.npy`` file or of a text with a number on each line, or a dict of
