@@ -61,9 +61,7 @@ FeatureDtype = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph in OUT.")]
 PartitionMethod = Annotated[
     Method,
-    typer.Option(
-        help="metis cuts the fewest edges; kaminpar is for more than 2^31, ldg and fennel for little memory; auto: metis if it can."
-    ),
+    typer.Option(help="metis cuts the fewest edges; ldg and fennel take little memory; auto: metis if it can."),
 ]
 Tolerance = Annotated[
     float, typer.Option(min=0.0, help="How far a partition may be above the mean of nodes, training nodes and edges.")
