@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -96,15 +96,14 @@ def cache_of(size: str | int | None, schema: Schema, pool: ops.Pool) -> RowCache
     return RowCache(schema, room, pool)
 
 
-@dataclass(slots=True, kw_only=True)
 class _Table:
     """Rows of one node type. Their memory is taken for the columns that were asked for so far, anew when there is another."""
 
-    room: int
-    count: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    columns: dict[str, Tensor] = field(default_factory=dict)
-    index: ops.CacheIndex | None = None
+    def __init__(self, *, room: int, count: int) -> None:
+        self.room, self.count = room, count
+        self.lock = threading.Lock()
+        self.columns: dict[str, Tensor] = {}
+        self.index: ops.CacheIndex | None = None
 
     @property
     def num_kept(self) -> int:
