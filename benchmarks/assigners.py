@@ -23,11 +23,11 @@ from torch import Tensor
 from benchmarks.machine import describe
 from halohop.datasets.sources import load_source
 from halohop.memory import private_bytes, release
-from halohop.partitioning import libmetis
-from halohop.partitioning.assign import assign
-from halohop.partitioning.budget import Budget
-from halohop.partitioning.loads import Loads, carried_by
-from halohop.partitioning.union import union_graph
+from halohop.partitioning.assigners import libmetis
+from halohop.partitioning.assigners.assign import assign
+from halohop.partitioning.assigners.loads import Loads, carried_by
+from halohop.partitioning.assigners.union import union_graph
+from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
 

@@ -15,8 +15,8 @@ import torch
 import halohop
 from benchmarks.paths import GRAPHS, ROOT
 from halohop.datasets.sources import load_source
-from halohop.partitioning.division import AssignRequest, Division
-from halohop.partitioning.metis import metis
+from halohop.partitioning.assigners.division import AssignRequest, Division
+from halohop.partitioning.assigners.metis import metis
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE
 

@@ -108,22 +108,22 @@ MUTATIONS = {
         found_by=("transport/test_messages.py",),
     ),
     "steps: those of the living are taken, too": Mutation(
-        module="partitioning/workers.py",
+        module="partitioning/steps/workers.py",
         line="                if owner == self.name or self._is_alive(owner):\n",
         instead="                if owner == self.name:\n",
-        found_by=("partitioning/test_workers.py",),
+        found_by=("partitioning/steps/test_workers.py",),
     ),
     "steps: a result is kept that another worker is to give": Mutation(
-        module="partitioning/steps.py",
+        module="partitioning/steps/steps.py",
         line="            if self._worker.owns(file):",
         instead="            if file:",
-        found_by=("partitioning/test_steps.py",),
+        found_by=("partitioning/steps/test_steps.py",),
     ),
     "steps: done once more, because its owner has ended": Mutation(
-        module="partitioning/steps.py",
+        module="partitioning/steps/steps.py",
         line="                    if self._file(number).exists():",
         instead="                    if not number + 1:",
-        found_by=("partitioning/test_steps.py",),
+        found_by=("partitioning/steps/test_steps.py",),
     ),
     "verify: what was changed since counts as read": Mutation(
         module="store/verify.py",

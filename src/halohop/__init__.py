@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from halohop.net.connect import connect
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
-    from halohop.partitioning.slice_reader import join_slices
-    from halohop.partitioning.slice_writer import SliceWriter
-    from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
+    from halohop.partitioning.slices.slice_reader import join_slices
+    from halohop.partitioning.slices.slice_writer import SliceWriter
+    from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeSlice
     from halohop.pyg.frequency import Frequency
     from halohop.pyg.graph import graph
     from halohop.pyg.hotness import hotness
@@ -91,11 +91,11 @@ _HOMES = {
     "GraphSAINTRandomWalkSampler": ("halohop.samplers.saint_loader", "GraphSAINTRandomWalkSampler"),
     "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
-    "EdgeSlice": ("halohop.partitioning.slices", "EdgeSlice"),
+    "EdgeSlice": ("halohop.partitioning.slices.slices", "EdgeSlice"),
     "Frequency": ("halohop.pyg.frequency", "Frequency"),
     "Graph": ("halohop.cluster.graph", "Graph"),
-    "MemoryPartition": ("halohop.partitioning.slices", "MemoryPartition"),
-    "NodeSlice": ("halohop.partitioning.slices", "NodeSlice"),
+    "MemoryPartition": ("halohop.partitioning.slices.slices", "MemoryPartition"),
+    "NodeSlice": ("halohop.partitioning.slices.slices", "NodeSlice"),
     "HalohopFeatureStore": ("halohop.pyg.stores", "HalohopFeatureStore"),
     "HalohopGraphStore": ("halohop.pyg.stores", "HalohopGraphStore"),
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
@@ -103,7 +103,7 @@ _HOMES = {
     "PPRLoader": ("halohop.samplers.ppr_loader", "PPRLoader"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "Padding": ("halohop.sampling.caps", "Padding"),
-    "SliceWriter": ("halohop.partitioning.slice_writer", "SliceWriter"),
+    "SliceWriter": ("halohop.partitioning.slices.slice_writer", "SliceWriter"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
@@ -118,7 +118,7 @@ _HOMES = {
     "connect": ("halohop.net.connect", "connect"),
     "graph": ("halohop.pyg.graph", "graph"),
     "hotness": ("halohop.pyg.hotness", "hotness"),
-    "join_slices": ("halohop.partitioning.slice_reader", "join_slices"),
+    "join_slices": ("halohop.partitioning.slices.slice_reader", "join_slices"),
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),

@@ -8,7 +8,7 @@ import halohop
 from halohop import Frequency
 from halohop.access.frequency import placed
 from halohop.errors import InputError
-from halohop.partitioning.assign import assign
+from halohop.partitioning.assigners.assign import assign
 from halohop.testing.graphs import power_law, typed
 from halohop.typing import NODE
 

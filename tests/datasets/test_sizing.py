@@ -11,7 +11,7 @@ from halohop.datasets import sizing_tables
 from halohop.datasets.sizing import source_sizes
 from halohop.datasets.sources import load_source
 from halohop.errors import HalohopError
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.testing.graphs import ring
 from halohop.typing import EDGE, NODE
 

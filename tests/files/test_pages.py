@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from halohop.files.pages import give_back, is_mapped
-from halohop.partitioning import columns
-from halohop.partitioning.columns import Given
+from halohop.partitioning.building import columns
+from halohop.partitioning.building.columns import Given
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mappings are listed in /proc")
 PAGE = mmap.PAGESIZE

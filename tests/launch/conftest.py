@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from halohop.datasets import synthetic
-from halohop.partitioning.build import partition
+from halohop.partitioning.building.build import partition
 
 FAKE = '''
 import json, os, signal, subprocess, sys, time

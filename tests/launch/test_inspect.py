@@ -11,8 +11,8 @@ from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import CorruptDatasetError, DatasetError
 from halohop.launch.inspect import render, summarize
 from halohop.launch.nodes import node_folders
-from halohop.partitioning.build import partition
-from halohop.partitioning.narrowing import with_narrow_features
+from halohop.partitioning.building.build import partition
+from halohop.partitioning.building.narrowing import with_narrow_features
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 

@@ -16,7 +16,7 @@ from halohop.launch.inspect import summarize
 from halohop.launch.inspect_page import inspect_page
 from halohop.launch.needs import needs, row_bytes
 from halohop.launch.nodes import node_folders
-from halohop.partitioning.build import partition
+from halohop.partitioning.building.build import partition
 from halohop.store.disk import read_manifest
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from halohop.launch import cli, planning
 from halohop.launch.planning import rendered
-from halohop.partitioning.budget import Budget
-from halohop.partitioning.estimate import PartitionPlan, Rates, estimate
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.budget import Budget
+from halohop.partitioning.planning.estimate import PartitionPlan, Rates, estimate
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 
 RATES = dict.fromkeys(("read", "number", "count", "move", "sort", "finish"), 1e7)
 

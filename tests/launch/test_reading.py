@@ -12,7 +12,7 @@ from halohop.datasets.estimate import source_bytes
 from halohop.errors import InputError
 from halohop.launch import reading
 from halohop.launch.reading import Reading, tables_of
-from halohop.partitioning.budget import Budget
+from halohop.partitioning.planning.budget import Budget
 from halohop.typing import EDGE, NODE
 
 SOURCE = "synthetic:powerlaw?nodes=300&edges=2000&features=5"

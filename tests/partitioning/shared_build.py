@@ -3,16 +3,16 @@
 import sys
 from pathlib import Path
 
-from halohop.partitioning import building, layout
-from halohop.partitioning.layout import Memory
-from tests.partitioning.test_passes import build
+from halohop.partitioning.building import dataset, layout
+from halohop.partitioning.building.layout import Memory
+from tests.partitioning.building.test_passes import build
 
 STEP_BYTES = 2000
 
 
 def run(out: Path, seed: int, room: int) -> None:
     """A build in many steps, in as much memory as this process says that it has."""
-    building.plan_memory = lambda *given, **more: Memory(threads=2, room=room)
+    dataset.plan_memory = lambda *given, **more: Memory(threads=2, room=room)
     layout._STEP_BYTES = STEP_BYTES
     build(seed, out, worker=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from halohop.partitioning.build import partition
+from halohop.partitioning.building.build import partition
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from tests.support.deadlines import within
 

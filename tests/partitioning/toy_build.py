@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from halohop.files import write_file
-from halohop.partitioning.steps import Step, StepProgress, Steps
+from halohop.partitioning.steps.steps import Step, StepProgress, Steps
 
 NUMBERS = 12
 PLAN = {"numbers": NUMBERS}

@@ -26,8 +26,8 @@ from halohop import (
     World,
 )
 from halohop.errors import InputError
-from halohop.partitioning.division import AssignRequest, Division
-from halohop.partitioning.metis import metis
+from halohop.partitioning.assigners.division import AssignRequest, Division
+from halohop.partitioning.assigners.metis import metis
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import TOKEN, free_addresses, hosts
 from tests.support.blocks import as_data, clustered, write_in_blocks

@@ -15,7 +15,7 @@ import halohop
 from halohop import Graph, LinkNeighborLoader, NeighborLoader, ops
 from halohop.cluster.holding import Holding
 from halohop.errors import InputError
-from halohop.partitioning.narrowing import with_narrow_features
+from halohop.partitioning.building.narrowing import with_narrow_features
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.testing.worlds import TOKEN, free_addresses, hosts

@@ -15,7 +15,7 @@ from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.errors import CorruptDatasetError, InputError
 from halohop.launch import inspect
-from halohop.partitioning.build import partition
+from halohop.partitioning.building.build import partition
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.disk import map_part, read_manifest
 from halohop.store.requests import FetchRequest, RowQuery

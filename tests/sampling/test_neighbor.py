@@ -9,7 +9,7 @@ import torch
 from halohop import load_source
 from halohop.cluster.graph import Graph, local_graph
 from halohop.errors import InputError, SchemaError
-from halohop.partitioning.build import build_parts
+from halohop.partitioning.building.build import build_parts
 from halohop.sampling.batch import Seeds
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from halohop.partitioning.build import Build, build_parts
+from halohop.partitioning.building.build import Build, build_parts
 from halohop.store.part import Part
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.store.writer import write_dataset

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.assigners.division import Assignment
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import RAW_TEXT
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from halohop.partitioning import building, layout
-from halohop.partitioning.build import partition
-from halohop.partitioning.layout import Memory
-from halohop.partitioning.report import Report
+from halohop.partitioning.building import dataset, layout
+from halohop.partitioning.building.build import partition
+from halohop.partitioning.building.layout import Memory
+from halohop.partitioning.building.report import Report
 from halohop.store.npy import ArrayFile
 from tests.support.featured import featured_tables, random_parts
 from tests.support.forked import Forked
@@ -37,8 +37,8 @@ def build(seed: int, out: Path, scale: int = 1, **options: Any) -> Report:
 
 def in_little_memory(change: Callable[[object, str, object], None], room: int, step_bytes: int, threads: int = 1) -> None:
     """Makes builds go through files, with steps of so few bytes; `change` is `setattr`, or one that is undone."""
-    change(building, "plan_memory", lambda *given, **more: Memory(threads=threads, room=room))
-    change(building, "is_small", lambda *given: False)
+    change(dataset, "plan_memory", lambda *given, **more: Memory(threads=threads, room=room))
+    change(dataset, "is_small", lambda *given: False)
     change(layout, "_STEP_BYTES", step_bytes)
 
 

@@ -21,7 +21,7 @@ from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
-from halohop.partitioning.build import Build, build_parts
+from halohop.partitioning.building.build import Build, build_parts
 from halohop.store.part import Part
 from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.residency import IN_MEMORY, Residency

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from halohop.cluster.holding import Holding, book_of
 from halohop.errors import ClusterError, InputError
-from halohop.partitioning.agreement import PartRecord, check_alike, manifest_by_books, manifest_of, record_of
-from halohop.partitioning.own_parts import OwnBook, own_part, with_edge_ids
-from halohop.partitioning.slices import MemoryPartition
+from halohop.partitioning.slices.agreement import PartRecord, check_alike, manifest_by_books, manifest_of, record_of
+from halohop.partitioning.slices.own_parts import OwnBook, own_part, with_edge_ids
+from halohop.partitioning.slices.slices import MemoryPartition
 from halohop.store.manifest import Manifest, encode
 from halohop.store.part import Part
 

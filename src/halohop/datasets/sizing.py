@@ -12,7 +12,7 @@ from halohop.datasets.sizing_ogb import ogb_sizes
 from halohop.datasets.sizing_tables import tables_sizes
 from halohop.datasets.sources import load_source
 from halohop.datasets.spec import load_spec, spec_path
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.typing import EDGE, NODE
 
 _SPLITS = ("train_mask", "val_mask", "test_mask")

@@ -12,7 +12,7 @@ from halohop.datasets.imports.dgl_config import read_config
 from halohop.datasets.imports.glt import Folder, layout_of
 from halohop.datasets.imports.named import import_files
 from halohop.datasets.imports.restricted import load_tensor, unpickled
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.typing import NodeType, Relation, relation_text
 
 

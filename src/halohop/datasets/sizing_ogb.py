@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from halohop.errors import IncompleteDatasetError
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.typing import EDGE, NODE, NodeType, Relation
 
 _INVERSE = ("ogbn_products", "ogbn_proteins")

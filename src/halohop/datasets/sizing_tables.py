@@ -13,7 +13,7 @@ import torch
 from halohop.datasets.arrow import is_text, pyarrow, reading, stream_columns
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles
 from halohop.datasets.tables import paths_of, relation_of
-from halohop.partitioning.sizes import GraphSizes, TableSizes
+from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.typing import RAW_TEXT, NodeType, Relation
 
 _SAMPLE = 1 << 20

@@ -20,7 +20,7 @@ from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
 from halohop.datasets.staging import Staging, kept, staging_in
 from halohop.datasets.tables import read_tables
 from halohop.errors import InputError
-from halohop.partitioning.budget import Budget
+from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import NodeType
 

@@ -23,7 +23,7 @@ from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import whole_file, write_file
 from halohop.memory import release
-from halohop.partitioning.budget import Budget
+from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, is_dense
 
 CHUNK_BYTES = 16 << 20

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from halohop.partitioning.report import Report
+from halohop.partitioning.building.report import Report
 from halohop.store.disk import held_parts, map_part, read_manifest, verify_parts
 from halohop.store.manifest import Manifest
 from halohop.store.schema import ColumnSpec

@@ -9,7 +9,7 @@ from rich.console import Console
 from halohop.errors import InputError
 from halohop.launch import choices, logs, options
 from halohop.launch import replicate_command as copies
-from halohop.partitioning.defaults import TOLERANCE
+from halohop.partitioning.assigners.defaults import TOLERANCE
 
 
 def partition(

@@ -12,12 +12,12 @@ from rich.text import Text
 from halohop.datasets.imports.named import import_owners, is_import
 from halohop.datasets.sizing import source_sizes
 from halohop.launch.inspect import readable_bytes
-from halohop.partitioning.assign import Method, chosen
-from halohop.partitioning.budget import Budget
-from halohop.partitioning.estimate import Estimate, PartitionPlan, estimate
-from halohop.partitioning.narrowing import parse_feature_dtype, stored_shares
-from halohop.partitioning.rates import measured_rates
-from halohop.partitioning.sizes import GraphSizes
+from halohop.partitioning.assigners.assign import Method, chosen
+from halohop.partitioning.building.narrowing import parse_feature_dtype, stored_shares
+from halohop.partitioning.planning.budget import Budget
+from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, estimate
+from halohop.partitioning.planning.rates import measured_rates
+from halohop.partitioning.planning.sizes import GraphSizes
 from halohop.typing import EdgeDir
 
 _GIVEN = "range"  # what reading an assignment costs about as much as

@@ -12,8 +12,8 @@ from halohop.datasets.sources import load_source, read_source
 from halohop.datasets.splits import FRACTIONS
 from halohop.datasets.staging import staging_in
 from halohop.files import writing
-from halohop.partitioning.budget import Budget
-from halohop.partitioning.steps import Step, StepProgress, Steps
+from halohop.partitioning.planning.budget import Budget
+from halohop.partitioning.steps.steps import Step, StepProgress, Steps
 from halohop.store.tables import GraphTables
 from halohop.typing import OnProgress
 

@@ -14,13 +14,13 @@ from halohop.datasets.sources import load_link_graph
 from halohop.errors import InputError
 from halohop.launch.progress import stages
 from halohop.launch.reading import Reading, tables_of
-from halohop.partitioning.assign import Method, chosen
-from halohop.partitioning.build import partition
-from halohop.partitioning.building import finished
-from halohop.partitioning.defaults import TOLERANCE
-from halohop.partitioning.given import Given
-from halohop.partitioning.narrowing import parse_feature_dtype, with_narrow_features
-from halohop.partitioning.report import Report
+from halohop.partitioning.assigners.assign import Method, chosen
+from halohop.partitioning.assigners.defaults import TOLERANCE
+from halohop.partitioning.assigners.given import Given
+from halohop.partitioning.building.build import partition
+from halohop.partitioning.building.dataset import finished
+from halohop.partitioning.building.narrowing import parse_feature_dtype, with_narrow_features
+from halohop.partitioning.building.report import Report
 from halohop.store.manifest import MANIFEST
 from halohop.store.writer import check_target
 from halohop.typing import EdgeDir, NodeType

@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
 from halohop.net.rendezvous import Board, board_errors
-from halohop.partitioning.agreement import PartRecord, check_alike
+from halohop.partitioning.slices.agreement import PartRecord, check_alike
 
 
 def all_records(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from halohop.access.estimates import Method, check_method
 from halohop.access.frequency import divided
 from halohop.errors import InputError
-from halohop.partitioning.division import AssignRequest, Division
+from halohop.partitioning.assigners.division import AssignRequest, Division
 from halohop.pyg.inputs import fanouts_of
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType, Relation

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halohop.errors import InputError
-from halohop.partitioning import build
-from halohop.partitioning.assign import Method
-from halohop.partitioning.defaults import TOLERANCE
-from halohop.partitioning.narrowing import FeatureDtype, with_narrow_features
-from halohop.partitioning.report import Report
+from halohop.partitioning.assigners.assign import Method
+from halohop.partitioning.assigners.defaults import TOLERANCE
+from halohop.partitioning.building import build
+from halohop.partitioning.building.narrowing import FeatureDtype, with_narrow_features
+from halohop.partitioning.building.report import Report
 from halohop.store.tables import GraphTables
 from halohop.typing import EdgeDir
 

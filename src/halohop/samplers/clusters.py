@@ -17,7 +17,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
 from halohop.loading.examples import Examples
 from halohop.loading.seeds import Share
-from halohop.partitioning.assign import assign
+from halohop.partitioning.assigners.assign import assign
 from halohop.pyg.inputs import as_tensor
 from halohop.sampling.batch import NodeSet
 from halohop.store.requests import FetchRequest, RowQuery

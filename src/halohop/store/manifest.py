@@ -56,7 +56,7 @@ class Manifest:
         node_bounds, edge_bounds: gid ranges of the partitions, the arguments of `halohop.partitioning.book.Book`.
         files: every array of every partition, by its path inside the folder, whichever host holds it.
         partitioned: how it was partitioned: ``method``, ``seed``.
-        report: cut and balance, see `halohop.partitioning.report`; empty if they were not measured.
+        report: cut and balance, see `halohop.partitioning.building.report`; empty if they were not measured.
         halo: per relation, columns of the sources that are stored along its edges.
         ascending: per relation, the columns (halo ones too) that never fall within a list, in any partition.
         stamps: per partition, what `stamp_of` says of its files; its folder holds the same.

@@ -30,7 +30,8 @@ class NodeTable:
             matrix in torch's sparse layouts (COO, CSR) is stored sparse, too.
         raw_id: the user's ids, int64 ``[num_nodes]``, all different; None means 0, 1, 2, ...
         names: by column, of its values 0, 1, 2, ... where the user's were strings.
-        stored: by column, how its numbers are to be stored in fewer bytes than they have (`halohop.partitioning.narrowing`).
+        stored: by column, how its numbers are to be stored in fewer bytes than they have
+            (`halohop.partitioning.building.narrowing`).
 
     Raises:
         InputError: a column's first dimension is not num_nodes; raw ids of the wrong shape or dtype, or not unique.

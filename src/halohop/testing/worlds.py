@@ -18,9 +18,9 @@ from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.net.open import open_graph
-from halohop.partitioning.build import build_parts
-from halohop.partitioning.division import Assignment
-from halohop.partitioning.slices import EdgeSlice, MemoryPartition, NodeSlice
+from halohop.partitioning.assigners.division import Assignment
+from halohop.partitioning.building.build import build_parts
+from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeSlice
 from halohop.store.tables import GraphTables, is_dense
 from halohop.telemetry import Counters
 from halohop.transport import Token

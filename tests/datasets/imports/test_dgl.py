@@ -16,7 +16,7 @@ from halohop.datasets.estimate import source_bytes
 from halohop.datasets.sizing import source_sizes
 from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, HalohopError, InputError
-from halohop.partitioning.sizes import GraphSizes
+from halohop.partitioning.planning.sizes import GraphSizes
 from halohop.typing import EDGE, NODE
 
 HERE = Path(__file__).parent

@@ -20,8 +20,8 @@ from halohop.datasets import Imported, glt_owners, read_glt
 from halohop.datasets.sizing import source_sizes
 from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, InputError
-from halohop.partitioning.division import Assignment
-from halohop.partitioning.sizes import GraphSizes
+from halohop.partitioning.assigners.division import Assignment
+from halohop.partitioning.planning.sizes import GraphSizes
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import random_assignment
 from halohop.typing import EDGE, NODE, relation_text

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from halohop.partitioning.division import Assignment
+from halohop.partitioning.assigners.division import Assignment
 from halohop.store.tables import GraphTables
 
 

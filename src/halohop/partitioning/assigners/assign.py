@@ -1,0 +1,115 @@
+"""Which partition owns a node: by one of several assigners, or as the user says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from halohop.errors import InputError
+from halohop.memory import machine_bytes
+from halohop.partitioning.assigners import libmetis
+from halohop.partitioning.assigners.dealing import cut_into_ranges, deal_evenly
+from halohop.partitioning.assigners.defaults import TOLERANCE
+from halohop.partitioning.assigners.division import Assigner, AssignRequest, Division
+from halohop.partitioning.assigners.given import Given, read_assignment
+from halohop.partitioning.assigners.kaminpar import kaminpar
+from halohop.partitioning.assigners.metis import least_bytes, metis
+from halohop.partitioning.assigners.stream import fennel, ldg
+from halohop.partitioning.planning.budget import Budget
+from halohop.store.tables import GraphTables
+from halohop.typing import NodeType
+
+ASSIGNERS: dict[str, Assigner] = {
+    "metis": metis,
+    "kaminpar": kaminpar,
+    "ldg": ldg,
+    "fennel": fennel,
+    "random": deal_evenly,
+    "range": cut_into_ranges,
+}
+
+METHODS = ("auto", *ASSIGNERS)
+
+Method = str | Assigner | Given | Mapping[NodeType, Given]
+
+
+def assign(
+    tables: GraphTables,
+    num_parts: int,
+    method: Method = "auto",
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    num_blocks: int | None = None,
+    by_type: bool = False,
+    memory: Budget | None = None,
+    scratch: Path | None = None,
+) -> Division:
+    """Divides the nodes into partitions.
+
+    - ``"auto"``: "metis" where it is installed and fits into memory, else "ldg", or "fennel" without METIS: see `chosen`.
+    - ``"metis"``: few edges between partitions, and blocks: see `halohop.partitioning.assigners.metis.metis`.
+    - ``"kaminpar"``: a few more, for graphs beyond 32-bit numbers: see `halohop.partitioning.assigners.kaminpar.kaminpar`.
+    - ``"ldg"``, ``"fennel"``: a few more cut edges, with nothing to install and a few bytes a node in memory: see
+      `halohop.partitioning.assigners.stream`.
+    - ``"random"``: every node type, and within it every split, is dealt evenly; about ``1 - 1 / num_parts`` of the edges are cut.
+    - ``"range"``: every partition has a range of the rows of each node type.
+    - an assignment, or a file that holds one: see `halohop.partitioning.assigners.given.read_assignment`.
+    - an `Assigner`: whatever divides a graph on request.
+
+    All of these balance nodes, nodes of the split "train" and in-edges, all types together or each on its own: no
+    partition has more than ``1 + tolerance`` times the mean of each, or than the mean rounded up, unless no move of a node
+    brings it closer, as with one node that has more edges than that. The result is a function of the tables and the arguments.
+
+    Args:
+        tables, method: the graph, and how it is divided.
+        num_parts, seed, tolerance, num_blocks, by_type, memory, scratch: see `AssignRequest`; None for memory is half of what is
+            available.
+
+    Raises:
+        InputError: an unknown method, a number that cannot be, METIS is not installed, or an assignment that does not fit.
+
+    Example:
+        >>> from halohop.store.tables import NodeTable
+        >>> tables = GraphTables(nodes={"node": NodeTable(num_nodes=6)}, edges={})
+        >>> assign(tables, 2, "random").part["node"].bincount().tolist()
+        [3, 3]
+    """
+    if num_parts < 1:
+        raise InputError(f"num_parts={num_parts}; there is at least one partition")
+    if not tolerance >= 0:
+        raise InputError(f"tolerance={tolerance}; give a number that is not negative, such as {TOLERANCE}")
+    if not isinstance(method, str) and not callable(method):
+        return Division(part=read_assignment(method, tables, num_parts))
+    if isinstance(method, str) and method not in METHODS:
+        raise InputError(f"unknown method {method!r}; known: {list(METHODS)}, or give an assignment")
+    request = AssignRequest(
+        num_parts=num_parts,
+        seed=seed,
+        tolerance=tolerance,
+        num_blocks=num_blocks,
+        by_type=by_type,
+        memory=Budget.parse(memory),
+        scratch=scratch,
+    )
+    if num_parts == 1 and not num_blocks:
+        return Division(part={name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()})
+    assigner = ASSIGNERS[chosen(method, tables, memory)] if isinstance(method, str) else method
+    division = assigner(tables, request)
+    if num_blocks and division.num_blocks != num_blocks:
+        raise InputError(f'blocks={num_blocks}, but method={method!r} makes none; use method="metis"')
+    return division
+
+
+def chosen(method: str, tables: GraphTables | None = None, memory: str | int | Budget | None = None) -> str:
+    """The method that "auto" stands for here; any other stands for itself.
+
+    Args:
+        tables: the graph, where it is known: METIS must fit into the memory that is given, or half of the machine's.
+    """
+    if method != "auto":
+        return method
+    if not libmetis.is_installed():
+        return "fennel"
+    room = machine_bytes() // 2 if memory is None else Budget.parse(memory).bytes
+    return "metis" if tables is None or least_bytes(tables) <= room else "ldg"

@@ -1,0 +1,31 @@
+"""Random and ranges: even by type and split, whatever is dealt at a time."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from halohop.partitioning.assigners import dealing
+from halohop.partitioning.assigners.assign import assign
+from tests.support.assigning import mixed
+
+
+@pytest.mark.parametrize(("piece", "num_parts"), list(product([1, 70, 10**6], [2, 3, 1000])))
+def test_random_is_even_in_every_type_and_split(monkeypatch: pytest.MonkeyPatch, piece: int, num_parts: int) -> None:
+    monkeypatch.setattr(dealing, "_PIECE", piece)
+    tables = mixed()
+    found = assign(tables, num_parts, "random").part
+    train = tables.nodes["paper"].columns["train_mask"]
+    for part in (*found.values(), found["paper"][train], found["paper"][~train], torch.cat(list(found.values()))):
+        counts = part.bincount(minlength=num_parts)
+        assert counts.max() - counts.min() <= 1
+    assert piece == 1 or not torch.equal(found["paper"], assign(tables, num_parts, "random", seed=1).part["paper"])
+
+
+@pytest.mark.parametrize("num_parts", [1, 2, 7, 1000])
+def test_ranges_are_runs_of_rows(num_parts: int) -> None:
+    found = assign(mixed(), num_parts, "range").part
+    for part in found.values():
+        counts = part.bincount(minlength=num_parts)
+        assert (part.diff() >= 0).all()
+        assert counts.max() - counts.min() <= 1
