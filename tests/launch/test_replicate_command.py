@@ -54,7 +54,7 @@ def test_partition_by_frequency(tmp_path: Path) -> None:
     [
         ((), "give one of them"),
         (("--replica-ratio", "0.1", "--fanout", "many"), "is not like 15,10,5"),
-        (("--replica-ratio", "0.1", "--split", "tarin"), "no split 'tarin'"),
+        (("--replica-ratio", "0.1", "--split", "tarin"), "with a split 'tarin' are []"),
         (("--replica-memory", "much"), "is no size"),
     ],
 )
@@ -62,3 +62,10 @@ def test_what_cannot_be_is_refused(parts: Path, options: tuple[str, ...], messag
     refused = invoke("replicate", parts, *options)
     assert refused.exit_code == 2
     assert message in " ".join(refused.output.split())
+
+
+def test_the_split_of_one_of_several_types_needs_no_type(tmp_path: Path) -> None:
+    options = ("--method", "random", "--replica-ratio", "0.2", "--fanout", "3,2", "--batch-size", "20")
+    made = invoke("partition", "synthetic-hetero:tiny", tmp_path / "parts", *options)
+    assert made.exit_code == 0, made.output
+    assert read_manifest(tmp_path / "parts").replicas is not None

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from halohop.errors import InputError
 from halohop.launch import choices, options
 from halohop.launch.parsing import check_numbers, check_size, numbers
 
 if TYPE_CHECKING:
     from halohop import Frequency
+    from halohop.store.schema import Schema
 
 COPIES = "Copies of hot nodes"
 
@@ -75,14 +77,14 @@ def copy_hot_nodes(
     """Makes the copies of a data set, and says what became of it."""
     from halohop import Replicas, add_replicas
     from halohop.memory import format_size
+    from halohop.store.disk import read_manifest
 
-    node_type, _, of_type = split.partition(":")
     replicas = Replicas(
         fanouts=numbers(fanout) or (),
         batch_size=batch_size,
         ratio=ratio,
         memory=memory,
-        seeds=(node_type, of_type) if of_type else split,
+        seeds=_seeds_of(read_manifest(parts).schema, split),
         locality=locality.value,
         method=hotness.value,
         lists=lists,
@@ -92,6 +94,17 @@ def copy_hot_nodes(
             f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
             f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
         )
+
+
+def _seeds_of(schema: "Schema", split: str) -> tuple[str, str]:
+    """Node type and split of ``TYPE:SPLIT``; without a type that of the only one which has such a split."""
+    node_type, _, name = split.rpartition(":")
+    able = [node_type] if node_type else [known for known in schema.nodes if name in schema.splits(known)]
+    if len(able) != 1:
+        raise InputError(
+            f"--split {split}: the node types with a split {name!r} are {able}, of {list(schema.nodes)}; name one as TYPE:SPLIT"
+        )
+    return able[0], name
 
 
 def replicate(
