@@ -73,7 +73,9 @@ def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp
         task = LinkTask(Setting(config=info.train, graph=graph, world=World(), device=torch.device("cpu")))
         assert task.score(model, task.loader("test")).main == end["test_mrr"]
         index = task._edges["test"].index
-        (batch,) = halohop.LinkNeighborLoader(graph, [-1, -1], index, neg_sampling="triplet", batch_size=5000, num_workers=0)
+        (batch,) = halohop.LinkNeighborLoader(
+            graph, [-1, -1], index, neg_sampling="triplet", batch_size=5000, num_workers=0, edge_columns=[]
+        )
         assert isinstance(model, LinkPredictor)
         scores = model(batch)[0].detach().numpy()
         bias = model.decoder.state_dict()["bias"].item()
@@ -152,7 +154,7 @@ def test_only_the_past_is_shown(dtype: torch.dtype, strategy: str, monkeypatch: 
             own = batch.seed_time
             moment = own + 1 if dtype == torch.int64 else own.nextafter(torch.tensor(torch.inf, dtype=dtype))
             src, dst = batch.edge_index
-            assert_no_future(batch.time, batch.batch[dst], moment, strict=True)
+            assert_no_future(time.to(dtype).repeat(2)[batch.e_id], batch.batch[dst], moment, strict=True)
             assert_trees_apart(batch.batch[src], batch.batch[dst])
             found += len(src)
         return found
