@@ -248,7 +248,10 @@ def test_wherever_the_graph_lies(folders, expected, place):
                         raise
 
 
-@pytest.mark.parametrize("place", PLACES_WITH_COPIES)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(name, marks=[pytest.mark.full] * (name in ("hosts", "servers"))) for name in PLACES_WITH_COPIES],
+)
 def test_whatever_hosts_have_copied(folders_with_copies, expected, place):
     for source in SOURCES:
         with PLACES_WITH_COPIES[place](folders_with_copies[source]) as graph:

@@ -236,7 +236,7 @@ def test_killed_and_started_again(network, folders, undisturbed, play, rounds, t
     [
         pytest.param({"delay": 0.2}, marks=pytest.mark.soak),
         pytest.param({"loss": 0.05}, marks=pytest.mark.soak),
-        {"delay": 0.05, "loss": 0.02},
+        pytest.param({"delay": 0.05, "loss": 0.02}, marks=pytest.mark.full),
     ],
     ids=str,
 )
@@ -317,7 +317,7 @@ def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
     ("alive", "sampling"),
     [
         pytest.param(True, "servers", marks=pytest.mark.full),
-        (False, "client"),
+        pytest.param(False, "client", marks=pytest.mark.full),
         pytest.param(True, "client", marks=pytest.mark.soak),
         pytest.param(False, "servers", marks=pytest.mark.soak),
     ],

@@ -107,6 +107,7 @@ for batch in halohop.NeighborLoader(graph, [3, 2], batch_size=1, num_workers=2):
 """
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
     """It never closed its graph. At the end that goes first, so that the loader's threads wait for nobody when they end."""
