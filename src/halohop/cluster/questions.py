@@ -43,7 +43,7 @@ class Share:
 
 
 class Question(Protocol[Answer]):
-    """Queries about ids, which go to whoever has them."""
+    """Queries about ids, sent to the shards that have them."""
 
     @property
     def ids(self) -> list[tuple[TableKey, Tensor]]:

@@ -214,7 +214,7 @@ class Router:
             for share in known:
                 for shard, some in self._divided(share, question, pieces[query]):
                     shares.setdefault(shard, []).append(some)
-            if not known:  # somebody must still say of which dtype nothing is
+            if not known:  # one shard is asked all the same: its empty answer has the dtype
                 shares.setdefault(self._nearest, []).append(owned[self._nearest])
         replies = self._ask_all(
             {shard: question.request([(share.query, share.rows) for share in asked]) for shard, asked in shares.items()}

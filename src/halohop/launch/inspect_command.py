@@ -36,7 +36,7 @@ def inspect(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Tell what a partitioned graph holds, how well it is divided, and what training on several hosts needs.
+    """Show what a partitioned graph holds, how well it is divided, and what training on several hosts needs.
 
     $ halohop inspect parts --verify
 

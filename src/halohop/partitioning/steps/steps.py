@@ -218,8 +218,8 @@ class _Stage:
                     return number
                 if not set(pending) - self._done:
                     return None
-                # Processes on several hosts have nothing in common but the folder, and file systems over a network notify
-                # nobody of changes: so it is looked at again. Each look ends if the others' heartbeats have.
+                # Processes on several hosts share only the folder, and file systems over a network send no notice of changes:
+                # so it is read again, until the others' steps are done or their heartbeats have ended.
                 self._changed.wait(POLL_S)
 
     def _look(self) -> dict[str, int]:

@@ -156,7 +156,7 @@ def last_claims(names: Iterable[str]) -> dict[str, int]:
 
 def gone(folder: Path) -> ClusterError:
     """The error of a worker whose folder another one has removed."""
-    return ClusterError(f"{folder} is gone: another worker has finished the work, or somebody deleted it; look at the result")
+    return ClusterError(f"{folder} is gone: another worker has finished the work, or it was deleted; look at the result")
 
 
 def _claim(work: Path, number: int) -> Path:
