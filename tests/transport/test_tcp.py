@@ -39,16 +39,18 @@ from halohop.store.requests import LocateReply
 from tests.support.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Token, serve
 
-released = threading.Event()
+listening, released = threading.Event(), threading.Event()
 
 def handler(request):
     if int(request.raw[0]) < 0:
+        listening.wait(60)  # so that the address is the first line
         print("busy", flush=True)
         released.wait(60)
     return LocateReply(gid=request.raw + 1)
 
 listener = serve(handler, codec=Codec(MESSAGE_TYPES), token=Token("a token that tests share"), bind=sys.argv[1])
 print(listener.address, flush=True)
+listening.set()
 for line in sys.stdin:
     released.set()
 if sys.argv[2] == "tidy":
