@@ -21,7 +21,7 @@ test-all: lint kernels
 	$(BIN)/pytest $(PARALLEL) -m "not soak"
 
 # The oldest versions that pyproject.toml promises, in an environment of its own; the tests are those of what meets other libraries.
-OLDEST_TESTS := tests/launch/test_cli.py tests/launch/test_progress.py tests/test_errors.py tests/datasets tests/ops/test_sample.py \
+OLDEST_TESTS := tests/launch/test_cli.py tests/launch/terminal/test_progress.py tests/test_errors.py tests/datasets tests/ops/test_sample.py \
 	tests/files tests/store tests/pyg/test_convert.py tests/recipes/test_config.py tests/recipes/test_models.py
 test-oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest

@@ -16,7 +16,7 @@ from benchmarks.cluster import Trainers
 from benchmarks.contestants.halohop_cluster import SECRET, ranks_env
 from benchmarks.entries import FANOUT
 from benchmarks.locality import BATCH_SIZE, RANKS
-from halohop.launch.nodes import node_folders
+from halohop.launch.runs.nodes import node_folders
 from tests.support.hosts import joined
 
 GIGABITS, ROUND_TRIP = 1.0, 0.0005

@@ -24,7 +24,7 @@ import halohop
 from benchmarks.cluster import Trainers, is_trainer, told
 from benchmarks.protocol import Info, Unit, serve
 from benchmarks.work import BATCH_SIZE
-from halohop.launch.nodes import node_folders
+from halohop.launch.runs.nodes import node_folders
 from tests.support.hosts import Host, joined
 
 PORT = 5510

@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 
-from halohop.launch.lifeline import end_with_parent
-from halohop.launch.signals import Signals
+from halohop.launch.processes.lifeline import end_with_parent
+from halohop.launch.terminal.signals import Signals
 
 
 def main() -> None:

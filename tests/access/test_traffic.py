@@ -10,7 +10,7 @@ import halohop
 from halohop.access.traffic import HostTraffic, traffic
 from halohop.datasets import synthetic
 from halohop.errors import InputError
-from halohop.launch.needs import row_bytes
+from halohop.launch.pages.needs import row_bytes
 from halohop.loading.locality import Locality
 from halohop.pyg.inputs import fanouts_of, seed_dataset
 from halohop.store.disk import map_replica, read_manifest

@@ -11,8 +11,10 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from halohop.errors import InputError
-from halohop.launch import cli, parsing, runs
-from halohop.launch.source import SourceOptions
+from halohop.launch import cli
+from halohop.launch.options import parsing
+from halohop.launch.runs import runs
+from halohop.launch.runs.source import SourceOptions
 from halohop.recipes.config import InferConfig, TrainConfig
 
 

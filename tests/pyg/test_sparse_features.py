@@ -14,7 +14,7 @@ import halohop
 from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.errors import CorruptDatasetError, InputError
-from halohop.launch import inspect
+from halohop.launch.pages import summary as inspect
 from halohop.partitioning.building.build import partition
 from halohop.pyg.convert import tables_from_pyg
 from halohop.store.disk import map_part, read_manifest

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 import halohop
-from halohop.launch.progress import TrainingDisplay
+from halohop.launch.terminal.progress import TrainingDisplay
 from halohop.recipes import node_task
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.train import train

@@ -14,7 +14,7 @@ import pytest
 
 from halohop import partition
 from halohop.datasets import synthetic
-from halohop.launch.nodes import node_folders
+from halohop.launch.runs.nodes import node_folders
 from tests.support.deadlines import within
 from tests.support.hosts import Host, wait_until_it_serves
 

@@ -10,19 +10,15 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
-from halohop.launch import (
-    choices,
-    inspect_command,
-    logs,
-    memory_options,
-    options,
-    parsing,
-    partition_command,
-    replicate_command,
-    serve_options,
-    tools,
-)
-from halohop.launch.group import Command, Commands, is_alone
+from halohop.launch.commands import inspect as inspect_command
+from halohop.launch.commands import partition as partition_command
+from halohop.launch.commands import replicate as replicate_command
+from halohop.launch.commands import tools
+from halohop.launch.options import choices, parsing, shared
+from halohop.launch.options import memory as memory_options
+from halohop.launch.options import serving as serve_options
+from halohop.launch.terminal import logs
+from halohop.launch.terminal.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
 
 _TRAIN = parsing.defaults(TrainConfig)
@@ -75,56 +71,56 @@ app.command(cls=Command)(inspect_command.inspect)
 @app.command(cls=Command)
 def train(
     context: typer.Context,
-    parts: options.PartsOrSource,
-    task: options.TaskKind = choices.TaskName.node,
-    model: options.ModelName = choices.Model.auto,
-    target: options.Target = _TRAIN["target"],
-    fanout: options.Fanout = _TRAIN["fanout"],
-    hidden: options.Hidden = _TRAIN["hidden"],
-    heads: options.Heads = _TRAIN["heads"],
-    bases: options.Bases = _TRAIN["bases"],
-    dropout: options.Dropout = _TRAIN["dropout"],
-    relation: options.RelationName = None,
-    decoder: options.DecoderName = choices.Decoder.dot,
-    negatives: options.NegativesPerEdge = _TRAIN["negatives"],
-    eval_negatives: options.EvalNegatives = _TRAIN["eval_negatives"],
-    strict_negatives: options.StrictNegatives = _TRAIN["strict_negatives"],
-    exclude_seed_edges: options.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
-    time_attr: options.TimeAttr = _TRAIN["time_attr"],
-    temporal_strategy: options.TemporalStrategy = choices.Strategy.last,
-    epochs: options.Epochs = _TRAIN["epochs"],
-    batch_size: options.BatchSize = _TRAIN["batch_size"],
-    lr: options.LearningRate = _TRAIN["lr"],
-    weight_decay: options.WeightDecay = _TRAIN["weight_decay"],
-    locality: options.LocalityOfSeeds = choices.Locality.none,
-    seed: options.Seed = _TRAIN["seed"],
-    eval_every: options.EvalEvery = _TRAIN["eval_every"],
-    eval_fanout: options.EvalFanout = _TRAIN["eval_fanout"],
-    eval_batch_size: options.EvalBatchSize = _TRAIN["eval_batch_size"],
-    patience: options.Patience = _TRAIN["patience"],
-    nodes: options.Nodes = 1,
-    trainers: options.Trainers = 1,
-    workers: options.Workers = _TRAIN["workers"],
-    backlog_bytes: options.BacklogBytes = _TRAIN["backlog_bytes"],
-    cache: options.Cache = _TRAIN["cache"],
+    parts: shared.PartsOrSource,
+    task: shared.TaskKind = choices.TaskName.node,
+    model: shared.ModelName = choices.Model.auto,
+    target: shared.Target = _TRAIN["target"],
+    fanout: shared.Fanout = _TRAIN["fanout"],
+    hidden: shared.Hidden = _TRAIN["hidden"],
+    heads: shared.Heads = _TRAIN["heads"],
+    bases: shared.Bases = _TRAIN["bases"],
+    dropout: shared.Dropout = _TRAIN["dropout"],
+    relation: shared.RelationName = None,
+    decoder: shared.DecoderName = choices.Decoder.dot,
+    negatives: shared.NegativesPerEdge = _TRAIN["negatives"],
+    eval_negatives: shared.EvalNegatives = _TRAIN["eval_negatives"],
+    strict_negatives: shared.StrictNegatives = _TRAIN["strict_negatives"],
+    exclude_seed_edges: shared.ExcludeSeedEdges = _TRAIN["exclude_seed_edges"],
+    time_attr: shared.TimeAttr = _TRAIN["time_attr"],
+    temporal_strategy: shared.TemporalStrategy = choices.Strategy.last,
+    epochs: shared.Epochs = _TRAIN["epochs"],
+    batch_size: shared.BatchSize = _TRAIN["batch_size"],
+    lr: shared.LearningRate = _TRAIN["lr"],
+    weight_decay: shared.WeightDecay = _TRAIN["weight_decay"],
+    locality: shared.LocalityOfSeeds = choices.Locality.none,
+    seed: shared.Seed = _TRAIN["seed"],
+    eval_every: shared.EvalEvery = _TRAIN["eval_every"],
+    eval_fanout: shared.EvalFanout = _TRAIN["eval_fanout"],
+    eval_batch_size: shared.EvalBatchSize = _TRAIN["eval_batch_size"],
+    patience: shared.Patience = _TRAIN["patience"],
+    nodes: shared.Nodes = 1,
+    trainers: shared.Trainers = 1,
+    workers: shared.Workers = _TRAIN["workers"],
+    backlog_bytes: shared.BacklogBytes = _TRAIN["backlog_bytes"],
+    cache: shared.Cache = _TRAIN["cache"],
     memory: memory_options.Memory = _TRAIN["memory"],
     hot_memory: memory_options.HotMemory = _TRAIN["hot_memory"],
-    device: options.Device = _TRAIN["device"],
-    deadline: options.Deadline = _TRAIN["deadline_s"],
-    sampling: options.SamplingPlace = choices.Sampling.servers,
-    token_file: options.TokenFile = None,
-    encrypt: options.Encrypt = False,
-    save_every: options.SaveEvery = _TRAIN["save_every"],
-    metrics: options.MetricsAt = _TRAIN["metrics"],
-    resume: options.Resume = None,
-    out: options.RunFolder = None,
-    overwrite: options.OverwriteRun = _TRAIN["overwrite"],
-    verify: options.Verify = False,
-    method: options.PartitionMethod = choices.Method.auto,
-    undirected: options.Undirected = False,
-    normalize: options.Normalize = False,
-    as_json: options.Json = False,
-    config: options.Config = None,
+    device: shared.Device = _TRAIN["device"],
+    deadline: shared.Deadline = _TRAIN["deadline_s"],
+    sampling: shared.SamplingPlace = choices.Sampling.servers,
+    token_file: shared.TokenFile = None,
+    encrypt: shared.Encrypt = False,
+    save_every: shared.SaveEvery = _TRAIN["save_every"],
+    metrics: shared.MetricsAt = _TRAIN["metrics"],
+    resume: shared.Resume = None,
+    out: shared.RunFolder = None,
+    overwrite: shared.OverwriteRun = _TRAIN["overwrite"],
+    verify: shared.Verify = False,
+    method: shared.PartitionMethod = choices.Method.auto,
+    undirected: shared.Undirected = False,
+    normalize: shared.Normalize = False,
+    as_json: shared.Json = False,
+    config: shared.Config = None,
 ) -> None:
     """Train a model that classifies nodes or predicts links, with processes on this machine or as one of torchrun's ranks.
 
@@ -143,10 +139,10 @@ def train(
     $ torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
     """
     given = locals()
-    from halohop.launch import runs
-    from halohop.launch.forking import fork_server
-    from halohop.launch.outcome import show
-    from halohop.launch.source import SourceOptions
+    from halohop.launch.processes.forking import fork_server
+    from halohop.launch.runs import runs
+    from halohop.launch.runs.outcome import show
+    from halohop.launch.runs.source import SourceOptions
     from halohop.recipes.events import print_event
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -170,29 +166,29 @@ def train(
 @app.command(cls=Command)
 def infer(
     context: typer.Context,
-    parts: options.PartsOrServers,
-    checkpoint: options.Checkpoint,
-    out: options.ResultFolder = Path("predictions"),
-    overwrite: options.OverwriteResults = _INFER["overwrite"],
-    form: options.ResultForm = choices.Form.npy,
-    split: options.Split = _INFER["split"],
-    target: options.EmbeddedType = _INFER["target"],
-    embeddings: options.Embeddings = _INFER["embeddings"],
-    fanout: options.InferFanout = _INFER["fanout"],
-    batch_size: options.EvalBatchSize = _INFER["batch_size"],
-    batch_edges: options.BatchEdges = _INFER["batch_edges"],
+    parts: shared.PartsOrServers,
+    checkpoint: shared.Checkpoint,
+    out: shared.ResultFolder = Path("predictions"),
+    overwrite: shared.OverwriteResults = _INFER["overwrite"],
+    form: shared.ResultForm = choices.Form.npy,
+    split: shared.Split = _INFER["split"],
+    target: shared.EmbeddedType = _INFER["target"],
+    embeddings: shared.Embeddings = _INFER["embeddings"],
+    fanout: shared.InferFanout = _INFER["fanout"],
+    batch_size: shared.EvalBatchSize = _INFER["batch_size"],
+    batch_edges: shared.BatchEdges = _INFER["batch_edges"],
     seed: Annotated[int, typer.Option(help="Of the draws, where not all neighbours are taken.")] = _INFER["seed"],
-    nodes: options.Nodes = 1,
-    trainers: options.Trainers = 1,
-    workers: options.Workers = _INFER["workers"],
-    device: options.Device = _INFER["device"],
-    deadline: options.Deadline = _INFER["deadline_s"],
-    sampling: options.SamplingPlace = choices.Sampling.servers,
-    token_file: options.TokenFile = None,
-    encrypt: options.Encrypt = False,
-    verify: options.Verify = False,
-    as_json: options.Json = False,
-    config: options.Config = None,
+    nodes: shared.Nodes = 1,
+    trainers: shared.Trainers = 1,
+    workers: shared.Workers = _INFER["workers"],
+    device: shared.Device = _INFER["device"],
+    deadline: shared.Deadline = _INFER["deadline_s"],
+    sampling: shared.SamplingPlace = choices.Sampling.servers,
+    token_file: shared.TokenFile = None,
+    encrypt: shared.Encrypt = False,
+    verify: shared.Verify = False,
+    as_json: shared.Json = False,
+    config: shared.Config = None,
 ) -> None:
     """Predict the classes of nodes with a trained model, by the nodes' own ids; here, or as one of torchrun's ranks. A model that
     predicts links gives each node its vector.
@@ -206,8 +202,8 @@ def infer(
     $ halohop infer parts --checkpoint runs/first/checkpoint --split test --form parquet --fanout 15,10
     """
     given = locals()
-    from halohop.launch import runs
-    from halohop.launch.forking import fork_server
+    from halohop.launch.processes.forking import fork_server
+    from halohop.launch.runs import runs
     from halohop.recipes.events import print_event
 
     settings = parsing.config_of(InferConfig, given, deadline_s=deadline)
@@ -227,28 +223,28 @@ def infer(
 
 @app.command(cls=Command)
 def serve(
-    parts: options.PartsFolder,
-    partitions: options.ServedParts = None,
-    column: options.GivenColumns = None,
-    listen: options.Listen = "127.0.0.1:5510",
-    peers: options.Peers = "",
-    token_file: options.TokenFile = None,
-    encrypt: options.Encrypt = False,
-    lease: options.Lease = 60.0,
-    metrics: options.ServerMetricsAt = None,
+    parts: shared.PartsFolder,
+    partitions: shared.ServedParts = None,
+    column: shared.GivenColumns = None,
+    listen: shared.Listen = "127.0.0.1:5510",
+    peers: shared.Peers = "",
+    token_file: shared.TokenFile = None,
+    encrypt: shared.Encrypt = False,
+    lease: shared.Lease = 60.0,
+    metrics: shared.ServerMetricsAt = None,
     seeds: serve_options.Seeds = None,
     clients: serve_options.Clients = None,
     grace: serve_options.Grace = 0.0,
-    cache: options.Cache = None,
+    cache: shared.Cache = None,
     memory: memory_options.Memory = None,
     hot_memory: memory_options.HotMemory = None,
-    verify: options.Verify = False,
+    verify: shared.Verify = False,
 ) -> None:
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
 
     $ halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
     """
-    from halohop.launch import serving
+    from halohop.launch.commands import serving
 
     serving.serve(
         parts,

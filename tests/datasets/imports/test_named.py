@@ -11,7 +11,7 @@ from halohop.datasets.imports.named import is_import
 from halohop.datasets.sources import load_source
 from halohop.errors import InputError
 from halohop.launch import cli
-from halohop.launch.inspect import summarize
+from halohop.launch.pages.summary import summarize
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,65 @@
+"""The command that says what a partitioned data set holds, how well it is divided, and what training on it needs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from halohop.launch.options import parsing, shared
+from halohop.launch.terminal import logs
+from halohop.recipes.config import TrainConfig
+
+_TRAIN = parsing.defaults(TrainConfig)
+
+
+def inspect(
+    parts: shared.PartsFolder,
+    verify: shared.Verify = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write a page with charts, and what an epoch needs of each host."),
+    ] = None,
+    fanout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            callback=parsing.check_numbers,
+            show_default=f"with --html: {_TRAIN['fanout']}",
+            help="Sample batches with so many neighbours per hop, for what an epoch needs of each host.",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Seeds of a batch.")] = _TRAIN["batch_size"],
+    batches: Annotated[int, typer.Option(min=1, help="Batches that are sampled for each host.")] = 8,
+    hotness: Annotated[
+        bool, typer.Option("--hotness/--no-hotness", help="Compute how often nodes are read, from all lists that batches reach.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Show what a partitioned graph holds, how well it is divided, and what training on several hosts needs.
+
+    $ halohop inspect parts --verify
+
+    $ halohop inspect parts --html report.html --fanout 15,10,5
+
+    $ halohop inspect parts --json | jq .cut
+    """
+    from halohop.files.whole import write_file
+    from halohop.launch.pages import summary as contents
+    from halohop.launch.pages.inspect_page import inspect_page
+    from halohop.launch.pages.needs import needs
+    from halohop.launch.terminal.progress import stages
+
+    with stages(logs.people()) as progress:
+        summary = contents.summarize(parts, verify=verify, progress=progress)
+        complete = len(summary["parts_here"]) == summary["num_parts"]
+        if fanout or (html and complete):
+            numbers = parsing.numbers(fanout or _TRAIN["fanout"]) or ()
+            summary["needs"] = needs(parts, numbers, batch_size=batch_size, batches=batches, hotness=hotness, progress=progress)
+    if html is not None:
+        write_file(html, inspect_page(summary).encode())
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    else:
+        Console().print(contents.render(summary))

@@ -1,0 +1,117 @@
+"""What `halohop partition --plan` says: time, memory and disk, before anything is divided."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from halohop.datasets.imports.named import import_owners, is_import
+from halohop.datasets.sizing import source_sizes
+from halohop.launch.pages.summary import readable_bytes
+from halohop.partitioning.assigners.assign import Method, chosen
+from halohop.partitioning.building.narrowing import parse_feature_dtype, stored_shares
+from halohop.partitioning.planning.budget import Budget
+from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, estimate
+from halohop.partitioning.planning.rates import measured_rates
+from halohop.partitioning.planning.sizes import GraphSizes
+from halohop.typing import EdgeDir
+
+_GIVEN = "range"  # what reading an assignment costs about as much as
+_PASSES = {
+    "read": "the source is written to files",
+    "assign": "nodes are assigned",
+    "number": "nodes are numbered",
+    "count": "edges are counted",
+    "move": "rows are moved",
+    "sort": "lists are sorted and written",
+    "finish": "partitions are measured",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What is asked for: the arguments of `halohop.launch.runs.source.partition_source` that matter here."""
+
+    source: str
+    out: Path
+    num_parts: int | None
+    method: Method
+    halo: Sequence[str]
+    edge_dir: EdgeDir
+    blocks: int | None
+    feature_dtype: str | None
+    memory: str | None
+    undirected: bool
+    normalize: bool
+
+
+def planned(wanted: Planned) -> RenderableType:
+    """The estimate, for people. Beside the new folder a small graph is divided for a few seconds, and removed.
+
+    Raises:
+        InputError, DatasetError: as reading the source, as far as its files' beginnings show it; or the memory is too little.
+        WriteError: the disk cannot be written.
+    """
+    sizes = source_sizes(wanted.source, undirected=wanted.undirected, normalize=wanted.normalize)
+    owners = import_owners(wanted.source) if wanted.num_parts is None and is_import(wanted.source) else None
+    kept = owners is not None and wanted.method == "auto"
+    method = chosen(wanted.method) if isinstance(wanted.method, str) and not kept else _GIVEN
+    num_parts = wanted.num_parts or (owners.num_parts if owners else 2)
+    rates = measured_rates(wanted.out.resolve().parent, method)
+    plan = PartitionPlan(
+        num_parts=num_parts,
+        method=method,
+        ordered=method == "range" and isinstance(wanted.method, str) and not kept,
+        halo=wanted.halo,
+        edge_dir=wanted.edge_dir,
+        blocks=wanted.blocks,
+        stored=stored_shares(parse_feature_dtype(wanted.feature_dtype) if wanted.feature_dtype else None),
+    )
+    found = estimate(sizes, plan, rates, Budget.parse(wanted.memory))
+    free = shutil.disk_usage(wanted.out.resolve().parent).free
+    return rendered(sizes, num_parts, found, free)
+
+
+def rendered(sizes: GraphSizes, num_parts: int, found: Estimate, free: int) -> RenderableType:
+    """An estimate as a table; `free` are the bytes that the disk has."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), title="Time", title_justify="left", title_style="bold")
+    table.add_column("pass")
+    table.add_column("about", justify="right")
+    for name, seconds in found.seconds.items():
+        table.add_row(_PASSES[name], readable_time(seconds))
+    table.add_row("together", readable_time(found.total_seconds), style="bold")
+    needed = found.disk_bytes + found.scratch_bytes
+    lines = [
+        Text(f"{sizes.num_nodes:,} nodes, {sizes.num_edges:,} edges, {num_parts} partitions"),
+        Text(f"memory: at most {readable_bytes(found.peak_bytes)}, of {readable_bytes(found.budget.bytes)} that it may take"),
+        Text(
+            f"disk: {readable_bytes(found.disk_bytes)} for the partitions"
+            + (f", and meanwhile {readable_bytes(found.scratch_bytes)} more" if found.scratch_bytes else "")
+            + f"; {readable_bytes(free)} are free"
+        ),
+    ]
+    warnings = [f"{readable_bytes(needed - free)} of disk are missing"] if needed > free else []
+    return Group(
+        *lines,
+        *(Text(warning, style="red") for warning in warnings),
+        *(Text(note, style="yellow") for note in found.notes),
+        table,
+    )
+
+
+def readable_time(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> [readable_time(seconds) for seconds in (0.2, 42, 400, 9000, 200000)]
+        ['1 s', '42 s', '7 min', '2.5 h', '2.3 days']
+    """
+    if seconds < 100:
+        return f"{max(round(seconds), 1)} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 36 * 3600 else f"{seconds / 86400:.1f} days"

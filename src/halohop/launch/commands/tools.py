@@ -1,0 +1,65 @@
+"""The commands beside partitioning, training and inference: a monitor, measurements, and a demonstration."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from halohop.launch.options import parsing
+from halohop.launch.terminal.group import is_alone
+
+
+def top(
+    endpoints: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="What --metrics said of trainers and servers.")],
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
+) -> None:
+    """Watch trainers and servers that were started with --metrics: rates, queues, waiting, the latency of every peer.
+
+    $ halohop top :9464 :9465 10.0.0.7:9464
+    """
+    from halohop.launch.commands.top import top as watch
+
+    watch(endpoints, interval=interval, once=once, console=Console(width=None if sys.stdout.isatty() else 160))
+
+
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure: sampling, gather or partitioned.")] = "sampling",
+    size: Annotated[str, typer.Option(help="Of the synthetic graph: small, medium, products (needs 4 GB).")] = "medium",
+    fanout: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Neighbours per hop.", callback=parsing.check_numbers)
+    ] = "15,10,5",
+    threads: Annotated[int | None, typer.Option(min=1, help="Batches in flight.", show_default="a thread per core")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 20,
+) -> None:
+    """Measure how fast this machine samples and gathers.
+
+    $ halohop bench sampling --size medium
+    """
+    from halohop.launch.commands.bench import bench as measure
+    from halohop.launch.commands.bench import render
+
+    rows = measure(name, size, fanout=parsing.numbers(fanout) or (), threads=threads, rounds=rounds)
+    Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
+
+
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),
+    size: Annotated[str, typer.Option(help="Of the synthetic graph: tiny, small, ...")] = "small",
+) -> None:
+    """Do everything once, small: partition a synthetic graph, train on two nodes, draw a picture. Takes under two minutes.
+
+    $ halohop demo
+    """
+    from halohop.launch.commands.demo import demo as show_everything
+    from halohop.launch.processes.forking import fork_server
+    from halohop.launch.runs.outcome import show
+
+    console = Console()
+    with fork_server(alone=is_alone(context)) as start:
+        outcome = show_everything(out, size=size, console=console, start=start)
+    console.print("\n[bold]3. Results[/]")
+    show(outcome, console)

@@ -1,0 +1,84 @@
+"""What makes a forked process the one that was ordered: descriptors, environment, path and threads as a fresh interpreter has."""
+
+import atexit
+import json
+import os
+import socket
+import sys
+import threading
+from io import FileIO, TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from halohop.launch.processes import child
+from halohop.launch.processes.lifeline import PARENT_FD
+from halohop.launch.processes.starting import Order
+
+_THREADS = "OMP_NUM_THREADS"
+
+
+def send(connection: socket.socket, order: Order) -> None:
+    """Sends an order to the process that is to follow it."""
+    env = dict(order.env)
+    # OpenMP has read the variable when it was loaded, as it is in this process; the launcher's own share is a plain number.
+    # It is a limit beside those that torch has read here, such as MKL_NUM_THREADS and the cores that this process may use.
+    own = torch.get_num_threads()
+    threads = own if env.get(_THREADS) == os.environ.get(_THREADS) else min(int(env[_THREADS]), own)
+    text = json.dumps({"module": order.module, "arguments": list(order.arguments), "env": env, "threads": threads})
+    connection.sendall(text.encode())
+    connection.shutdown(socket.SHUT_WR)
+
+
+def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
+    """Follows the order that comes from a connection; to be called once, in a forked process. Returns the exit code.
+
+    Args:
+        connection: descriptor of a socket, from which the order is read.
+        stdout, stderr, lifeline: descriptors, as of `Order`.
+    """
+    os.setpgid(0, 0)
+    for descriptor, number in ((os.open(os.devnull, os.O_RDONLY), 0), (stdout, 1), (stderr, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        _reopen(number, name)
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    with socket.socket(fileno=connection) as source, source.makefile("rb") as stream:
+        order = json.load(stream)
+    os.environ.clear()
+    os.environ.update({**order["env"], PARENT_FD: str(lifeline)})
+    torch.set_num_threads(order["threads"])
+    np.random.seed()  # not the same in all of them; Python does so by itself
+    torch.default_generator.seed()
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd())
+    return _code_of(order["module"], order["arguments"])
+
+
+def _reopen(number: int, name: str) -> None:
+    """Makes a standard stream anew, without a buffer, in the encoding that Python chose for the launcher's."""
+    launchers = getattr(sys, f"__{name}__")
+    raw = FileIO(number, "w" if number else "r", closefd=False)
+    stream = TextIOWrapper(raw, encoding=launchers.encoding, errors=launchers.errors, write_through=True)
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+
+
+def _code_of(module: str, arguments: list[str]) -> int:
+    """Runs a module as ``__main__`` to the end that interpreters come to; returns the exit code."""
+    sys.modules.pop(module, None)  # it runs once more, under another name
+    code = 0
+    try:
+        child.main([module, *arguments])
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    return code

@@ -1,0 +1,223 @@
+"""A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from halohop.errors import InputError
+from halohop.launch.options import spec
+from halohop.launch.processes import local
+from halohop.launch.processes.starting import Start, fresh, is_launched
+from halohop.launch.runs import preflight
+from halohop.launch.runs.nodes import run_recipe
+from halohop.launch.runs.outcome import Outcome, draw
+from halohop.launch.runs.source import SourceOptions, is_partitioned, partition_source
+from halohop.launch.runs.verifying import verify
+from halohop.launch.terminal.progress import TrainingDisplay, stages
+from halohop.launch.terminal.wording import counted
+from halohop.recipes.checks import servers_of
+from halohop.recipes.config import InferConfig, TrainConfig, to_dict
+from halohop.recipes.folder import check_run
+from halohop.recipes.inference import check_output, infer_with_events
+from halohop.recipes.inference import infer as predict
+from halohop.recipes.train import train as recipe
+from halohop.world import World
+
+OnEvent = Callable[[local.Event], None]
+
+
+def ignore_event(event: local.Event) -> None:
+    """Does nothing with an event."""
+
+
+def train(
+    config: TrainConfig,
+    source: SourceOptions,
+    *,
+    nodes: int,
+    trainers: int,
+    console: Console,
+    on_event: OnEvent = ignore_event,
+    check: bool = False,
+    start: Start = fresh,
+) -> Outcome | None:
+    """Trains on a partitioned graph, servers of one, or a source, here or as one of a launcher's ranks, and draws a picture.
+
+    Args:
+        config: its `parts` may be a source as well, which is then partitioned into the run folder.
+        source: how.
+        nodes, trainers: hosts to simulate, processes on each.
+        console: where to show people how it goes.
+        on_event: gets every event of rank 0, for machines.
+        check: read all files of the partitions first, and compare them with their checksums.
+        start: starts a trainer.
+
+    Returns:
+        What came out; None on a launcher's ranks other than 0.
+
+    Raises:
+        ClusterError: a process failed; names it.
+        DatasetError: the data set cannot be used.
+        InputError: a source under a launcher, options that speak of another world than it, or a run that would be lost.
+    """
+    preflight.check_machine(config)
+    world = World.detect()
+    joining = is_launched(world)
+    served = bool(servers_of(config.parts))
+    if world.rank == 0:
+        check_run(config)
+    if not served and not is_partitioned(config.parts):
+        if joining:
+            raise InputError(
+                f"{config.parts} is no partitioned graph, and ranks of a launcher cannot make one together; "
+                f"first: halohop partition {config.parts} PARTS"
+            )
+        parts = Path(config.out) / "parts"
+        partition_source(
+            config.parts,
+            parts,
+            num_parts=source.num_parts,
+            method=source.method,
+            undirected=source.undirected,
+            normalize=source.normalize,
+            seed=config.seed,
+            task=config.task,
+            time_attr=config.time_attr,
+            overwrite=True,
+            console=console,
+        )
+        config = replace(config, parts=str(parts))
+    if not joining:
+        preflight.check_graph(config)
+    if check and world.local_rank == 0:
+        verify(config.parts, console)
+    if world.rank == 0:
+        known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method, "overwrite": None}
+        files = {"parts": None if served else config.parts, "token_file": config.token_file}
+        known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
+        spec.keep_options(Path(config.out), to_dict(config) | known)
+    if joining:
+        return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
+    return train_here(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event, start=start)
+
+
+def train_here(
+    config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event, start: Start = fresh
+) -> Outcome:
+    """Trains with ``nodes * trainers`` processes on this machine and leaves results and a picture in the run folder.
+
+    Raises:
+        ClusterError: a process failed; names it.
+        DatasetError: the data set cannot be used.
+    """
+
+    def go(watch: OnEvent) -> None:
+        module = "halohop.recipes.trainer"
+        run_recipe(module, config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
+
+    outcome = _watched(go, config, console, on_event)
+    draw(outcome, config, f"{counted(nodes, 'node')} x {counted(trainers, 'trainer')}")
+    return outcome
+
+
+def train_as_one(
+    config: TrainConfig, *, nodes: int, trainers: int, console: Console, on_event: OnEvent = ignore_event
+) -> Outcome | None:
+    """Trains as the one rank that a launcher made of this process; rank 0 returns the outcome.
+
+    Raises:
+        InputError: the options speak of another world than the launcher.
+    """
+    world = World.detect()
+    _check_options(world, nodes, trainers)
+    if world.rank != 0:
+        recipe(config, world=world, on_event=ignore_event)
+        return None
+    outcome = _watched(lambda watch: recipe(config, world=world, on_event=watch), config, console, on_event)
+    draw(outcome, config, f"{counted(world.num_hosts, 'node')} x {counted(world.local_size, 'trainer')}")
+    return outcome
+
+
+def infer(
+    config: InferConfig,
+    *,
+    nodes: int,
+    trainers: int,
+    console: Console,
+    on_event: OnEvent = ignore_event,
+    check: bool = False,
+    start: Start = fresh,
+) -> list[Path]:
+    """Writes predictions, in this process if it is the only one or a launcher's, and shows how far they are.
+
+    Args:
+        config: what to do.
+        nodes, trainers: hosts to simulate, processes on each.
+        console: where to show people how it goes.
+        on_event: gets every event of rank 0, for machines.
+        check, start: as of `train`.
+
+    Returns:
+        The files; none on a launcher's ranks other than 0.
+
+    Raises:
+        InputError: as `halohop.recipes.inference.infer`, or options that speak of another world than the launcher.
+        DatasetError: the graph or the checkpoint cannot be used.
+        ClusterError: a process failed; names it.
+    """
+    world = World.detect()
+    if joining := is_launched(world):
+        _check_options(world, nodes, trainers)
+    if world.rank == 0:
+        check_output(config)
+    if check and world.local_rank == 0:
+        verify(config.parts, console)
+    if world.rank != 0:
+        predict(config, world=world)
+        return []
+    files: list[str] = []
+    preflight.check_machine(config)
+    with stages(console) as progress:
+
+        def watch(event: local.Event) -> None:
+            on_event(event)
+            if event["event"] == "progress":
+                progress(event["stage"], event["done"], event["total"])
+            elif event["event"] == "end":
+                files.extend(event["files"])
+
+        if joining or nodes * trainers == 1:
+            infer_with_events(config, world, watch)
+        else:
+            preflight.check_graph(config)
+            module = "halohop.recipes.inference"
+            run_recipe(module, config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
+    return [Path(file) for file in files]
+
+
+def _check_options(world: World, nodes: int, trainers: int) -> None:
+    if nodes not in (1, world.num_hosts) or trainers not in (1, world.local_size):
+        raise InputError(
+            f"--nodes {nodes} --trainers {trainers}, but a launcher has started {world.size} ranks, {world.local_size} of them "
+            "here; leave both out: torchrun decides, or srun, or what else started them"
+        )
+
+
+def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, on_event: OnEvent) -> Outcome:
+    """Shows a run's events while `start` makes them, passes them on to `on_event`, and keeps those that count."""
+    epochs: list[local.Event] = []
+    edges: dict[str, local.Event] = {"start": {}, "end": {}}
+    with TrainingDisplay(console, epochs=config.epochs) as display:
+
+        def watch(event: local.Event) -> None:
+            display(event)
+            on_event(event)
+            if event["event"] == "epoch":
+                epochs.append(event)
+            elif event["event"] in edges:
+                edges[event["event"]] = event
+
+        start(watch)
+    return Outcome(out=Path(config.out), start=edges["start"], epochs=tuple(epochs), end=edges["end"])

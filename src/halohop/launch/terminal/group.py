@@ -1,0 +1,65 @@
+"""What all commands have in common: help that is never cut, the library's errors in one line, and signals that let a command undo
+what it has begun."""
+
+from collections import defaultdict
+from contextlib import nullcontext
+from typing import Any
+
+import typer
+import typer.core
+from rich.console import Console
+from rich.text import Text
+
+from halohop.errors import HalohopError, InputError
+from halohop.launch.processes.starting import is_launched
+from halohop.launch.terminal.refusal import RefusedError
+from halohop.launch.terminal.signals import Signals
+from halohop.launch.terminal.wording import options_of, spelled
+from halohop.world import World
+
+_EXIT_FAILED, _EXIT_REFUSED = 1, 2
+
+
+class Commands(typer.core.TyperGroup):
+    """Says the library's errors in one line, in the words of the command line, where a traceback would not help the user.
+
+    The exit code is 2 where an argument cannot work, and where a run was refused before anything of it was started; else 1.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with ctx.obj.working() if isinstance(ctx.obj, Signals) else nullcontext():
+                return super().invoke(ctx)
+        except HalohopError as error:
+            if ctx.params.get("debug"):
+                raise
+            command = self.get_command(ctx, ctx.invoked_subcommand)
+            message = spelled(str(error), options_of(command.params if command else ()))
+            Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
+            raise typer.Exit(_EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED) from error
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Each with its whole first sentence."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in commands if command])
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help has a section for each group of options, as text: boxes cut long names at 80 columns."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                sections[getattr(parameter, "rich_help_panel", None) or own].append(record)
+        for name, records in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(records, col_max=28)
+
+
+def is_alone(context: Any) -> bool:
+    """Whether this process is a command from its first statement to its end, and starts its trainers itself."""
+    return isinstance(context.obj, Signals) and not is_launched(World.from_env())
