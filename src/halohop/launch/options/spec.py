@@ -100,7 +100,7 @@ def options(table: Mapping[str, Any], known: Mapping[str, frozenset[str]], path:
     for key, value in table.items():
         name = spelled.get(str(key)) or spelled.get(str(key).replace("-", "_"))
         if name is None:
-            raise InputError(f"{path}: unknown option {key!r}; {_nearest(str(key), spelled)}")
+            raise InputError(f"{path}: unknown option {key!r}; {nearest(str(key), spelled)}")
         if name in found:
             raise InputError(f"{path}: option {key!r} is given twice, with '-' and with '_'")
         if value is None or isinstance(value, dict):
@@ -118,7 +118,13 @@ def _flags(parameter: Any) -> frozenset[str]:
     return frozenset(flag.lstrip("-") for flag in parameter.opts if flag.startswith("--"))
 
 
-def _nearest(key: str, spelled: Mapping[str, str]) -> str:
+def nearest(key: str, spelled: Mapping[str, str]) -> str:
+    """What an error about an unknown name says: the names that are like it, or all.
+
+    Args:
+        key: the name that is not known.
+        spelled: how names may be spelled, and what each spelling means.
+    """
     near = difflib.get_close_matches(key.replace("-", "_"), spelled.values(), n=3)
     if near:
         return f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?"

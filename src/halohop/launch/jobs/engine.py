@@ -1,0 +1,38 @@
+"""What starts the processes of a job. Each engine has a room of its own, imported only when it is used."""
+
+import importlib
+from typing import Protocol
+
+from rich.console import Console
+
+from halohop.errors import InputError
+from halohop.launch.jobs.job import ENGINES, Job
+
+
+class Engine(Protocol):
+    """Turns one plan into what its cluster understands."""
+
+    def show(self, job: Job) -> str:
+        """What ``--print`` writes: a script, manifests, or the plan as text. Holds no secret."""
+        ...
+
+    def run(self, job: Job, console: Console) -> None:
+        """Runs a job to its end; whatever ends this process ends the job, too.
+
+        Raises:
+            ClusterError: a process failed; names its host, rank and exit code, and shows the end of its log.
+            InputError: something is not there that the job needs; says which host, and what to do.
+        """
+        ...
+
+
+def engine_of(name: str) -> Engine:
+    """The engine of a name: what ``engine()`` in ``launch/jobs/NAME/engine.py`` makes.
+
+    Raises:
+        InputError: there is none, or a tool or an extra that it needs is missing; names it.
+    """
+    if name not in ENGINES:
+        raise InputError(f"engine={name!r} is none of {', '.join(ENGINES)}")
+    made: Engine = importlib.import_module(f"halohop.launch.jobs.{name}.engine").engine()
+    return made

@@ -1,0 +1,217 @@
+"""What a user asks for: hosts, servers, trainers, data and a script, from a TOML or YAML file and from options."""
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from halohop.errors import InputError
+from halohop.launch.jobs.tables import convert, keys
+from halohop.launch.options import spec
+from halohop.store.share import Share, shares
+
+ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATHS = ("data", "cache", "out", "folder", "token_file")
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """Processes that hold the graph for the trainers.
+
+    Args:
+        count: how many; None: one on each host. Where there are more than hosts, a host has several.
+        shares: which share of the partitions each has, such as ``("0/2", "1/2")``; none: server K of N has every N-th from K.
+        replicas: how many servers hold each partition.
+        port: where the first server of a host answers; the next ones answer at the following ports.
+        options: further options of `halohop serve`, by their names.
+
+    Raises:
+        InputError: a value that cannot work.
+    """
+
+    count: int | None = None
+    shares: tuple[str, ...] = ()
+    replicas: int = 1
+    port: int = 5510
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, number in (("count", self.count), ("replicas", self.replicas)):
+            if number is not None and number < 1:
+                raise InputError(f"{name}={number} of the servers must be at least 1")
+        _check_port("port", self.port)
+        if self.shares and (self.replicas > 1 or self.count not in (None, len(self.shares))):
+            raise InputError(f"shares={list(self.shares)} say what each server holds; leave count and replicas out")
+        _check_covered([shares(text) for text in self.shares])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run on several hosts; paths are absolute, and the same on all of them.
+
+    Args:
+        engine: what starts the processes: one of `ENGINES`.
+        name: of the job: letters, digits and "-".
+        hosts: names as the engine takes them, or a number of hosts.
+        trainers: processes on each host.
+        run: the user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced. Or none, and
+        train: options of `halohop train`, by their names.
+        data: folder of the partitions, or a URL.
+        cache: folder on each host into which its partitions are copied or fetched, ``{host}`` stands for the host's name; None:
+            all hosts see `data`.
+        servers: where they hold the graph; None: the hosts of the trainers do.
+        out: folder of the run: logs of all hosts, and results.
+        folder: working directory of all processes.
+        python: interpreter on the hosts.
+        token_file: has the shared secret; None: a new one for this run.
+        encrypt: whether hosts encrypt what they send each other.
+        master_port: where ranks meet, on the first host.
+        env: environment of all processes, beside what the hosts have.
+        options: of the engine, from the table that is named like it.
+
+    Raises:
+        InputError: a value that cannot work.
+    """
+
+    engine: str = "local"
+    name: str = "halohop"
+    hosts: tuple[str, ...] | int = 1
+    trainers: int = 1
+    run: tuple[str, ...] = ()
+    train: Mapping[str, Any] | None = None
+    data: str
+    cache: str | None = None
+    servers: Servers | None = None
+    out: str
+    folder: str = field(default_factory=lambda: str(Path.cwd()))
+    python: str = sys.executable
+    token_file: str | None = None
+    encrypt: bool = False
+    master_port: int = 29500
+    env: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InputError(f"engine={self.engine!r} is none of {', '.join(ENGINES)}")
+        if not _NAME.fullmatch(self.name):
+            raise InputError(f"name={self.name!r} must have at most 40 small letters, digits and '-', neither '-' at an end")
+        self._check_hosts()
+        if self.trainers < 1:
+            raise InputError(f"trainers={self.trainers} must be at least 1: processes on each host")
+        if bool(self.run) == (self.train is not None):
+            raise InputError(
+                "give either a script to run (run, or after --) or options of halohop train ([train]), "
+                + ("not both" if self.run else "one of them is needed")
+            )
+        for name in ("data", "out", "folder", "python"):
+            if not getattr(self, name):
+                raise InputError(
+                    f"{name} is empty; give a folder" if name != "python" else "python is empty; give an interpreter"
+                )
+        if is_url(self.data) and self.cache is None:
+            raise InputError(f"data={self.data!r} must be fetched before it is used; give a folder for it on the hosts (cache)")
+        _check_port("master_port", self.master_port)
+        for variable in self.env:
+            if not _VARIABLE.fullmatch(variable):
+                raise InputError(f"{variable!r} is no name of an environment variable; env are like NAME=VALUE")
+            if variable == "HALOHOP_TOKEN":
+                raise InputError("the token is not given in env, which plans and logs show; write it to a file (token_file)")
+
+    @property
+    def num_hosts(self) -> int:
+        return self.hosts if isinstance(self.hosts, int) else len(self.hosts)
+
+    def _check_hosts(self) -> None:
+        if self.num_hosts < 1:
+            raise InputError("there is no host; give their names or a number of them, at least 1 (hosts)")
+        if isinstance(self.hosts, int):
+            return
+        for place, host in enumerate(self.hosts):
+            if not host or host.startswith("-") or any(letter.isspace() for letter in host):
+                raise InputError(f"{host!r} is no name of a host")
+            if host in self.hosts[:place]:
+                raise InputError(f"host {host!r} is named twice; more trainers on a host are asked for by trainers")
+
+
+def read_job(path: Path | None, given: Mapping[str, Any]) -> Job:
+    """The job in a file, with what options say in its place. Relative paths begin in the folder of this process.
+
+    Args:
+        path: TOML or YAML; None: options say everything.
+        given: by the names of a job file, "servers" as a table; what is None is not given.
+
+    Raises:
+        InputError: no such file, unknown names, or values that cannot work.
+    """
+    where = "options" if path is None else str(path)
+    names = [each.name for each in fields(Job) if each.name != "options"]
+    table = keys({} if path is None else spec.read(path), [*names, *ENGINES], where)
+    for name, value in given.items():
+        if name in ("servers", "env") and isinstance(value, dict) and isinstance(table.get(name), dict):
+            table[name] = {**table[name], **value}
+        elif value is not None:
+            if {name} <= {"run", "train"}:  # a script takes the place of options of train, and the other way round
+                table.pop("train" if name == "run" else "run", None)
+            table[name] = value
+    return job_of(table, where)
+
+
+def job_of(table: Mapping[str, Any], where: str) -> Job:
+    """The job that a table spells, by the names of `Job`, with a table for each engine.
+
+    Raises:
+        InputError: unknown names, or values that cannot work.
+
+    Example:
+        >>> job = job_of({"hosts": "a,b", "data": "parts", "out": "run", "run": "train.py {graph}"}, "job.toml")
+        >>> job.hosts, job.run
+        (('a', 'b'), ('train.py', '{graph}'))
+    """
+    values = dict(table)
+    tables = {engine: values.pop(engine) for engine in ENGINES if engine in values}
+    for needed, meaning in (("data", "the folder of the partitions, or a URL"), ("out", "a folder for logs and results")):
+        if needed not in values:
+            raise InputError(f"{where}: {needed} is missing: {meaning}")
+    if isinstance(hosts := values.get("hosts"), str):
+        values["hosts"] = int(hosts) if hosts.isdecimal() else [host.strip() for host in hosts.split(",")]
+    if isinstance(run := values.get("run"), str | list | tuple):
+        values["run"] = shlex.split(run) if isinstance(run, str) else [str(word) for word in run]
+    if isinstance(env := values.get("env"), Mapping):
+        values["env"] = {str(name): str(value) for name, value in env.items()}
+    if isinstance(servers := values.get("servers"), int):
+        servers = {"count": servers}
+    if isinstance(servers, Mapping):
+        values["servers"] = convert(servers, Servers, f"{where}: [servers]")
+    for name in _PATHS:
+        if isinstance(path := values.get(name), str) and path and not is_url(path):
+            values[name] = str(Path.cwd() / Path(path).expanduser())
+    values["options"] = tables.get(values.get("engine", "local"), {})
+    return convert(values, Job, where)
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names data that lie elsewhere, not a path."""
+    return _URL.match(text) is not None
+
+
+def _check_port(name: str, port: int) -> None:
+    if not 0 < port <= _MAX_PORT:
+        raise InputError(f"{name}={port} is no port; give one from 1 to {_MAX_PORT}")
+
+
+def _check_covered(of_servers: Sequence[tuple[Share, ...]]) -> None:
+    """Every share of the partitions has a server, or there are no shares."""
+    given = {share for some in of_servers for share in some}
+    for count in sorted({share.count for share in given}):
+        missing = [str(share) for index in range(count) if (share := Share(index=index, count=count)) not in given]
+        if missing and len({share.count for share in given}) == 1:
+            raise InputError(f"no server holds share {', '.join(missing)}: their partitions would be missing; give it to one")

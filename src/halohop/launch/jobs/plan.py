@@ -1,0 +1,269 @@
+"""A job as processes on hosts: pure arithmetic, which every engine turns into what its cluster understands."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from halohop.errors import InputError
+from halohop.launch.jobs.job import Job, Servers
+from halohop.store.share import Share, in_shares, shares, spelled
+from halohop.transport.addresses import is_ipv6, is_loopback_host, joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What must be on a host before a process of it starts.
+
+    Args:
+        source: folder of the partitions, or a URL.
+        folder: where they are on the host.
+        shares: which of them the process holds; none: all.
+        copied: whether they are brought there; else the host sees `source` itself.
+    """
+
+    source: str
+    folder: str
+    shares: tuple[Share, ...]
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What one host starts: a server, or its trainers.
+
+    Args:
+        name: "server-0", "trainers-1".
+        host: as in `Plan.hosts`.
+        role: "server", or "trainers".
+        argv: what follows the Python interpreter: a script and arguments, or ``-m``, a module and arguments.
+        ranks: of trainers: how many processes of `argv` run on this host; 0 for a server.
+        address: of a server: ``HOST:PORT`` for the others.
+        env: beside what the host has; never a secret.
+        data: what it reads; None where servers hold the graph.
+        needs: names of processes that must be ready before.
+    """
+
+    name: str
+    host: str
+    role: Literal["server", "trainers"]
+    argv: tuple[str, ...]
+    ranks: int = 0
+    address: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    data: Data | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The processes of a job.
+
+    Args:
+        job: what was asked for.
+        hosts: their names.
+        master: ``HOST:PORT`` where ranks meet, on the first host.
+        processes: servers first, then the trainers of each host.
+    """
+
+    job: Job
+    hosts: tuple[str, ...]
+    master: str
+    processes: tuple[Process, ...]
+
+    @property
+    def servers(self) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role == "server")
+
+    @property
+    def trainers(self) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role == "trainers")
+
+
+def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None) -> Plan:
+    """The processes of a job on hosts.
+
+    Args:
+        job: what was asked for.
+        hosts: their names, each once, as many as the job has.
+        addresses: under which names or IP addresses the hosts reach each other; None: under `hosts`.
+
+    Raises:
+        InputError: more replicas than servers, or another number of hosts than the job has.
+
+    Example:
+        >>> job = Job(hosts=2, data="/data/parts", out="/runs/1", run=("train.py", "{graph}"))
+        >>> [(process.name, process.argv) for process in plan(job, ["a", "b"]).processes]
+        [('trainers-0', ('train.py', '/data/parts')), ('trainers-1', ('train.py', '/data/parts'))]
+    """
+    if len(hosts) != job.num_hosts:
+        raise InputError(f"the job has {job.num_hosts} hosts, but there are {len(hosts)}: {', '.join(hosts)}")
+    places = tuple(hosts if addresses is None else addresses)
+    env = {**job.env, **({"HALOHOP_ENCRYPT": "1"} if job.encrypt else {})}
+    servers = [] if job.servers is None else _servers(job, job.servers, hosts, places, env)
+    graph = ",".join(server.address for server in servers)
+    trainers = []
+    for number, host in enumerate(hosts):
+        mine = () if job.cache is None else (Share(index=number, count=len(hosts)),)
+        data = None if servers else _data(job, host, mine)
+        trainers.append(
+            Process(
+                name=f"trainers-{number}",
+                host=host,
+                role="trainers",
+                argv=_program(job, data.folder if data else graph),
+                ranks=job.trainers,
+                env=env,
+                data=data,
+                needs=tuple(server.name for server in servers),
+            )
+        )
+    return Plan(job=job, hosts=tuple(hosts), master=joined((places[0], job.master_port)), processes=(*servers, *trainers))
+
+
+def check_parts(made: Plan, num_parts: int) -> None:
+    """Refuses a plan that does not fit the data.
+
+    Raises:
+        InputError: a process has no partition, or a partition has no process; names both.
+    """
+    reading = [process for process in made.processes if process.data is not None]
+    held: set[int] = set()
+    for process in reading:
+        assert process.data is not None
+        try:
+            held |= {*in_shares(process.data.shares, num_parts)}
+        except InputError as error:
+            raise InputError(f"{process.name} on {process.host}: {error}; or take fewer {_counted(process)}") from error
+    if missing := sorted({*range(num_parts)} - held):
+        raise InputError(f"partitions {missing} are in no share: {', '.join(_held(process) for process in reading)}")
+
+
+def data_of(made: Plan, host: str) -> Data | None:
+    """What must be on a host for all of its processes; None where servers elsewhere hold the graph."""
+    needed = [process.data for process in made.processes if process.host == host and process.data is not None]
+    if not needed:
+        return None
+    some = (
+        () if any(not data.shares for data in needed) else tuple(dict.fromkeys(share for data in needed for share in data.shares))
+    )
+    return replace(needed[0], shares=some)
+
+
+def torchrun(process: Process, made: Plan) -> tuple[str, ...]:
+    """What follows the interpreter where torchrun starts the ranks of a process. They meet at `Plan.master`; nothing is elected.
+
+    Example:
+        >>> made = plan(Job(hosts=2, trainers=4, data="/parts", out="/run", run=("train.py",)), ["a", "b"])
+        >>> " ".join(torchrun(made.processes[1], made))  # doctest: +NORMALIZE_WHITESPACE
+        '-m torch.distributed.run --nnodes=2 --node-rank=1 --nproc-per-node=4 --master-addr=a --master-port=29500 train.py'
+    """
+    host, _, port = made.master.rpartition(":")
+    return (
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={len(made.trainers)}",
+        f"--node-rank={made.trainers.index(process)}",
+        f"--nproc-per-node={process.ranks}",
+        f"--master-addr={host.strip('[]')}",
+        f"--master-port={port}",
+        *process.argv,
+    )
+
+
+def words(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options of a command as its command line has them.
+
+    Example:
+        >>> words({"batch_size": 512, "fanout": [10, 5], "encrypt": True, "no_cache": False})
+        ('--batch-size', '512', '--fanout', '10,5', '--encrypt')
+    """
+    found: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(flag)
+        elif value is not False:
+            found += [flag, ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
+    return tuple(found)
+
+
+def _servers(job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[str], env: Mapping[str, str]) -> list[Process]:
+    held = _shares(wanted, len(hosts))
+    on = [number % len(hosts) for number in range(len(held))]
+    ports = [wanted.port + sum(places[other] == places[host] for other in on[:number]) for number, host in enumerate(on)]
+    addresses = [joined((places[host], port)) for host, port in zip(on, ports, strict=True)]
+    made = []
+    for number, (some, host) in enumerate(zip(held, on, strict=True)):
+        data = _data(job, hosts[host], some)
+        argv = ["-m", "halohop", "serve", data.folder, "--share", spelled(some)]
+        argv += ["--listen", joined((_listens(places[host]), ports[number])), "--advertise", addresses[number]]
+        if others := [address for address in addresses if address != addresses[number]]:
+            argv += ["--peers", ",".join(others)]
+        made.append(
+            Process(
+                name=f"server-{number}",
+                host=hosts[host],
+                role="server",
+                argv=(*argv, *words(wanted.options)),
+                address=addresses[number],
+                env=env,
+                data=data,
+            )
+        )
+    return made
+
+
+def _shares(wanted: Servers, num_hosts: int) -> list[tuple[Share, ...]]:
+    """What each server holds."""
+    if wanted.shares:
+        return [shares(text) for text in wanted.shares]
+    count = wanted.count or num_hosts
+    if wanted.replicas > count:
+        raise InputError(f"replicas={wanted.replicas} of each partition need as many servers, but there are {count}")
+    of_all = [Share(index=index, count=count) for index in range(count)] * 2
+    return [tuple(of_all[number : number + wanted.replicas]) for number in range(count)]
+
+
+def _data(job: Job, host: str, some: tuple[Share, ...]) -> Data:
+    """What a process on a host needs that holds some shares."""
+    if job.cache is None:
+        return Data(source=job.data, folder=job.data, shares=some, copied=False)
+    folder = str(PurePosixPath(job.cache.replace("{host}", host)) / name_of(job.data))
+    return Data(source=job.data, folder=folder, shares=some, copied=True)
+
+
+def name_of(source: str) -> str:
+    """The folder of a data set in a cache: its name for people, and a few digits so that two of one name are not mistaken.
+
+    Example:
+        >>> name_of("s3://bucket/graphs/papers/") == name_of("s3://bucket/graphs/papers")
+        True
+        >>> name_of("/data/parts")
+        'parts-c69d93c9'
+    """
+    last = source.rstrip("/").rpartition("/")[2] or "data"
+    return f"{last}-{hashlib.sha256(source.rstrip('/').encode()).hexdigest()[:8]}"
+
+
+def _program(job: Job, graph: str) -> tuple[str, ...]:
+    if job.run:
+        return tuple(word.replace("{graph}", graph).replace("{out}", job.out) for word in job.run)
+    return ("-m", "halohop", "train", graph, "--out", job.out, *words(job.train or {}))
+
+
+def _listens(place: str) -> str:
+    """Where a server listens that others reach at an address: there, if that is this host's own, else on all interfaces."""
+    if is_loopback_host(place) or place == "localhost":
+        return place
+    return "::" if is_ipv6(place) else "0.0.0.0"
+
+
+def _held(process: Process) -> str:
+    assert process.data is not None
+    return f"{process.name} has {spelled(process.data.shares)}"
+
+
+def _counted(process: Process) -> str:
+    return "servers" if process.role == "server" else "hosts"

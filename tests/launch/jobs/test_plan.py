@@ -1,0 +1,97 @@
+from typing import Any
+
+import pytest
+
+from halohop.errors import InputError
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.plan import check_parts, data_of, plan, torchrun
+from halohop.store.share import shares
+
+
+def job(**given: Any) -> Job:
+    return Job(**({"hosts": ("a", "b", "c"), "data": "/d/parts", "out": "/out", "run": ("t.py", "{graph}", "{out}")} | given))
+
+
+def test_hosts_that_hold_the_graph() -> None:
+    made = plan(job(trainers=2, cache="/c/{host}"), ["a", "b", "c"])
+    assert made.master == "a:29500"
+    assert [process.name for process in made.processes] == ["trainers-0", "trainers-1", "trainers-2"]
+    second = made.processes[1]
+    assert second.data is not None
+    assert (second.host, second.ranks, second.role, second.needs) == ("b", 2, "trainers", ())
+    assert second.data.copied
+    assert second.data.shares == shares("1/3")
+    assert second.argv == ("t.py", second.data.folder, "/out")
+    assert second.data.folder.startswith("/c/b/parts-")
+    assert torchrun(second, made)[2:] == (
+        *("--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=a", "--master-port=29500"),
+        *second.argv,
+    )
+
+
+def test_hosts_that_see_one_folder_read_all_of_it() -> None:
+    made = plan(job(), ["a", "b", "c"])
+    assert {process.argv for process in made.processes} == {("t.py", "/d/parts", "/out")}
+    assert all(process.data and not process.data.copied and process.data.shares == () for process in made.processes)
+    check_parts(made, 1)
+
+
+def test_servers_hold_shares_and_know_each_other() -> None:
+    made = plan(job(servers=Servers(replicas=2, options={"grace": 5}), encrypt=True, env={"A": "b"}), ["a", "b", "c"])
+    last = made.servers[2]
+    assert last.argv == (
+        *("-m", "halohop", "serve", "/d/parts", "--share", "2/3,0/3", "--listen", "0.0.0.0:5510"),
+        *("--advertise", "c:5510", "--peers", "a:5510,b:5510", "--grace", "5"),
+    )
+    assert last.env == {"A": "b", "HALOHOP_ENCRYPT": "1"}
+    assert made.trainers[1].argv == ("t.py", "a:5510,b:5510,c:5510", "/out")
+    assert made.trainers[1].needs == ("server-0", "server-1", "server-2")
+    assert made.trainers[1].data is None
+
+
+def test_more_servers_than_hosts_and_hosts_of_one_address_have_ports_of_their_own() -> None:
+    made = plan(job(hosts=2, servers=Servers(count=3), cache="/c"), ["a", "b"])
+    assert [server.address for server in made.servers] == ["a:5510", "b:5510", "a:5511"]
+    assert [server.data and server.data.shares for server in made.servers] == [shares("0/3"), shares("1/3"), shares("2/3")]
+    needed = [data_of(made, host) for host in made.hosts]
+    assert [data and data.shares for data in needed] == [shares("0/3,2/3"), shares("1/3")]
+    here = plan(job(hosts=2, servers=Servers(count=3)), ["one", "two"], ["127.0.0.1"] * 2)
+    assert [server.address for server in here.servers] == ["127.0.0.1:5510", "127.0.0.1:5511", "127.0.0.1:5512"]
+    assert here.servers[1].argv[6:8] == ("--listen", "127.0.0.1:5511")
+    six = plan(job(hosts=1, servers=Servers()), ["fd00::7"])
+    assert six.servers[0].argv[6:10] == ("--listen", "[::]:5510", "--advertise", "[fd00::7]:5510")
+    assert torchrun(six.trainers[0], six)[5:7] == ("--master-addr=fd00::7", "--master-port=29500")
+
+
+def test_options_of_train_become_its_command_line() -> None:
+    made = plan(job(hosts=1, run=(), train={"fanout": [10, 5], "batch_size": 8, "strict_negatives": True, "json": False}), ["a"])
+    assert made.trainers[0].argv == (
+        *("-m", "halohop", "train", "/d/parts", "--out", "/out", "--fanout", "10,5", "--batch-size", "8"),
+        "--strict-negatives",
+    )
+
+
+def test_shares_of_ones_own_choice() -> None:
+    made = plan(job(servers=Servers(shares=("0/2", "0/2,1/2"))), ["a", "b", "c"])
+    assert [server.argv[5] for server in made.servers] == ["0/2", "0/2,1/2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "parts", "complaint"),
+    [
+        ({"cache": "/c"}, 2, r"trainers-2 on c: share 2/3 has no partition, because the data set has 2; .* or take fewer hosts"),
+        ({"servers": Servers(count=4)}, 3, "server-3 on a: share 3/4 has no partition.* or take fewer servers"),
+        ({"servers": Servers(shares=("0/2", "1/4"))}, 4, r"partitions \[3\] are in no share: server-0 has 0/2, server-1 has 1/4"),
+    ],
+)
+def test_data_that_do_not_fit_the_hosts_are_refused(given: dict[str, Any], parts: int, complaint: str) -> None:
+    made = plan(job(**given), ["a", "b", "c"])
+    with pytest.raises(InputError, match=complaint):
+        check_parts(made, parts)
+
+
+def test_a_plan_that_no_hosts_can_follow_is_refused() -> None:
+    with pytest.raises(InputError, match="the job has 3 hosts, but there are 2: a, b"):
+        plan(job(), ["a", "b"])
+    with pytest.raises(InputError, match="replicas=3 of each partition need as many servers, but there are 2"):
+        plan(job(servers=Servers(count=2, replicas=3)), ["a", "b", "c"])
