@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import llvmlite.binding
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from halohop.ops import cpu_kept
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,6 +27,9 @@ def kernel(function: Function) -> Function:
     So the helpers of a kernel stand in the kernel's own module. `prefetch` is the exception: a stale one is slower, never wrong.
     """
     options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+    if cpu_kept.is_read_only():
+        kept: Function = cpu_kept.with_kept_code(function, **options)
+        return kept
     try:
         compiled: Function = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no directory to keep machine code in (read-only container without a home): compile in every process
@@ -69,11 +73,6 @@ def fingerprint() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in kernel_files(Path(__file__).parent):
         digest.update(path.read_bytes())
-    try:
-        features = llvmlite.binding.get_host_cpu_features().flatten()
-    except RuntimeError:  # LLVM cannot tell on this platform; Numba compiles for none then
-        features = ""
-    processor = (platform.machine(), llvmlite.binding.get_host_cpu_name(), features)
-    for text in (numba.__version__, platform.python_version(), *processor):
+    for text in (numba.__version__, platform.python_version(), platform.machine(), *cpu_kept.processor()):
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()

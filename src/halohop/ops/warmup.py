@@ -1,14 +1,16 @@
 """Compiling before the first batch, so that no batch pays for it silently."""
 
+import platform
 import sys
 from collections.abc import Callable
 
+import numba
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
 from halohop.errors import WriteError
-from halohop.ops import cpu_index, cpu_jit, cpu_paging
+from halohop.ops import cpu_index, cpu_jit, cpu_kept, cpu_paging
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.labor import Sources
@@ -28,24 +30,32 @@ def _say(line: str) -> None:
 def warm_up(announce: Callable[[str], None] = _say) -> None:
     """Makes every kernel ready: compiled once per machine and version, which takes seconds, afterwards loaded from disk.
 
-    Several processes may call it at once: one compiles, the others wait and load.
+    Several processes may call it at once: one compiles, the others wait and load. Where NUMBA_CACHE_DIR cannot be written, as in
+    a container, machine code that is there already is used: compiled beforehand, with the same NUMBA_CPU_NAME.
 
     Args:
         announce: is given one line of text before compiling begins; not called where the kernels are there already.
 
     Raises:
+        InputError: NUMBA_CPU_NAME names a processor that can do more than this one.
         WriteError: machine code cannot be kept, as on a full disk; names the folder.
 
     Example:
         >>> warm_up()
     """
+    cpu_kept.check_processor()
     directory = cpu_jit.cache_directory(cpu_index.gather)
     if directory is None:
         announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
         _call_every_kernel()
         return
     marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
-    if not marker.exists():
+    if not marker.exists() and cpu_kept.is_read_only():
+        announce(
+            f"compiling kernels, in every process: NUMBA_CACHE_DIR={numba.config.CACHE_DIR} cannot be written, and has none for "
+            f"processor {cpu_kept.processor()[0]}, Python {platform.python_version()} and numba {numba.__version__}"
+        )
+    elif not marker.exists():
         lock = FileLock(marker.with_suffix(".lock"), timeout=_PATIENCE)
         try:
             directory.mkdir(parents=True, exist_ok=True)
