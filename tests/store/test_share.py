@@ -28,6 +28,8 @@ def test_shares_divide_the_partitions(count: int, num_parts: int) -> None:
         ("", "share '' is not like 0/3"),
         ("0/2,", "share '' is not like 0/3"),
         ("0/2,1/2,0/2", "share 0/2 is given twice; leave one out"),
+        ("1/2+2", "share 1/2 is given twice; leave one out"),
+        ("1/2+", "share '1/2\\+' is not like 0/3"),
     ],
 )
 def test_what_is_no_share_is_refused(text: str, complaint: str) -> None:
@@ -42,3 +44,10 @@ def test_several_shares_hold_each_partition_once() -> None:
     assert in_shares(some[:2], 4) == (0, 2, 3)
     with pytest.raises(InputError, match="share 2/3 has no partition"):
         in_shares(some, 2)
+
+
+@pytest.mark.parametrize("text", ["0/1", "1/3", "2/3+1", "1/4+3", "0/2,1/4", "2/3,1/3"])
+def test_shares_are_spelled_as_they_are_read(text: str) -> None:
+    assert spelled(shares(text)) == text
+    count = len({*shares(text)})
+    assert count == len(shares(text))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from halohop.errors import InputError
 
-_SHARE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+_SHARE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:\+([0-9]{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -53,22 +53,28 @@ class Share:
 def shares(text: str) -> tuple[Share, ...]:
     """The shares that an option spells.
 
+    ``K/N+R`` are share K and the R next ones, the first after the last: what server K of N holds of R more, as their replica.
+
     Raises:
         InputError: it is no such list, or names a share that is not there, or one twice.
 
     Example:
         >>> shares("0/3,1/3")
         (Share(index=0, count=3), Share(index=1, count=3))
+        >>> shares("2/3+1")
+        (Share(index=2, count=3), Share(index=0, count=3))
     """
     found: list[Share] = []
     for one in text.split(","):
         match = _SHARE.fullmatch(one.strip())
         if match is None:
             raise InputError(f"share {one!r} is not like 0/3: the number of the share, from 0, and how many shares there are")
-        share = Share(index=int(match[1]), count=int(match[2]))
-        if share in found:
-            raise InputError(f"share {share} is given twice; leave one out")
-        found.append(share)
+        first = Share(index=int(match[1]), count=int(match[2]))
+        for further in range(int(match[3] or 0) + 1):
+            share = Share(index=(first.index + further) % first.count, count=first.count)
+            if share in found:
+                raise InputError(f"share {share} is given twice; leave one out")
+            found.append(share)
     return tuple(found)
 
 
@@ -76,10 +82,11 @@ def spelled(some: tuple[Share, ...]) -> str:
     """What `shares` reads.
 
     Example:
-        >>> spelled(shares("2/3,0/3"))
-        '2/3,0/3'
+        >>> spelled(shares("2/3,0/3")), spelled(shares("2/3,1/3"))
+        ('2/3+1', '2/3,1/3')
     """
-    return ",".join(map(str, some))
+    run = tuple(Share(index=(some[0].index + further) % some[0].count, count=some[0].count) for further in range(len(some)))
+    return f"{some[0]}+{len(some) - 1}" if len(some) > 1 and run == some else ",".join(map(str, some))
 
 
 def in_shares(some: tuple[Share, ...], num_parts: int) -> tuple[int, ...]:

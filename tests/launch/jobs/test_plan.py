@@ -40,8 +40,8 @@ def test_servers_hold_shares_and_know_each_other() -> None:
     made = plan(job(servers=Servers(replicas=2, options={"grace": 5}), encrypt=True, env={"A": "b"}), ["a", "b", "c"])
     last = made.servers[2]
     assert last.argv == (
-        *("-m", "halohop", "serve", "/d/parts", "--share", "2/3,0/3", "--listen", "0.0.0.0:5510"),
-        *("--advertise", "c:5510", "--peers", "a:5510,b:5510", "--grace", "5"),
+        *("-m", "halohop", "serve", "/d/parts", "--share", "2/3+1", "--listen", "0.0.0.0:5510"),
+        *("--advertise", "c:5510", "--peers", "a:5510,b:5510,c:5510", "--grace", "5"),
     )
     assert last.env == {"A": "b", "HALOHOP_ENCRYPT": "1"}
     assert made.trainers[1].argv == ("t.py", "a:5510,b:5510,c:5510", "/out")
@@ -73,7 +73,7 @@ def test_options_of_train_become_its_command_line() -> None:
 
 def test_shares_of_ones_own_choice() -> None:
     made = plan(job(servers=Servers(shares=("0/2", "0/2,1/2"))), ["a", "b", "c"])
-    assert [server.argv[5] for server in made.servers] == ["0/2", "0/2,1/2"]
+    assert [server.argv[5] for server in made.servers] == ["0/2", "0/2+1"]
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,10 @@ def test_a_plan_that_no_hosts_can_follow_is_refused() -> None:
         plan(job(), ["a", "b"])
     with pytest.raises(InputError, match="replicas=3 of each partition need as many servers, but there are 2"):
         plan(job(servers=Servers(count=2, replicas=3)), ["a", "b", "c"])
+
+
+def test_servers_may_have_hosts_of_their_own() -> None:
+    made = plan(job(hosts=1, servers=Servers(count=2)), ["trainer"], apart=["s0", "s1"])
+    assert [server.host for server in made.servers] == ["s0", "s1"]
+    assert made.trainers[0].argv == ("t.py", "s0:5510,s1:5510", "/out")
+    assert made.master == "trainer:29500"

@@ -81,13 +81,14 @@ class Plan:
         return tuple(process for process in self.processes if process.role == "trainers")
 
 
-def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None) -> Plan:
+def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None, *, apart: Sequence[str] = ()) -> Plan:
     """The processes of a job on hosts.
 
     Args:
         job: what was asked for.
         hosts: their names, each once, as many as the job has.
         addresses: under which names or IP addresses the hosts reach each other; None: under `hosts`.
+        apart: hosts of the servers' own, by the names in their addresses; none: the servers are on `hosts`.
 
     Raises:
         InputError: more replicas than servers, or another number of hosts than the job has.
@@ -101,7 +102,8 @@ def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None)
         raise InputError(f"the job has {job.num_hosts} hosts, but there are {len(hosts)}: {', '.join(hosts)}")
     places = tuple(hosts if addresses is None else addresses)
     env = {**job.env, **({"HALOHOP_ENCRYPT": "1"} if job.encrypt else {})}
-    servers = [] if job.servers is None else _servers(job, job.servers, hosts, places, env)
+    homes = (apart, apart) if apart else (hosts, places)
+    servers = [] if job.servers is None else _servers(job, job.servers, *homes, env)
     graph = ",".join(server.address for server in servers)
     trainers = []
     for number, host in enumerate(hosts):
@@ -199,8 +201,8 @@ def _servers(job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[s
         data = _data(job, hosts[host], some)
         argv = ["-m", "halohop", "serve", data.folder, "--share", spelled(some)]
         argv += ["--listen", joined((_listens(places[host]), ports[number])), "--advertise", addresses[number]]
-        if others := [address for address in addresses if address != addresses[number]]:
-            argv += ["--peers", ",".join(others)]
+        if len(addresses) > 1:  # a server knows its own
+            argv += ["--peers", ",".join(addresses)]
         made.append(
             Process(
                 name=f"server-{number}",
