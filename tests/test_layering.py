@@ -29,6 +29,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),
+    "fsspec": ("files/url_folder.py",),
     "kaminpar": ("partitioning/assigners/kaminpar.py",),
     "pyarrow": ("datasets/*", "inference/*"),
     "ray": ("launch/*",),

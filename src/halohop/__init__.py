@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from halohop.samplers.random_walk import random_walk
     from halohop.samplers.saint_loader import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.sampling.caps import Padding
+    from halohop.store.afar.fetching import fetch
     from halohop.store.schema import Schema
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
@@ -71,6 +72,7 @@ __all__ = [
     "World",
     "add_replicas",
     "connect",
+    "fetch",
     "graph",
     "hotness",
     "join_slices",
@@ -116,6 +118,7 @@ _HOMES = {
     "load_token": ("halohop.transport.security", "load_token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
+    "fetch": ("halohop.store.afar.fetching", "fetch"),
     "graph": ("halohop.pyg.graph", "graph"),
     "hotness": ("halohop.pyg.hotness", "hotness"),
     "join_slices": ("halohop.partitioning.slices.slice_reader", "join_slices"),

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from halohop.errors import HalohopError, WriteError
+from halohop.files.urls import refuse_url
 
 UNFINISHED = re.compile(r"\.partial-([0-9a-f]{8}-)?[0-9a-f]{8}$")
 """The end of the name of something unfinished."""
@@ -32,7 +33,9 @@ def writing(path: Path) -> Iterator[None]:
 
     Raises:
         WriteError: says which file, why, and what helps.
+        InputError: it is a URL: nothing is written to a folder that is called ``s3:``.
     """
+    refuse_url(path, "path", "give a folder or a file here")
     try:
         yield
     except HalohopError:  # some of which are OSErrors, too

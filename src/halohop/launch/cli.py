@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from halohop import __version__
+from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
 from halohop.launch.commands import partition as partition_command
 from halohop.launch.commands import replicate as replicate_command
@@ -64,6 +65,7 @@ def halohop(
 
 
 app.command(cls=Command)(partition_command.partition)
+app.command(cls=Command)(fetch_command.fetch)
 app.command(cls=Command)(replicate_command.replicate)
 app.command(cls=Command)(inspect_command.inspect)
 

@@ -105,7 +105,7 @@ def map_part(path: str | Path, manifest: Manifest, part: int, *, verify: bool = 
     for bounds in (manifest.node_bounds, manifest.edge_bounds):
         counts |= {key: ends[part + 1] - ends[part] for key, ends in bounds.items()}
     if verify:
-        verify_files(Path(path), _files_of(manifest, part))
+        verify_files(Path(path), files_of(manifest, part))
     return Part(
         nodes={key: files.nodes(part, key, manifest, counts[key]) for key in manifest.schema.nodes},
         edges={
@@ -160,7 +160,7 @@ def verify_parts(path: str | Path, progress: OnProgress = lambda stage, done, to
         DatasetError: a file is not what the manifest says; names it.
     """
     manifest = read_manifest(path)
-    records = {part: _files_of(manifest, part) for part in held_parts(path, manifest)}
+    records = {part: files_of(manifest, part) for part in held_parts(path, manifest)}
     for part in records:
         map_part(path, manifest, part)  # what is missing or of another size is found before anything is read
         map_replica(path, manifest, part)
@@ -176,7 +176,8 @@ def verify_parts(path: str | Path, progress: OnProgress = lambda stage, done, to
         verify_files(Path(path), files, journal=Path(path) / part_folder(part) / VERIFYING, on_bytes=report)
 
 
-def _files_of(manifest: Manifest, part: int) -> dict[str, FileRecord]:
+def files_of(manifest: Manifest, part: int) -> dict[str, FileRecord]:
+    """The files of a partition, with those of its copies of others, by their paths in the data set."""
     return {path: record for path, record in manifest.files.items() if path.startswith(f"{part_folder(part)}/")}
 
 

@@ -1,0 +1,59 @@
+"""What a URL is, for everything that takes a path: ``s3://bucket/parts``, and never a folder that is called ``s3:``."""
+
+import re
+from pathlib import Path
+
+from halohop.errors import InputError
+
+_URL = re.compile(r"(?!tcp://)[A-Za-z][A-Za-z0-9+.:-]+://")
+_AS_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one slash of two
+_SECRET = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@|(?<=\?)[^\s'\"]+")
+
+
+def is_url(path: str | Path) -> bool:
+    """Whether a user means a place that is reached through a file system's name, not a folder or a file here.
+
+    Example:
+        >>> is_url("s3://bucket/parts"), is_url("parts"), is_url("synthetic:tiny"), is_url("tcp://10.0.0.7:5510")
+        (True, False, False, False)
+        >>> is_url(Path("s3://bucket/parts")), is_url(Path("s3://bucket/parts").absolute()), is_url(Path("runs/s3"))
+        (True, True, False)
+    """
+    if isinstance(path, str):
+        return _URL.match(path) is not None
+    return _AS_PATH.match(f"{_from_here(path)}/") is not None
+
+
+def masked(text: str) -> str:
+    """A URL, or a text with URLs in it, without passwords and without what follows a question mark, where signatures stand.
+
+    Example:
+        >>> masked("cannot read sftp://ann:secret@host/parts"), masked("https://host/parts?sig=abc")
+        ('cannot read sftp://ann:***@host/parts', 'https://host/parts?***')
+    """
+    return _SECRET.sub(lambda found: f"{found[1]}:***@" if found[0].endswith("@") else "***", text)
+
+
+def refuse_url(path: str | Path, name: str, remedy: str) -> None:
+    """Refuses a URL where only a folder or a file works.
+
+    Args:
+        path: what a user gives.
+        name: how the user calls it, for the error.
+        remedy: what helps.
+
+    Raises:
+        InputError: it is a URL.
+
+    Example:
+        >>> refuse_url("s3://bucket/run", "out", "give a folder")
+        Traceback (most recent call last):
+        halohop.errors.InputError: out: s3://bucket/run is a URL, which does not work here; give a folder
+    """
+    if is_url(path):
+        url = path if isinstance(path, str) else str(_from_here(path)).replace(":/", "://", 1)
+        raise InputError(f"{name}: {masked(url)} is a URL, which does not work here; {remedy}")
+
+
+def _from_here(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
