@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import halohop
 from halohop.errors import InputError, PeerLostError
-from halohop.net.finders import Announcer, Finder, Folder, Listed, Name, Store, finder_of
+from halohop.net.finders import Announcer, Finder, Folder, Listed, Name, Store, finder_of, named_servers
 from halohop.net.serve import Server
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses
@@ -122,3 +122,29 @@ def test_what_is_no_finder_is_refused():
     with pytest.raises(InputError, match="is no list of addresses"):
         finder_of("10.0.0.7:5510")
     assert finder_of(["a:1"]) == Listed(addresses=("a:1",))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("a:5510,b:5510", ("a:5510", "b:5510")),
+        ("folder:servers", Folder(path="servers")),
+        ("dns:graph:5510", Name(host="graph", port=5510)),
+        ("dns:[fd00::7]:5510", Name(host="fd00::7", port=5510)),
+        ("a:1,folder:5510", ("a:1", "folder:5510")),
+        ("folder:5510", ("folder:5510",)),
+        ("dns:5510", ("dns:5510",)),
+    ],
+)
+def test_an_option_names_servers_or_where_they_are_found(text, expected):
+    assert named_servers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("folder:", "names no folder"), ("dns:graph", "'graph' is not an address"), ("dns:graph:0", "no port")],
+)
+def test_an_option_that_names_no_place_is_refused(text, complaint):
+    with pytest.raises(InputError, match=complaint):
+        named_servers(text)

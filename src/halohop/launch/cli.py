@@ -227,8 +227,10 @@ def infer(
 def serve(
     parts: shared.PartsFolder,
     partitions: shared.ServedParts = None,
+    share: serve_options.Shares = None,
     column: shared.GivenColumns = None,
     listen: shared.Listen = "127.0.0.1:5510",
+    advertise: serve_options.Advertise = None,
     peers: shared.Peers = "",
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
@@ -245,15 +247,19 @@ def serve(
     """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
 
     $ halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
+
+    $ halohop serve parts --share 0/2 --listen 10.0.0.7:5510 --peers folder:/shared/servers --token-file secret
     """
     from halohop.launch.commands import serving
+    from halohop.net.finders import named_servers
 
     serving.serve(
         parts,
-        partitions=serving.part_numbers(partitions),
+        partitions=serving.served_parts(parts, partitions, share),
         columns=serving.given_columns(column or ()),
         listen=listen,
-        peers=[address for address in peers.split(",") if address],
+        advertise=advertise,
+        peers=named_servers(peers),
         token_file=token_file,
         encrypt=encrypt,
         lease=lease,
@@ -269,5 +275,5 @@ def serve(
     )
 
 
-for command in (tools.top, tools.bench, tools.demo):
+for command in (tools.health, tools.top, tools.bench, tools.demo):
     app.command(cls=Command)(command)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from halohop.errors import InputError
 from halohop.files.whole import write_file
-from halohop.transport.addresses import joined
+from halohop.transport.addresses import joined, parsed_peer
 from halohop.transport.lookup import place_of
 
 Finder: TypeAlias = Callable[[], Sequence[str]]
@@ -135,6 +135,29 @@ class Store:
     def withdraw(self, name: str) -> None:
         if name in self._places:
             self._store.set(f"{self._prefix}/{self._places.pop(name)}", "")
+
+
+def named_servers(text: str) -> Sequence[str] | Finder:
+    """What an option spells: ``HOST:PORT,HOST:PORT``, ``folder:PATH`` (a `Folder`), or ``dns:NAME:PORT`` (a `Name`).
+
+    Raises:
+        InputError: a folder or a name without a port, where one is announced.
+
+    Example:
+        >>> named_servers("a:5510,b:5510"), named_servers("dns:graph.svc:5510")
+        (('a:5510', 'b:5510'), Name(host='graph.svc', port=5510))
+        >>> named_servers("folder:/shared/servers")
+        Folder(path='/shared/servers', forget_seconds=60.0)
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "folder" and not rest.isdecimal():  # a host may have that name
+        if not rest:
+            raise InputError(f"{text!r} names no folder; write folder:PATH, of a folder that all hosts share")
+        return Folder(path=rest)
+    if kind == "dns" and not rest.isdecimal():
+        host, port = parsed_peer(rest)
+        return Name(host=host, port=port)
+    return tuple(address for address in text.split(",") if address)
 
 
 def found_by(finder: Finder) -> tuple[str, ...]:

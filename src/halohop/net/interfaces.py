@@ -4,8 +4,8 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
-from halohop.errors import ClusterError
-from halohop.transport.addresses import is_loopback_host, joined, parsed
+from halohop.errors import ClusterError, InputError
+from halohop.transport.addresses import is_loopback_host, joined, parsed, spelled
 from halohop.transport.lookup import place_of
 
 _ANYWHERE = ("0.0.0.0", "*", "::")
@@ -50,6 +50,28 @@ def reached_at(address: str, towards: str) -> str:
     if host == "::":
         families = _BOTH if socket.has_dualstack_ipv6() else (socket.AF_INET6,)
     return joined((address_towards(towards, families), port))
+
+
+def reached_as(advertised: str, address: str) -> str:
+    """The address that a server gives to others, where it is not what it listens at.
+
+    Args:
+        advertised: ``HOST:PORT``; port 0 stands for that of `address`.
+        address: where it listens.
+
+    Raises:
+        InputError: not an address, or one that means all interfaces, where others find nothing.
+
+    Example:
+        >>> reached_as("graph-0.graph:0", "0.0.0.0:5510"), reached_as("10.0.0.7:15510", "172.17.0.2:5510")
+        ('tcp://graph-0.graph:5510', 'tcp://10.0.0.7:15510')
+    """
+    host, port = parsed(advertised)
+    if host in _ANYWHERE:
+        raise InputError(
+            f"advertise={advertised!r} means all interfaces; give a name or an address under which others find this host"
+        )
+    return spelled((host, port or parsed(address)[1]))
 
 
 def is_loopback(address: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def open_graph(
     deadline: float = 60.0,
     master: str | None = None,
     board: Board | None = None,
+    advertise: str | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
 
@@ -81,6 +83,8 @@ def open_graph(
         master: ``"HOST:PORT"`` where the hosts meet, on the host of rank 0, which keeps a store of torch's there if no launcher
             or process group does; None takes MASTER_ADDR and MASTER_PORT.
         board: a store of torch's to meet at instead.
+        advertise: ``HOST:PORT`` under which the other hosts reach this one, where that is not what it listens at; port 0 stands
+            for the port that it listens at.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -128,9 +132,8 @@ def open_graph(
     listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    graph = _joined(
-        holding, rendezvous, world, servers, listen=listen, master=master_host(master), deadline=deadline, cache=cache
-    )
+    meeting = Meeting(rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master))
+    graph = _joined(holding, meeting, servers, deadline=deadline, cache=cache)
     again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache)
     if isinstance(path, str | Path):
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
@@ -182,18 +185,20 @@ def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -
     return own.holding(all_records(rendezvous.board, rendezvous.prefix, own.records, deadline=deadline, announces=announces))
 
 
-def _joined(
-    holding: Holding,
-    rendezvous: Rendezvous,
-    world: World,
-    servers: Servers,
-    *,
-    listen: str,
-    master: str,
-    deadline: float,
-    cache: str | int | None,
-) -> Graph:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Where this host meets the others: how they find it, and on which host the board is."""
+
+    rendezvous: Rendezvous
+    world: World
+    listen: str
+    advertise: str | None
+    master: str
+
+
+def _joined(holding: Holding, meeting: Meeting, servers: Servers, *, deadline: float, cache: str | int | None) -> Graph:
     """The graph of this host and all others: serves what lies here, and connects to those that have the rest."""
+    rendezvous, world = meeting.rendezvous, meeting.world
     book, parts = holding.book, tuple(holding.parts)
     pool, counters = ops.Pool(), Counters()
     rows = cache_of(cache, holding.manifest.schema, pool)
@@ -201,10 +206,13 @@ def _joined(
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         server = None
         if world.local_rank == 0 and shard is not None:
-            server = Server(holding, listen=listen, servers=servers, keeping=Keeping(), shard=shard, pool=pool)
+            listen, advertise = meeting.listen, meeting.advertise
+            server = Server(
+                holding, listen=listen, advertise=advertise, servers=servers, keeping=Keeping(), shard=shard, pool=pool
+            )
             undo.enter_context(server)
         card = HostCard(
-            address=reached_at(server.address, master) if server else "",
+            address=reached_at(server.address, meeting.master) if server else "",
             dataset=holding.fingerprint,
             parts=parts,
             columns=given_names(holding.manifest),

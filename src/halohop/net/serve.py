@@ -14,6 +14,7 @@ from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.net.finders import Finder, finder_of
+from halohop.net.interfaces import reached_as
 from halohop.net.messages import server_codec
 from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
@@ -36,6 +37,7 @@ class Server:
     Args:
         holding: what it serves.
         listen: ``HOST:PORT``; None takes this host's loopback and a free port.
+        advertise: as of `serve`.
         servers: where the others are looked for, and what it takes to talk to them.
         keeping: what is kept for clients.
         shard, pool: the partitions, and memory for answers, where this process has them already.
@@ -59,6 +61,7 @@ class Server:
         pool: ops.Pool | None = None,
         clients: int | None = None,
         seeds: str | Path | None = None,
+        advertise: str | None = None,
     ) -> None:
         self.parts = tuple(holding.parts)
         self.is_ready = True
@@ -81,7 +84,7 @@ class Server:
                     identity=holding.identity,
                 )
             )
-            self.address = self._listener.address
+            self.address = self._listener.address if advertise is None else reached_as(advertise, self._listener.address)
             sweeps = keeping.lease_seconds / _SWEEPS_PER_LEASE
             undo.enter_context(PeriodicThread(sweeps, self._service.sweep, name=f"sweeper-{self.address}"))
             self.directory.begin(self.address)
@@ -146,6 +149,7 @@ def serve(
     board: Board | None = None,
     clients: int | None = None,
     seeds: str | Path | None = None,
+    advertise: str | None = None,
 ) -> Server:
     """Serves the partitions of a data set to clients that share the token; public as `halohop.serve`.
 
@@ -170,6 +174,8 @@ def serve(
         clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
             when it was not heard of for a lease of `keeping`.
         seeds: a folder of `.npy` files with ids that clients may read (`Graph.seed_file`); nothing outside of it.
+        advertise: ``HOST:PORT`` under which others reach this server, where that is not what it listens at: behind a published
+            port, or a name that moves with it. Port 0 stands for the port that it listens at. None: where it listens.
 
     Raises:
         ClusterError: a partition in memory that did not come to the board.
@@ -199,4 +205,4 @@ def serve(
     ops.warm_up()
     servers = Servers(finder=finder_of(peers), token=token or load_token(), limits=limits or Limits())
     keeping = replace(keeping or Keeping(), cache=cache)
-    return Server(holding, listen=listen, servers=servers, keeping=keeping, clients=clients, seeds=seeds)
+    return Server(holding, listen=listen, advertise=advertise, servers=servers, keeping=keeping, clients=clients, seeds=seeds)

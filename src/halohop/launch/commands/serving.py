@@ -11,7 +11,10 @@ from rich.console import Console
 
 import halohop
 from halohop.errors import InputError
+from halohop.net.finders import Finder
 from halohop.net.service import Keeping
+from halohop.store.disk import read_manifest
+from halohop.store.share import in_shares, shares
 from halohop.transport import load_token
 from halohop.typing import NODE, TableKey
 
@@ -22,7 +25,8 @@ def serve(
     partitions: Sequence[int] | None,
     columns: Mapping[TableKey, Mapping[str, str]] | None,
     listen: str,
-    peers: Sequence[str],
+    advertise: str | None = None,
+    peers: Sequence[str] | Finder,
     token_file: Path | None,
     encrypt: bool,
     lease: float,
@@ -51,6 +55,7 @@ def serve(
                 partitions=partitions,
                 columns=columns,
                 listen=listen,
+                advertise=advertise,
                 peers=peers,
                 token=token,
                 keeping=Keeping(lease_seconds=lease),
@@ -118,6 +123,20 @@ def given_columns(texts: Sequence[str]) -> dict[TableKey, dict[str, str]] | None
             raise InputError(f"column {name!r} of {key!r} is given twice; leave one out")
         found[key][name] = file
     return found or None
+
+
+def served_parts(folder: Path, partitions: str | None, share: str | None) -> tuple[int, ...] | None:
+    """The partitions that options choose; None: all that are found.
+
+    Raises:
+        InputError: both options are given, one cannot be read, or a share has no partition.
+        DatasetError: the folder is no partitioned data set.
+    """
+    if share is None:
+        return part_numbers(partitions)
+    if partitions is not None:
+        raise InputError(f"--share {share} and --partitions {partitions} both say what to serve; leave one out")
+    return in_shares(shares(share), read_manifest(folder).num_parts)
 
 
 def part_numbers(text: str | None) -> tuple[int, ...] | None:

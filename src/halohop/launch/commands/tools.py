@@ -1,4 +1,4 @@
-"""The commands beside partitioning, training and inference: a monitor, measurements, and a demonstration."""
+"""The commands beside partitioning, training and inference: a probe, a monitor, measurements, and a demonstration."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from halohop.launch.options import parsing
+from halohop.launch.options import parsing, shared
 from halohop.launch.terminal.group import is_alone
+
+
+def health(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Of a server, as halohop serve says it.")],
+    token_file: shared.TokenFile = None,
+    encrypt: shared.Encrypt = False,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Until it must have answered.")] = 3.0,
+) -> None:
+    """Ask a server whether it is there, with the token, as its clients do: exit code 0 if it answers, else 1. For probes.
+
+    $ halohop health 127.0.0.1:5510 --token-file secret
+    """
+    from halohop.net.health import ask_health
+    from halohop.transport import load_token
+
+    parts = ask_health(address, token=load_token(token_file, encrypt=encrypt), seconds=seconds)
+    typer.echo(f"{address} serves partitions {', '.join(map(str, parts))}")
 
 
 def top(

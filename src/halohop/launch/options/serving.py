@@ -5,6 +5,22 @@ from typing import Annotated
 
 import typer
 
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K/N,...",
+        show_default=False,
+        help="Serve every N-th partition from number K on; of several, all of them. Instead of --partitions.",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        show_default="where it listens",
+        help="What others are to connect to, where it is not what --listen says; port 0 stands for the port of --listen.",
+    ),
+]
 Seeds = Annotated[
     Path | None,
     typer.Option(

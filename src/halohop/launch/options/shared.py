@@ -271,9 +271,10 @@ Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.
 Peers = Annotated[
     str,
     typer.Option(
-        metavar="HOST:PORT,...",
+        metavar="HOST:PORT,...|folder:PATH|dns:NAME:PORT",
         show_default=False,
-        help="The other servers: to make batches where they hold what is not here, and to be found if this one moves.",
+        help="The other servers: to make batches where they hold what is not here, and to be found if this one moves. Or where "
+        "they are found: a folder that all hosts share, or a name that has the addresses of all.",
     ),
 ]
 TokenFile = Annotated[

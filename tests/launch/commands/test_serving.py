@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import halohop
+from halohop.launch.cli import app
+from halohop.launch.commands.serving import served_parts
+from halohop.testing.graphs import ring
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("serving") / "parts"
+    halohop.partition(ring(60), path, num_parts=5, method="random")
+    return path
+
+
+def test_shares_and_partitions_choose_what_is_served(parts):
+    assert served_parts(parts, None, "1/2") == (1, 3)
+    assert served_parts(parts, None, "0/2,1/4") == (0, 1, 2, 4)
+    assert served_parts(parts, "1,4", None) == (1, 4)
+    assert served_parts(parts, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--share", "3/2"], "there is no share 3/2; 2 shares are 0/2 to 1/2"),
+        (["--share", "6/7"], "share 6/7 has no partition, because the data set has 5"),
+        (["--share", "0/2", "--partitions", "0"], "--share 0/2 and --partitions 0 both say what to serve"),
+        (["--peers", "folder:"], "names no folder"),
+        (["--advertise", "0.0.0.0:0"], "--advertise 0.0.0.0:0 means all interfaces"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(parts, options, complaint):
+    done = CliRunner().invoke(app, ["serve", str(parts), *options])
+    assert done.exit_code == 2
+    assert complaint in done.output
