@@ -30,7 +30,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 GRACE_SECONDS = 3.0
 """How long a thread that was told to stop may take to do so."""
 
-HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|_DummyThread|_TimerThread")
+HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|fsspecIO|_DummyThread|_TimerThread")
 """Names or classes of threads that libraries keep for the life of the process."""
 
 HARMLESS_CHILDREN = re.compile(r"multiprocessing\.(resource_tracker|forkserver)|torch_shm_manager")
