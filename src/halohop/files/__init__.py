@@ -9,6 +9,19 @@ data = read_sealed(Path("state.bin"))              # refused if a byte has chang
 
 from halohop.files.aside import remove, writing
 from halohop.files.reading import decode_json, read_regular
+from halohop.files.urls import is_url, masked, refuse_url
 from halohop.files.whole import read_sealed, sealed_file, whole_file, write_file
 
-__all__ = ["decode_json", "read_regular", "read_sealed", "remove", "sealed_file", "whole_file", "write_file", "writing"]
+__all__ = [
+    "decode_json",
+    "is_url",
+    "masked",
+    "read_regular",
+    "read_sealed",
+    "refuse_url",
+    "remove",
+    "sealed_file",
+    "whole_file",
+    "write_file",
+    "writing",
+]

@@ -7,7 +7,7 @@ from halohop.errors import InputError
 
 _URL = re.compile(r"(?!tcp://)[A-Za-z][A-Za-z0-9+.:-]+://")
 _AS_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one slash of two
-_SECRET = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@|(?<=\?)[^\s'\"]+")
+_SECRET = re.compile(r"(?<=://)([^/@\s:]*):[^@\s]*@|(?<=\?)[^\s'\"]+")
 
 
 def is_url(path: str | Path) -> bool:

@@ -4,6 +4,7 @@ import re
 from typing import Any, get_args
 
 from halohop.errors import InputError
+from halohop.files import refuse_url
 
 _ADDRESS = re.compile(r"(tcp://)?([^\s/:]+|\[[^\s/]*\]|[0-9a-fA-F]*:[0-9a-fA-F:.]*):[0-9]+")
 """Of a name or an IPv4 address, an IPv6 address in brackets, and one without, which connecting refuses in words."""
@@ -13,6 +14,7 @@ def check_paths(**paths: str) -> None:
     for name, path in paths.items():
         if not path:
             raise InputError(f"{name} is empty; give a folder")
+        refuse_url(path, name, "give a folder here; what lies elsewhere is fetched first: halohop.fetch(url, folder)")
 
 
 def check_choices(config: object, **choices: Any) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError
 from halohop.files.aside import UNFINISHED
 from halohop.files.reading import read_regular
+from halohop.files.urls import refuse_url
 from halohop.ops import SparseRows
 from halohop.ops.sparse import index_dtype
 from halohop.store.checksums import FileRecord
@@ -63,7 +64,9 @@ def read_manifest(path: str | Path) -> Manifest:
         CorruptDatasetError: the manifest was changed or damaged.
         VersionMismatchError: written in another version of the format.
         DatasetError: there is no such folder.
+        InputError: a URL.
     """
+    refuse_url(path, "path", "fetch it first: halohop.fetch(url, folder), `halohop fetch URL FOLDER`")
     folder = Path(path).resolve()
     if UNFINISHED.search(folder.name):
         raise IncompleteDatasetError(f"{folder} was not written to its end; delete it, and run the partitioning again")

@@ -74,7 +74,9 @@ def test_a_flipped_byte_a_cut_and_a_missing_object(url: str, s3: object, far_par
 
 def test_no_bucket_and_no_credentials(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("s3://no-such-bucket/parts", "s3://bucket/elsewhere"):
-        with pytest.raises(IncompleteDatasetError, match=f"{place} has no manifest.json: .*the bucket or the path has another name"):
+        with pytest.raises(
+            IncompleteDatasetError, match=f"{place} has no manifest.json: .*the bucket or the path has another name"
+        ):
             fetch(place, tmp_path / "here")
     import s3fs
 

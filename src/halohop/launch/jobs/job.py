@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from halohop.errors import InputError
+from halohop.files.urls import is_url
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
 from halohop.store.share import Share, shares
@@ -17,7 +18,6 @@ ENGINES = ("local", "ssh", "slurm", "k8s", "ray")
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATHS = ("data", "cache", "out", "folder", "token_file")
 _MAX_PORT = 65535
 
@@ -196,11 +196,6 @@ def job_of(table: Mapping[str, Any], where: str) -> Job:
             values[name] = str(Path.cwd() / Path(path).expanduser())
     values["options"] = tables.get(values.get("engine", "local"), {})
     return convert(values, Job, where)
-
-
-def is_url(text: str) -> bool:
-    """Whether a text names data that lie elsewhere, not a path."""
-    return _URL.match(text) is not None
 
 
 def _check_port(name: str, port: int) -> None:

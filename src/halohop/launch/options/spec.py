@@ -13,6 +13,7 @@ from halohop.errors import InputError
 from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import write_file
+from halohop.launch.options.urls import check_urls
 
 OPTIONS = "options.json"
 """In the folder of a run: how it was started."""
@@ -26,7 +27,9 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
         known = {
             name: _flags(parameter) for parameter in context.command.params if (name := parameter.name) and name not in _ALONE
         }
-        context.default_map = {**(context.default_map or {}), **options(read(path), known, path)}
+        values = options(read(path), known, path)
+        check_urls(context.command.name or "", context.command.params, values)
+        context.default_map = {**(context.default_map or {}), **values}
     return path
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from halohop.errors import HalohopError, InputError
+from halohop.launch.options.urls import check_urls
 from halohop.launch.processes.starting import is_launched
 from halohop.launch.terminal.refusal import RefusedError
 from halohop.launch.terminal.signals import Signals
@@ -46,7 +47,16 @@ class Commands(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help has a section for each group of options, as text: boxes cut long names at 80 columns."""
+    """A command whose help has a section for each group of options, as text: boxes cut long names at 80 columns.
+
+    A URL is refused, before anything is done, where a file or a folder is needed: see `halohop.launch.options.urls`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any("://" in argument for argument in args):
+            given, *_ = self.make_parser(ctx).parse_args(args=list(args))
+            check_urls(self.name or "", self.params, given)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
