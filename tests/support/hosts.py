@@ -85,13 +85,17 @@ def _python(namespace: str, *arguments: object, env: dict[str, str] | None = Non
 
 
 @contextmanager
-def joined(count: int) -> Iterator[list[Host]]:
+def joined(count: int, tag: str = "hh") -> Iterator[list[Host]]:
     """Hosts that reach each other, and nothing else. What runs on them ends with them, children of children, too.
+
+    Args:
+        count: how many.
+        tag: begins their names, so that one process can have several networks.
 
     Raises:
         subprocess.CalledProcessError: namespaces cannot be made here.
     """
-    tag = f"hh{os.getpid()}"
+    tag = f"{tag}{os.getpid()}"
     switch = f"{tag}-s"
     hosts = [
         Host(name=f"{tag}-{number}", address=f"10.99.0.{number + 1}", switch=switch, number=number) for number in range(count)

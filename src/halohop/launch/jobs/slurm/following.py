@@ -1,0 +1,90 @@
+"""A job that somebody waits for: its output as it comes, how it ended, and its end when the waiting is interrupted."""
+
+import threading
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from halohop.errors import ClusterError
+from halohop.launch.jobs.slurm import queue
+
+_EVERY_S = 1.0
+_SILENT_S = 300.0
+"""How long Slurm may fail to answer, as while its controller is started again."""
+
+_SAYS = "halohop: "
+"""Begins the lines of the batch script that say how a job ends."""
+
+
+class JobFailedError(ClusterError):
+    """A job of a cluster has failed; `exit_code` is its own."""
+
+    exit_code: int = 1
+
+
+def follow(number: str, log: Path, console: Console, pause: threading.Event) -> None:
+    """Shows the output of a job until it has ended; whatever interrupts this cancels the job.
+
+    Args:
+        number: of the job.
+        log: where the batch script writes.
+        console: gets what is new in it, and what becomes of the job.
+        pause: is waited for between two looks; never set.
+
+    Raises:
+        JobFailedError: the job failed or was cancelled.
+        ClusterError: Slurm has not answered for minutes.
+    """
+    shown, last = 0, queue.state(number)
+    try:
+        while not last.has_ended:
+            pause.wait(_EVERY_S)
+            now = _state(number, pause)
+            shown = _show(log, shown, console)
+            if now.name != last.name:
+                console.print(f"job {number} is {now.name}", markup=False)
+            last = now
+    except BaseException:
+        queue.cancel(number)
+        console.print(f"job {number} is cancelled", markup=False)
+        raise
+    _show(log, shown, console)
+    if last.name != "COMPLETED":
+        error = JobFailedError(
+            "\n".join([f"job {number} ended as {last.name}, with exit code {last.code} ({log})", *_last_words(log)])
+        )
+        error.exit_code = last.code or 1
+        raise error
+
+
+def _state(number: str, pause: threading.Event) -> queue.State:
+    """Where the job stands, once Slurm answers."""
+    deadline = time.monotonic() + _SILENT_S
+    while True:
+        try:
+            return queue.state(number)
+        except ClusterError:
+            if time.monotonic() > deadline:
+                raise
+        pause.wait(_EVERY_S)
+
+
+def _show(log: Path, shown: int, console: Console) -> int:
+    """Prints whole lines that came behind the first `shown` bytes; returns how many bytes have been printed."""
+    if not log.exists():
+        return shown
+    with log.open("rb") as stream:
+        stream.seek(shown)
+        new = stream.read()
+    new = new[: new.rfind(b"\n") + 1]
+    if new:
+        console.print(new.decode(errors="replace"), end="", markup=False, highlight=False)
+    return shown + len(new)
+
+
+def _last_words(log: Path) -> list[str]:
+    """What the batch script says of the failure, from its last such line on."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    begins = [number for number, line in enumerate(lines) if line.startswith(_SAYS)]
+    return lines[begins[-1] :] if begins else lines[-5:]

@@ -1,0 +1,181 @@
+"""The batch script of a job: what a user of Slurm would write by hand, from its plan."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of, plan
+from halohop.launch.jobs.slurm import pieces
+from halohop.launch.jobs.slurm.commands import Role, array, folded, markers, names_of, role
+from halohop.launch.jobs.slurm.options import Options
+from halohop.launch.jobs.slurm.words import directive, quoted, word
+from halohop.launch.terminal.wording import counted
+from halohop.store.share import spelled
+
+_RUN = 'env "${environment[@]}" "$python"'
+_ROLES = {
+    "fetch": "Brings its partitions to a host.",
+    "server": "Holds a share of the graph.",
+    "trainer": "One rank, in the environment that torchrun would give it.",
+}
+_NAMES = {"fetch": "fetch", "server": '"server-$SLURM_PROCID"', "trainer": '"rank-$SLURM_PROCID"'}
+_RANK = (
+    'RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS" LOCAL_RANK="$SLURM_LOCALID"',
+    'GROUP_RANK="$SLURM_NODEID" GROUP_WORLD_SIZE="$SLURM_NNODES"',
+)
+
+
+def log_of(job: Job) -> str:
+    """Where the output of the batch script comes; sbatch puts the job's number for ``%j``."""
+    return str(PurePosixPath(job.out.replace("%", "%%")) / "logs" / "slurm-%j.log")
+
+
+def script(job: Job, options: Options) -> str:
+    """The batch script of a job.
+
+    Args:
+        job: its hosts are taken as Slurm gives them, or as named.
+        options: what Slurm is asked for.
+
+    Raises:
+        InputError: a value that sbatch or bash cannot read, or more replicas than servers.
+    """
+    made = plan(job, markers(job.num_hosts))
+    roles = _roles(made)
+    variables = ["hosts", "python", "environment", "out", "logs", "ends"]
+    variables += [*(["addresses", "graph"] if made.servers else ()), *(["resume"] if job.train is not None else ())]
+    arrays = {name: elements for found in roles.values() for name, elements in found.arrays.items()}
+    text = [
+        _head(job, options),
+        _settings(options),
+        "\n".join([*_names(made), *(line for name, elements in arrays.items() for line in array(name, elements))]),
+        pieces.BEGIN.format(restarts=options.restarts),
+        *([pieces.RESUME] if job.train is not None else ()),
+        pieces.PROCESS,
+        *(_function(name, found, made) for name, found in roles.items()),
+        pieces.STEPS.format(variables=" ".join([*variables, *arrays]), restarts=options.restarts),
+        pieces.STOPPING,
+        *_steps(made, options, roles),
+        pieces.ENDING,
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def _head(job: Job, options: Options) -> str:
+    """The lines that sbatch reads."""
+    asked = {
+        "job-name": job.name,
+        "nodes": job.num_hosts,
+        "nodelist": None if isinstance(job.hosts, int) else ",".join(job.hosts),
+        "ntasks-per-node": job.trainers,
+        "cpus-per-task": options.cpus_per_task,
+        "gpus-per-node": options.gpus_per_node,
+        "mem": options.mem,
+        "partition": options.partition,
+        "account": options.account,
+        "time": options.time,
+        "chdir": job.folder,
+        "output": log_of(job),
+        "open-mode": "append",
+        "signal": f"B:USR1@{options.signal}" if options.signal else None,
+    }
+    lines = ["#!/bin/bash", f"# {job.name}: {counted(job.num_hosts, 'host')} with {counted(job.trainers, 'trainer')} each"]
+    lines += [directive(name, value) for name, value in asked.items() if value is not None]
+    lines.append("#SBATCH --requeue" if options.restarts else "#SBATCH --no-requeue")
+    return "\n".join([*lines, *(f"#SBATCH {option}" for option in options.options)])
+
+
+def _settings(options: Options) -> str:
+    if not options.before:
+        return "set -euo pipefail"
+    return "\n".join(
+        ["set -e", *options.before, "set -uo pipefail  # from here on: many modules read variables that are not set"]
+    )
+
+
+def _names(made: Plan) -> list[str]:
+    """The variables of the script."""
+    job, hosts = made.job, {host: f'"${{hosts[{number}]}}"' for number, host in enumerate(made.hosts)}
+    secret = "$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')" if job.token_file is None else f"$(< {quoted(job.token_file)})"
+    (env,) = {tuple(process.env.items()) for process in made.processes}
+    lines = [
+        'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+        f'export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT={job.master_port} PYTHONUNBUFFERED=1',
+        f"HALOHOP_TOKEN={secret}",
+        "export HALOHOP_TOKEN",
+        f"python={quoted(job.python)}",
+        *array("environment", [quoted(f"{name}={value}") for name, value in env]),
+        f"out={quoted(job.out)}",
+        'logs="$out/logs" ends="$out/logs/ends-$SLURM_JOB_ID"',
+    ]
+    if made.servers:
+        lines += array("addresses", [word(server.address, hosts) for server in made.servers])
+        lines.append('graph=$(IFS=,; echo "${addresses[*]}")')
+    return lines
+
+
+def _roles(made: Plan) -> dict[str, Role]:
+    """The command lines of each function of the script, by its name."""
+    groups: dict[str, Sequence[tuple[Process, Sequence[str]]]] = {
+        "fetch": [(process, _fetch(data)) for process, data in _copied(made)],
+        "server": [(process, process.argv) for process in made.servers],
+        "trainer": [(process, process.argv) for process in made.trainers],
+    }
+    return {
+        name: role(name, [argv for _, argv in group], [names_of(process, made) for process, _ in group])
+        for name, group in groups.items()
+        if group
+    }
+
+
+def _copied(made: Plan) -> list[tuple[Process, Data]]:
+    """A process of each host to which partitions are copied, and what all of the host need."""
+    first = {process.host: process for process in reversed(made.processes)}
+    needed = [(first[host], data_of(made, host)) for host in made.hosts]
+    return [(process, data) for process, data in needed if data is not None and data.copied]
+
+
+def _fetch(data: Data) -> tuple[str, ...]:
+    share = ("--share", spelled(data.shares)) if data.shares else ()
+    return ("-m", "halohop", "fetch", data.source, data.folder, *share)
+
+
+def _function(name: str, found: Role, made: Plan) -> str:
+    """A function of the script: what each process of a role does."""
+    number = "SLURM_NODEID" if name != "server" else "SLURM_PROCID"
+    words, indexed = list(found.words), found.uses("address") or bool(found.arrays)
+    lines = [f"# {_ROLES[name]}", f"{name}() {{"]
+    lines += [f"  local k=${number}"] if indexed else []
+    lines += ['  local host="${hosts[SLURM_NODEID]}"'] if found.uses("host") else []
+    lines += ['  local address="${addresses[k]}"'] if found.uses("address") else []
+    if name == "trainer":
+        lines += [*(f"  export {each}" for each in _RANK), f"  export LOCAL_WORLD_SIZE={made.job.trainers}"]
+        words += ['"${resume[@]}"'] if made.job.train is not None else []
+    return "\n".join([*lines, *folded([f"  process {_NAMES[name]} {_RUN}", *words], indent="    ", end=" \\"), "}"])
+
+
+def _steps(made: Plan, options: Options, roles: Mapping[str, Role]) -> list[str]:
+    """How the processes are started, and awaited."""
+    job, found = made.job, []
+    if "fetch" in roles:
+        hosts = len(_copied(made))
+        found.append("\n".join([*_step("fetch", hosts, hosts, options, job), pieces.FETCHED]))
+    if made.servers:
+        hosts = len({server.host for server in made.servers})
+        flags = ("--overlap", "--distribution=cyclic")
+        step = _step("server", hosts, len(made.servers), options, job, *flags, '2>> "$logs/servers.log"')
+        found.append("\n".join(step))
+    step = _step("trainer", job.num_hosts, job.num_hosts * job.trainers, options, job, "--distribution=block")
+    found.append("\n".join([*step, pieces.SERVED if made.servers else "await"]))
+    return found
+
+
+def _step(name: str, hosts: int, tasks: int, options: Options, job: Job, *more: str) -> list[str]:
+    """The command that starts a job step."""
+    each = -(-tasks // hosts)
+    words = ["step", name, "--relative=0", f"--nodes={hosts}", f"--ntasks={tasks}", f"--ntasks-per-node={each}"]
+    if options.cpus_per_task is not None:  # all cores that the trainers of a host have
+        words.append(f"--cpus-per-task={max(options.cpus_per_task * job.trainers // each, 1)}")
+    others_go_on = name == "server" and job.servers is not None and job.servers.replicas > 1
+    words += [f"--kill-on-bad-exit={0 if others_go_on else 1}", *more, "&"]
+    return folded(words, indent="  ", end=" \\")

@@ -1,0 +1,117 @@
+"""Commands that look like Slurm's to a batch script: `srun` starts tasks here, the others answer from files and keep a log."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+_SRUN = r"""#!/bin/bash
+# Runs every task of a step here, in parallel; with --kill-on-bad-exit=1 the first bad end ends the others.
+declare -A given=([--distribution]=block)
+while [[ ${1-} == --* ]]; do given[${1%%=*}]=${1#*=}; shift; done
+name=${given[--job-name]} nodes=${given[--nodes]} tasks=${given[--ntasks]}
+echo "srun $name ${given[--nodes]} ${given[--ntasks]}" >> "$STUBS/log"
+mapfile -t hosts < <(scontrol show hostnames)
+each=$(( (tasks + nodes - 1) / nodes )) pids=()
+trap 'kill -KILL -- "${pids[@]/#/-}" 2> /dev/null; exit 143' TERM
+for ((k = 0; k < tasks; k++)); do
+  node=$((k / each)) local=$((k % each))
+  if [[ ${given[--distribution]} == cyclic ]]; then node=$((k % nodes)) local=$((k / nodes)); fi
+  SLURM_PROCID=$k SLURM_NTASKS=$tasks SLURM_NODEID=$node SLURM_NNODES=$nodes SLURM_LOCALID=$local \
+    SLURMD_NODENAME=${hosts[node]} setsid "$@" &
+  pids+=($!)
+done
+printf '%s\n' "${pids[@]}" > "$STUBS/step-$name"
+worst=0
+for ((k = 0; k < tasks; k++)); do
+  code=0
+  wait -n || code=$?
+  ((code <= worst)) || worst=$code
+  if ((code && ${given[--kill-on-bad-exit]})); then kill -KILL -- "${pids[@]/#/-}" 2> /dev/null; fi
+done
+exit "$worst"
+"""
+
+_SCONTROL = r"""#!/bin/bash
+case "$1 $2" in
+  "show hostnames") tr ' ' '\n' <<< "$HOSTS" ;;
+  "show job") echo "scontrol $*" >> "$STUBS/log"; cat "$STUBS/state" ;;
+  *) echo "scontrol $*" >> "$STUBS/log" ;;
+esac
+"""
+
+_SQUEUE = r"""#!/bin/bash
+if [[ $* == *--steps* ]]; then
+  for step in "$STUBS"/step-*; do echo "7.0 ${step##*/step-}"; done
+else
+  cat "$STUBS/queue" 2> /dev/null || true
+fi
+"""
+
+_SCANCEL = r"""#!/bin/bash
+echo "scancel $*" >> "$STUBS/log"
+if [[ $1 == --signal=TERM ]]; then
+  for step in "$STUBS"/step-*; do while read -r pid; do kill -TERM -- "-$pid" 2> /dev/null; done < "$step"; done
+fi
+exit 0
+"""
+
+_SBATCH = r"""#!/bin/bash
+cat > "$STUBS/submitted"
+echo "sbatch $*" >> "$STUBS/log"
+if [[ -e $STUBS/refusal ]]; then cat "$STUBS/refusal" >&2; exit 1; fi
+echo 7
+"""
+
+
+class Stubs:
+    """A folder of such commands.
+
+    Args:
+        folder: an empty one.
+        hosts: the names that a job gets.
+    """
+
+    def __init__(self, folder: Path, *hosts: str) -> None:
+        self.folder, self.hosts = folder, hosts
+        texts = {"srun": _SRUN, "scontrol": _SCONTROL, "squeue": _SQUEUE, "scancel": _SCANCEL, "sbatch": _SBATCH}
+        for name, text in texts.items():
+            self.write(name, text)
+
+    def write(self, name: str, text: str) -> Path:
+        """An executable file."""
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the commands and the batch script of job 7 find in their environment."""
+        return {
+            **os.environ,
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "STUBS": str(self.folder),
+            "HOSTS": " ".join(self.hosts),
+        }
+
+    def log(self) -> list[str]:
+        """The commands that were called."""
+        path = self.folder / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def start(self, script: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Starts a batch script as Slurm does."""
+        file = self.write("job.sh", script)
+        inside = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "made up", **(env or {})}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            ["bash", file], env=self.env | inside, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, script: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Runs a batch script to its end; returns exit code and output."""
+        process = self.start(script, env)
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output
