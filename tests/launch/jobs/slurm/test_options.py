@@ -17,7 +17,7 @@ def test_a_table_by_the_names_of_sbatch() -> None:
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        ({"partitions": "gpu"}, r"unknown key 'partitions'; did you mean 'partition'\?"),
+        ({"partitions": "gpu"}, r"unknown key 'partitions'; did you mean 'partition'"),
         ({"time": "tomorrow"}, "time='tomorrow' is no time limit of sbatch"),
         ({"time": "2:00"}, "time=2:00 is over before trainers, which are signalled 120 seconds before its end"),
         ({"cpus_per_task": 0}, "cpus_per_task=0 must be at least 1"),
