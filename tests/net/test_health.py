@@ -1,5 +1,7 @@
 import socket
+import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from halohop.errors import AuthenticationError, DeadlineExceededError, InputErro
 from halohop.launch.cli import app
 from halohop.net.health import ask_health
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN
+from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.transport import Token
 from tests.support.deadlines import within
 
@@ -54,3 +56,16 @@ def test_one_that_is_gone_or_silent_is_not_well_within_the_deadline():
     assert time.monotonic() - start < within(3)
     with pytest.raises(InputError, match="'here' is not an address"):
         ask_health("here", token=TOKEN, seconds=0.3)
+
+
+def test_several_servers_are_waited_for(parts):
+    first, second = free_addresses(2)
+    with ExitStack() as stack:
+        late = threading.Timer(0.3, lambda: stack.enter_context(halohop.serve(parts, listen=second)))
+        stack.enter_context(halohop.serve(parts, partitions=[1], listen=first))
+        stack.callback(late.join)
+        late.start()
+        done = CliRunner().invoke(app, ["health", f"{first},{second}", "--seconds", str(within(20))])
+        assert (done.exit_code, done.output) == (0, f"{first} serves partitions 1\n{second} serves partitions 0, 1, 2\n")
+        missing = CliRunner().invoke(app, ["health", f"{first},{free_addresses(1)[0]}", "--seconds", "0.3"])
+        assert missing.exit_code == 1

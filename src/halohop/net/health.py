@@ -23,7 +23,8 @@ def ask_health(address: str, *, token: Token | None, seconds: float) -> tuple[in
         ProtocolError: it is of another version, or no server of halohop.
         InputError: not an address, or seconds that are not positive.
     """
-    limits = replace(Limits(), call_seconds=seconds, attempt_seconds=seconds, connect_seconds=seconds)
+    attempt = min(seconds, Limits().attempt_seconds)  # a name may have moved by the next one
+    limits = replace(Limits(), call_seconds=seconds, attempt_seconds=attempt, connect_seconds=seconds)
     with connect(address, codec=server_codec(), token=token, limits=limits) as channel:
         reply: MeetReply = channel.submit(MeetRequest(), seconds=seconds).result()
     return reply.parts

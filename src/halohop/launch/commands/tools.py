@@ -1,6 +1,7 @@
 """The commands beside partitioning, training and inference: a probe, a monitor, measurements, and a demonstration."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -12,20 +13,25 @@ from halohop.launch.terminal.group import is_alone
 
 
 def health(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Of a server, as halohop serve says it.")],
+    addresses: Annotated[str, typer.Argument(metavar="HOST:PORT,...", help="Of servers, as halohop serve says them.")],
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Until it must have answered.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Until all must have answered.")] = 3.0,
 ) -> None:
-    """Ask a server whether it is there, with the token, as its clients do: exit code 0 if it answers, else 1. For probes.
+    """Ask servers whether they are there, with the token, as clients do: exit code 0 if all answer, else 1. For probes, and to
+    wait for servers that are starting.
 
     $ halohop health 127.0.0.1:5510 --token-file secret
+
+    $ halohop health 10.0.0.7:5510,10.0.0.8:5510 --seconds 600
     """
     from halohop.net.health import ask_health
     from halohop.transport import load_token
 
-    parts = ask_health(address, token=load_token(token_file, encrypt=encrypt), seconds=seconds)
-    typer.echo(f"{address} serves partitions {', '.join(map(str, parts))}")
+    token, end = load_token(token_file, encrypt=encrypt), time.monotonic() + seconds
+    for address in addresses.split(","):
+        parts = ask_health(address, token=token, seconds=max(end - time.monotonic(), 0.1))
+        typer.echo(f"{address} serves partitions {', '.join(map(str, parts))}")
 
 
 def top(

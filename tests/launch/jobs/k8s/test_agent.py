@@ -1,0 +1,65 @@
+"""torchrun's own exit code is 1 whatever happened; that of the agent says what did."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from halohop.launch.jobs.k8s import agent
+from halohop.recipes.resume import STATE
+from halohop.testing.worlds import free_addresses
+
+SCRIPT = """
+import os, signal, sys, threading
+if sys.argv[1] == "wait":
+    print("ready", flush=True)
+    threading.Event().wait(60)
+if os.environ["RANK"] == "0":
+    threading.Event().wait(60)
+if sys.argv[1] == "signal":
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def begin(tmp_path: Path, word: str, ranks: int = 2) -> subprocess.Popen[str]:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    port = free_addresses(1)[0].rpartition(":")[2]
+    where = ("--nnodes=1", "--node-rank=0", f"--nproc-per-node={ranks}", "--master-addr=127.0.0.1", f"--master-port={port}")
+    command = [sys.executable, "-m", "halohop.launch.jobs.k8s.agent", *where, str(tmp_path / "script.py"), word]
+    return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [("75", 75), pytest.param("signal", 137, marks=pytest.mark.full), pytest.param("3", 3, marks=pytest.mark.full)],
+)
+def test_the_code_is_that_of_the_rank_that_failed_first(tmp_path, word, code):
+    """The other rank is ended by torchrun, with SIGTERM, which is not what happened."""
+    with begin(tmp_path, word) as process:
+        _, err = process.communicate(timeout=100)
+    assert process.returncode == code, err
+
+
+@pytest.mark.full
+def test_a_signal_ends_the_ranks_and_is_the_code(tmp_path):
+    with begin(tmp_path, "wait", ranks=1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        _, err = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGTERM, err
+
+
+def test_a_run_that_saved_its_state_is_gone_on_with(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr("torch.distributed.run.main", called.append)
+    words = ("--nnodes=1", "-m", "halohop", "train", "g", "--go-on=mine")
+    assert agent.main([f"--go-on={tmp_path}", *words]) == 0
+    (tmp_path / STATE).touch()
+    assert agent.main([f"--go-on={tmp_path}", *words]) == 0
+    assert agent.main(words) == 0
+    assert called == [[*words], [*words, "--resume", str(tmp_path)], [*words]]

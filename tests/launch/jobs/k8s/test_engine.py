@@ -1,0 +1,68 @@
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from halohop.errors import InputError
+from halohop.launch.jobs.engine import engine_of
+from halohop.launch.jobs.job import Job, Servers
+
+OPTIONS = {"image": "halohop", "secret": "halohop-token", "claim": "shared"}
+
+
+def job(**given: Any) -> Job:
+    places = {"data": "/shared/parts", "out": "/shared/run"}
+    return Job(**{"engine": "k8s", "name": "papers", "hosts": 2, "run": ("t.py",), "options": OPTIONS} | places | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"hosts": ("a", "b")}, r"hosts=a, b: Kubernetes chooses the hosts; give the number of pods \(hosts = 2\)"),
+        ({"name": "1st"}, "name='1st' begins with a digit"),
+        (
+            {"token_file": "/secret"},
+            "secret generic halohop-token --from-file=token=/secret, and leave token_file out",
+        ),
+        ({"data": "/data/parts"}, "data='/data/parts' is not below /shared, where pods mount the claim 'shared'"),
+        ({"out": "/sharedrun"}, "out='/sharedrun' is not below /shared"),
+        ({"options": OPTIONS | {"claim": ""}}, r"out='/shared/run' is on no volume; name the PersistentVolumeClaim"),
+        ({"options": {"image": "halohop"}}, r"\[k8s\]: .*secret"),
+        ({"cache": "/cache/{host}"}, "each pod has a cache of its own; leave {host} out"),
+        ({"env": {"A": "b\0"}}, "the value of A in env holds a zero byte"),
+        ({"servers": Servers(shares=("0/2", "0/2,1/2"))}, "pods of one kind differ by their number only"),
+        ({"servers": Servers(count=2, replicas=3)}, "replicas=3 of each partition need as many servers"),
+        ({"servers": Servers(options={"metrics": ":9464"})}, "':9464' is not an address"),
+        (
+            {"servers": Servers(options={"metrics": "127.0.0.1:9464"})},
+            "metrics='127.0.0.1:9464' of the servers is where no",
+        ),
+        ({"servers": Servers(options={"grace": "long"})}, "grace='long' of the servers is no number of seconds"),
+    ],
+)
+def test_what_pods_cannot_have_is_refused_by_name(given, complaint):
+    for act in (engine_of("k8s").show, lambda asked: engine_of("k8s").run(asked, Console())):
+        with pytest.raises(InputError, match=complaint):
+            act(job(**given))
+
+
+@pytest.mark.parametrize("name", ["Papers", "a.b", "a" * 64, "-a"])
+def test_names_that_kubernetes_has_not_are_refused(name):
+    with pytest.raises(InputError, match="name="):
+        engine_of("k8s").show(job(name=name))
+
+
+def test_kubectl_runs_the_job():
+    with pytest.raises(InputError, match=r"halohop launch \.\.\. --print \| kubectl apply -f -"):
+        engine_of("k8s").run(job(), Console())
+
+
+def test_a_working_directory_is_the_images_unless_one_is_named():
+    import yaml
+
+    def folders(**given: Any) -> set[str | None]:
+        objects = [*yaml.safe_load_all(engine_of("k8s").show(job(**given)))]
+        return {objects[-1]["spec"]["template"]["spec"]["containers"][0].get("workingDir")}
+
+    assert folders() == {None}
+    assert folders(folder="/workspace") == {"/workspace"}

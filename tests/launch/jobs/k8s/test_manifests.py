@@ -1,0 +1,172 @@
+"""Manifests are what Kubernetes takes, and say what the plan says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.k8s.engine import Kubernetes, plan_of
+from halohop.launch.jobs.plan import torchrun
+from tests.support.kubernetes import expanded, objects_of, pods_of
+
+OPTIONS = {"image": "registry.example.org/halohop:1", "secret": "token", "claim": "shared"}
+SECRETS = {"token/token": "a secret of these tests only"}
+
+
+def job(**given: Any) -> Job:
+    options = OPTIONS | given.pop("options", {})
+    base = {
+        "engine": "k8s",
+        "name": "papers",
+        "hosts": 2,
+        "data": "/shared/parts",
+        "out": "/shared/run",
+        "run": ("t.py", "{graph}"),
+    }
+    return Job(**base | given, options=options)
+
+
+JOBS = {
+    "no servers": job(),
+    "one pod": job(hosts=1, trainers=4),
+    "one server": job(servers=Servers(count=1)),
+    "servers": job(hosts=3, servers=Servers(count=12, replicas=3, port=6000, options={"grace": 5, "memory": "1GB"})),
+    "our recipe": job(run=(), train={"fanout": [10, 5], "batch_size": 8, "lr": "1e3"}, servers=Servers()),
+    "a URL": job(data="s3://bucket/parts", cache="/cache", out="s3://bucket/out", options={"claim": ""}),
+    "servers that fetch": job(data="s3://bucket/parts", cache="/cache", servers=Servers(count=3, replicas=2), encrypt=True),
+    "everything": job(
+        hosts=5,
+        trainers=2,
+        servers=Servers(count=2),
+        env={"y": "n", "QUOTED": 'it\'s "$(HOME)" $$\n\ttwo', "PATH": ""},
+        folder="/workspace",
+        python="/opt/python",
+        cache="/cache",
+        options={
+            **{"namespace": "gnn", "mount": "/shared", "cpu": 2.5, "memory": "16Gi", "gpus": 1, "server_cpu": "500m"},
+            **{"server_memory": "4Gi", "cache_size": "100Gi", "shared_memory": "2Gi", "retries": 3, "start_seconds": 60},
+            **{"node_selector": {"kubernetes.io/arch": "amd64"}, "labels": {"team": "1e3"}, "annotations": {"a.b/c": "$(x) y"}},
+            **{"tolerations": ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)},
+            **{"env_secrets": ("s3",), "pull_secret": "registry", "service_account": "reader", "user": 1000},
+        },
+    ),
+}
+everywhere = pytest.mark.parametrize("asked", [pytest.param(each, id=name.replace(" ", "-")) for name, each in JOBS.items()])
+
+
+def shown(asked: Job) -> str:
+    return Kubernetes().show(asked)
+
+
+@everywhere
+@pytest.mark.parametrize("version", ["1.29", "latest"])
+def test_kubernetes_takes_them_strictly(asked, version):
+    library = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    newest = library.latest_version()
+    for each in objects_of(shown(asked)).values():
+        library.validate(each, newest if version == "latest" else version, strict=True)
+
+
+@everywhere
+def test_the_pods_run_what_the_plan_says(asked):
+    """Word for word, after Kubernetes has put in the numbers of the pods."""
+    made, pods = plan_of(asked), pods_of(shown(asked), SECRETS)
+    assert [pod.name for pod in pods] == [process.host for process in made.processes]
+    for pod, process in zip(pods, made.processes, strict=True):
+        python, *words = pod.main.argv
+        wanted = process.argv if process.role == "server" else torchrun(process, made)[2:]
+        assert tuple(words[-len(wanted) :]) == wanted
+        if process.role == "trainers":
+            assert words[:2] == ["-m", "halohop.launch.jobs.k8s.agent"]
+        assert python == ("/opt/python" if asked.python == "/opt/python" else "python")
+        assert process.env.items() <= pod.main.env.items()
+        assert pod.main.env["HALOHOP_TOKEN"] == SECRETS["token/token"]
+        fetches = [container.argv[1:] for container in pod.before if container.name == "fetch"]
+        if process.data is not None and process.data.copied:
+            ((*_, source, folder, option, share),) = fetches
+            assert (source, folder, option) == (process.data.source, process.data.folder, "--share")
+            assert share == process.argv[5] if process.role == "server" else share == f"{pods.index(pod)}/{asked.hosts}"
+        else:
+            assert fetches == []
+
+
+@everywhere
+def test_objects_belong_together(asked):
+    objects = objects_of(shown(asked))
+    services = [each for each in objects.values() if each["kind"] == "Service"]
+    assert all(each["spec"]["clusterIP"] == "None" for each in services)
+    for name, each in objects.items():
+        assert each["metadata"].get("namespace", "") == asked.options.get("namespace", "")
+        if name.split("/")[0] not in ("StatefulSet", "Job"):
+            continue
+        template, part = each["spec"]["template"], each["metadata"]["labels"]["app.kubernetes.io/component"]
+        domain = template["spec"].get("subdomain") or each["spec"]["serviceName"]
+        (service,) = (one for one in services if one["metadata"]["name"] == domain)
+        assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+        assert service["spec"]["selector"]["app.kubernetes.io/component"] == part
+        volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+        for container in (*template["spec"].get("initContainers", []), *template["spec"]["containers"]):
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert template["spec"]["securityContext"]["runAsNonRoot"]
+        assert SECRETS["token/token"] not in shown(asked)
+
+
+def test_a_budget_for_disruptions_leaves_each_partition_a_server():
+    for replicas, most in ((1, 0), (2, 1), (3, 2)):
+        objects = objects_of(shown(job(servers=Servers(count=4, replicas=replicas))))
+        assert objects["PodDisruptionBudget/papers-servers"]["spec"]["maxUnavailable"] == most
+
+
+def test_a_server_has_time_for_its_grace():
+    objects = objects_of(shown(job(servers=Servers(options={"grace": 90.5, "metrics": "[::]:9000"}))))
+    spec = objects["StatefulSet/papers-servers"]["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] > 90
+    (ports,) = [container["ports"] for container in spec["containers"]]
+    assert {"name": "metrics", "containerPort": 9000} in ports
+
+
+def test_trainers_that_were_asked_to_end_start_again_and_others_fail():
+    def rules(**options: Any) -> tuple[int, list[Any]]:
+        spec = objects_of(shown(job(options=options)))["Job/papers-trainers"]["spec"]
+        return spec["backoffLimit"], spec["podFailurePolicy"]["rules"]
+
+    _, (moved, asked, failed) = rules()
+    assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert (moved["action"], asked["action"], failed["action"]) == ("Ignore", "Ignore", "FailJob")
+    assert asked["onExitCodes"] == {"containerName": "trainers", "operator": "In", "values": [75, 143]}
+    assert failed["onExitCodes"] == {"containerName": "trainers", "operator": "NotIn", "values": [75, 143]}
+    limit, kept = rules(retries=4)
+    assert (limit, kept) == (4, [moved, asked])
+
+
+def test_our_recipe_goes_on_where_it_saved():
+    pods = pods_of(shown(job(run=(), train={})), SECRETS)
+    assert all(f"--go-on={'/shared/run'}" == pod.main.argv[3] for pod in pods)
+    assert not any("--go-on" in word for pod in pods_of(shown(job()), SECRETS) for word in pod.main.argv)
+
+
+NASTY = ["1e3", "y", "yes", "null", "~", "0x1F", "012", "12:30:45", "\n", " a", "a: b", "#", "'", '"']
+VARIABLES = ["$(HOME)", "$$(HOME)", "$", "$$", "$("]
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
+    NASTY + VARIABLES
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.lists(texts, max_size=4), value=texts)
+def test_no_word_or_value_is_changed_on_its_way(words, value):
+    asked = job(hosts=3, run=("t.py", *words), env={"VALUE": value})
+    for pod, process in zip(pods_of(shown(asked), SECRETS), plan_of(asked).processes, strict=True):
+        assert pod.main.argv[-len(process.argv) :] == process.argv
+        assert pod.main.env["VALUE"] == value
+
+
+def test_variables_are_replaced_as_kubernetes_does():
+    env = {"A": "1"}
+    assert [expanded(text, env) for text in ("$(A)", "$$(A)", "$$$(A)", "$(B)", "$A $", "$(A", "$$")] == [
+        *("1", "$(A)", "$1", "$(B)", "$A $", "$(A", "$"),
+    ]
