@@ -31,14 +31,14 @@ JOBS: list[dict[str, Any]] = [
     {"train": {"epochs": 2}},
     {"train": {}, "servers": Servers(count=2), "cache": "/scratch/{host}"},
     {"run": ("train.py", "--graph={graph}"), "servers": Servers(count=5, replicas=2), "hosts": ("n2", "n1"), "trainers": 4},
-    {"run": ("a.py",), "data": "s3://bucket/parts", "cache": "/scratch", "token_file": "/home/a b/token", "encrypt": True},
+    {"run": ("a.py",), "data": "s3://bucket/parts", "cache": "/scratch", "token_file": "/keys/a b/token", "encrypt": True},
     {"run": ("a.py", "it's", "$HOME", "two\nlines", '"', "", "-e", "%j", "#"), "env": {"A": "b c", "B": "$(x)"}},
     {"run": ("a.py",), "servers": Servers(shares=("0/3,1/3", "2/3")), "hosts": 40},
 ]
 
 
 def job(**given: Any) -> Job:
-    values = {"engine": "slurm", "name": "sage", "hosts": 2, "data": "/data/parts", "out": "/runs/a b", "folder": "/home/ann"}
+    values = {"engine": "slurm", "name": "sage", "hosts": 2, "data": "/data/parts", "out": "/runs/a b", "folder": "/gnn"}
     return Job(**values | given)
 
 
@@ -84,7 +84,7 @@ def test_what_sbatch_is_asked_for() -> None:
         "#SBATCH --partition=gpu",
         "#SBATCH --account=lab",
         "#SBATCH --time=4:00:00",
-        "#SBATCH --chdir=/home/ann",
+        "#SBATCH --chdir=/gnn",
         '#SBATCH --output="/runs/a b/logs/slurm-%j.log"',
         "#SBATCH --open-mode=append",
         "#SBATCH --signal=B:USR1@300",
