@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from halohop.errors import DatasetError, HalohopError, InputError, WriteError
-from halohop.files.urls import is_url, masked
+from halohop.files.urls import as_url, is_url, masked
 from halohop.files.whole import whole_file
 
 _PACKAGES = {
@@ -53,9 +53,8 @@ class UrlFolder:
     """
 
     def __init__(self, url: str | Path) -> None:
-        text = str(url).rstrip("/") if is_url(str(url)) else str(Path(url).absolute())
-        self._local = None if is_url(text) else Path(text)
-        self._scheme = re.split(r"::|://", text)[0] if self._local is None else "file"
+        text = as_url(url).rstrip("/") if is_url(url) else str(Path(url).absolute())
+        self._scheme = re.split(r"::|://", text)[0] if is_url(url) else "file"
         self._fs, self._root = _filesystem(text)
         self.name = masked(text)
         """For people: without passwords."""

@@ -24,6 +24,18 @@ def is_url(path: str | Path) -> bool:
     return _AS_PATH.match(f"{_from_here(path)}/") is not None
 
 
+def as_url(path: str | Path) -> str:
+    """The URL that a user means, also where it was made a path.
+
+    Example:
+        >>> as_url(Path("s3://bucket/parts"))
+        's3://bucket/parts'
+    """
+    if isinstance(path, str):
+        return path
+    return re.sub(r":/(?=.)", ":///" if _from_here(path).parts[0] == "file:" else "://", str(_from_here(path)), count=1)
+
+
 def masked(text: str) -> str:
     """A URL, or a text with URLs in it, without passwords and without what follows a question mark, where signatures stand.
 
@@ -51,8 +63,7 @@ def refuse_url(path: str | Path, name: str, remedy: str) -> None:
         halohop.errors.InputError: out: s3://bucket/run is a URL, which does not work here; give a folder
     """
     if is_url(path):
-        url = path if isinstance(path, str) else str(_from_here(path)).replace(":/", "://", 1)
-        raise InputError(f"{name}: {masked(url)} is a URL, which does not work here; {remedy}")
+        raise InputError(f"{name}: {masked(as_url(path))} is a URL, which does not work here; {remedy}")
 
 
 def _from_here(path: Path) -> Path:

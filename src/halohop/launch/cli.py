@@ -14,10 +14,11 @@ from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
 from halohop.launch.commands import partition as partition_command
 from halohop.launch.commands import replicate as replicate_command
+from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import tools
 from halohop.launch.options import choices, parsing, shared
 from halohop.launch.options import memory as memory_options
-from halohop.launch.options import serving as serve_options
+from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
@@ -112,6 +113,8 @@ def train(
     sampling: shared.SamplingPlace = choices.Sampling.servers,
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
+    stage: stage_options.Folder = None,
+    stage_bytes: stage_options.Bytes = None,
     save_every: shared.SaveEvery = _TRAIN["save_every"],
     metrics: shared.MetricsAt = _TRAIN["metrics"],
     resume: shared.Resume = None,
@@ -136,6 +139,8 @@ def train(
 
     $ halohop train 10.0.0.7:5510,10.0.0.8:5510 --token-file secret --trainers 2
 
+    $ halohop train s3://bucket/parts --stage /scratch/stage
+
     $ halohop train --resume runs/first
 
     $ torchrun --nnodes 2 --nproc-per-node 4 ... -m halohop train parts --out runs/first
@@ -143,14 +148,22 @@ def train(
     given = locals()
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
+    from halohop.launch.runs.afar import parts_here
     from halohop.launch.runs.outcome import show
     from halohop.launch.runs.source import SourceOptions
     from halohop.recipes.events import print_event
+    from halohop.store.afar.staging import Stage
+    from halohop.world import World
 
     folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    settings = parsing.config_of(TrainConfig, given, out=str(folder), deadline_s=deadline, resume=resume is not None)
+    options = {"out": str(folder), "deadline_s": deadline, "resume": resume is not None}
     source = SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    with fork_server(alone=is_alone(context)) as start:
+    place = Stage.of(stage, stage_bytes)
+    with (
+        fork_server(alone=is_alone(context)) as start,
+        parts_here(parts, place, console=logs.people(), world=World.detect()) as found,
+    ):
+        settings = parsing.config_of(TrainConfig, given, parts=found, **options)
         outcome = runs.train(
             settings,
             source,
@@ -160,6 +173,7 @@ def train(
             on_event=print_event if as_json else runs.ignore_event,
             check=verify,
             start=start,
+            given={"parts": parts, "stage": stage, "stage_bytes": stage_bytes},
         )
     if outcome is not None:
         show(outcome, logs.people() if as_json else Console())
@@ -188,6 +202,8 @@ def infer(
     sampling: shared.SamplingPlace = choices.Sampling.servers,
     token_file: shared.TokenFile = None,
     encrypt: shared.Encrypt = False,
+    stage: stage_options.Folder = None,
+    stage_bytes: stage_options.Bytes = None,
     verify: shared.Verify = False,
     as_json: shared.Json = False,
     config: shared.Config = None,
@@ -206,10 +222,17 @@ def infer(
     given = locals()
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
+    from halohop.launch.runs.afar import parts_here
     from halohop.recipes.events import print_event
+    from halohop.store.afar.staging import Stage
+    from halohop.world import World
 
-    settings = parsing.config_of(InferConfig, given, deadline_s=deadline)
-    with fork_server(alone=is_alone(context) and nodes * trainers > 1) as start:
+    place = Stage.of(stage, stage_bytes)
+    with (
+        fork_server(alone=is_alone(context) and nodes * trainers > 1) as start,
+        parts_here(parts, place, console=logs.people(), world=World.detect()) as found,
+    ):
+        settings = parsing.config_of(InferConfig, given, parts=found, deadline_s=deadline)
         files = runs.infer(
             settings,
             nodes=nodes,
@@ -223,57 +246,5 @@ def infer(
         typer.echo(file)
 
 
-@app.command(cls=Command)
-def serve(
-    parts: shared.PartsFolder,
-    partitions: shared.ServedParts = None,
-    share: serve_options.Shares = None,
-    column: shared.GivenColumns = None,
-    listen: shared.Listen = "127.0.0.1:5510",
-    advertise: serve_options.Advertise = None,
-    peers: shared.Peers = "",
-    token_file: shared.TokenFile = None,
-    encrypt: shared.Encrypt = False,
-    lease: shared.Lease = 60.0,
-    metrics: shared.ServerMetricsAt = None,
-    seeds: serve_options.Seeds = None,
-    clients: serve_options.Clients = None,
-    grace: serve_options.Grace = 0.0,
-    cache: shared.Cache = None,
-    memory: memory_options.Memory = None,
-    hot_memory: memory_options.HotMemory = None,
-    verify: shared.Verify = False,
-) -> None:
-    """Serve partitions to trainers that hold no graph, until Ctrl-C: `halohop train HOST:PORT,...`, or halohop.connect.
-
-    $ halohop serve parts --partitions 0,1 --listen 10.0.0.7:5510 --peers 10.0.0.8:5510 --token-file secret
-
-    $ halohop serve parts --share 0/2 --listen 10.0.0.7:5510 --peers folder:/shared/servers --token-file secret
-    """
-    from halohop.launch.commands import serving
-    from halohop.net.finders import named_servers
-
-    serving.serve(
-        parts,
-        partitions=serving.served_parts(parts, partitions, share),
-        columns=serving.given_columns(column or ()),
-        listen=listen,
-        advertise=advertise,
-        peers=named_servers(peers),
-        token_file=token_file,
-        encrypt=encrypt,
-        lease=lease,
-        metrics=metrics,
-        seeds=seeds,
-        clients=clients,
-        grace=grace,
-        cache=cache,
-        memory=memory,
-        hot_memory=hot_memory,
-        verify=verify,
-        console=logs.people(soft_wrap=True),
-    )
-
-
-for command in (tools.health, tools.top, tools.bench, tools.demo):
+for command in (serve_command.serve, tools.health, tools.top, tools.bench, tools.demo):
     app.command(cls=Command)(command)

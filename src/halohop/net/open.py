@@ -13,6 +13,7 @@ from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.router import Router
 from halohop.errors import ClusterError, InputError
+from halohop.files.urls import is_url
 from halohop.net.board import join_board, master_host, master_of
 from halohop.net.connect import connected
 from halohop.net.connections import Connections
@@ -27,6 +28,7 @@ from halohop.net.serve import Server
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping
 from halohop.partitioning.book import Book
+from halohop.store.afar.staging import Stage, staged
 from halohop.store.given import Given, given_names, with_absolute_paths
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token
@@ -52,6 +54,8 @@ def open_graph(
     master: str | None = None,
     board: Board | None = None,
     advertise: str | None = None,
+    stage: str | Path | None = None,
+    stage_bytes: str | int | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
 
@@ -60,8 +64,9 @@ def open_graph(
     host serves its partitions to the others, and what is not found here is asked of a host that found it.
 
     Args:
-        path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions. Or
-            partitions in memory (`halohop.MemoryPartition`), one or a list; on a host of several, its own.
+        path: the folder that `halohop.partition` wrote; on a host of several, the manifest and some of the partitions. Or its
+            URL, from which host K of N fetches its share, "K/N", unless `partitions` says otherwise. Or partitions in memory
+            (`halohop.MemoryPartition`), one or a list; on a host of several, its own.
         partitions: use only these of the partitions found here.
         columns: further columns, in batches as if stored: by node type or relation, then by name, a tensor, an array or the path
             of a `.npy` file with a row for each id (of nodes the user's ids, of edges their places in the user's input) from 0
@@ -85,6 +90,8 @@ def open_graph(
         board: a store of torch's to meet at instead.
         advertise: ``HOST:PORT`` under which the other hosts reach this one, where that is not what it listens at; port 0 stands
             for the port that it listens at.
+        stage: the folder of this host into which data sets of URLs are fetched; its processes share it.
+        stage_bytes: what they may take there, in bytes or as text; what was used least recently is removed. None: no limit.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -105,6 +112,10 @@ def open_graph(
         2
     """
     world = world or World.from_env()
+    found = None
+    if isinstance(path, str | Path) and is_url(path):
+        found = staged(path, Stage.of(stage, stage_bytes), partitions=partitions, world=world)
+        path, partitions = found.folder, found.parts
     held: Holding | OwnParts
     if isinstance(path, str | Path):
         held = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory, hot_memory=hot_memory)
@@ -126,7 +137,7 @@ def open_graph(
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
             again = partial(again, memory=memory, hot_memory=hot_memory, cache=cache)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
-        return graph
+        return graph if found is None else found.kept_for(graph)
     assert rendezvous is not None
     token = token or load_token()
     listen = _listens_at(listen, master, token)
@@ -139,7 +150,7 @@ def open_graph(
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
         again = partial(again, memory=memory, hot_memory=hot_memory)
     graph.opened_by = GraphReference(opens=again)
-    return graph
+    return graph if found is None else found.kept_for(graph)
 
 
 def rejoin(

@@ -13,6 +13,7 @@ from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
+from halohop.files.urls import is_url
 from halohop.net.finders import Finder, finder_of
 from halohop.net.interfaces import reached_as
 from halohop.net.messages import server_codec
@@ -23,6 +24,7 @@ from halohop.net.seed_files import SeedFiles
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping, Service
 from halohop.sampling.remote import BatchRequest
+from halohop.store.afar.staging import Stage, staged
 from halohop.store.given import Given
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token, tcp
@@ -150,12 +152,15 @@ def serve(
     clients: int | None = None,
     seeds: str | Path | None = None,
     advertise: str | None = None,
+    stage: str | Path | None = None,
+    stage_bytes: str | int | None = None,
 ) -> Server:
     """Serves the partitions of a data set to clients that share the token; public as `halohop.serve`.
 
     Args:
-        path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions. Or partitions in memory
-            (`halohop.MemoryPartition`), one or a list.
+        path: the folder that `halohop.partition` wrote, or the manifest and some of the partitions. Or its URL, from which all
+            partitions are fetched, or those of `partitions`. Or partitions in memory (`halohop.MemoryPartition`), one or a
+            list.
         partitions: serve only these of the partitions found here.
         columns: further columns, as of `halohop.open`; all servers of a data set give the same.
         listen: ``HOST:PORT``; None takes this host's loopback and a free port. Other hosts are let in only with a token.
@@ -176,6 +181,7 @@ def serve(
         seeds: a folder of `.npy` files with ids that clients may read (`Graph.seed_file`); nothing outside of it.
         advertise: ``HOST:PORT`` under which others reach this server, where that is not what it listens at: behind a published
             port, or a name that moves with it. Port 0 stands for the port that it listens at. None: where it listens.
+        stage, stage_bytes: where data sets of URLs are fetched to, as of `halohop.open`.
 
     Raises:
         ClusterError: a partition in memory that did not come to the board.
@@ -194,6 +200,10 @@ def serve(
         ...         graph.schema.nodes["node"].count
         1000
     """
+    found = None
+    if isinstance(path, str | Path) and is_url(path):
+        found = staged(path, Stage.of(stage, stage_bytes), partitions=partitions)
+        path, partitions = found.folder, found.parts
     if isinstance(path, str | Path):
         holding = Holding.of(Path(path), partitions=partitions, verify=verify, memory=memory, hot_memory=hot_memory)
     else:
@@ -205,4 +215,5 @@ def serve(
     ops.warm_up()
     servers = Servers(finder=finder_of(peers), token=token or load_token(), limits=limits or Limits())
     keeping = replace(keeping or Keeping(), cache=cache)
-    return Server(holding, listen=listen, advertise=advertise, servers=servers, keeping=keeping, clients=clients, seeds=seeds)
+    server = Server(holding, listen=listen, advertise=advertise, servers=servers, keeping=keeping, clients=clients, seeds=seeds)
+    return server if found is None else found.kept_for(server)

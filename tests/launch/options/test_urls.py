@@ -23,9 +23,10 @@ NEEDED = {
 """Arguments without which a command does not begin; those of others are like ``parts``."""
 
 NO_PATHS = {
-    *("balance", "batch_size", "cache", "decoder", "device", "endpoints", "engine", "eval_fanout", "fanout", "feature_dtype"),
-    *("halo", "hot_memory", "listen", "locality", "memory", "method", "metrics", "model", "name", "partitions", "peers"),
-    *("backlog_bytes", "relation", "replica_memory", "share", "size", "split", "target", "time_attr", "stage_bytes"),
+    *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "decoder", "device", "endpoints", "engine"),
+    *("eval_fanout", "fanout", "feature_dtype", "halo", "hot_memory", "listen", "locality", "memory", "method"),
+    *("metrics", "model", "name", "partitions", "peers", "relation", "replica_memory", "share", "size"),
+    *("split", "stage_bytes", "target", "time_attr"),
 }
 """Options that are text, and name no file."""
 
@@ -48,10 +49,11 @@ def parameters() -> Iterator[tuple[str, Any, set[type]]]:
 
 def test_every_option_is_known_to_name_files_or_not_to() -> None:
     for command, parameter, found in parameters():
+        name = f"put {parameter.name!r} of {command} into PATHS of halohop.launch.options.urls, or into NO_PATHS here"
         if Path in found:
-            assert parameter.name in PATHS, (command, parameter.name)
+            assert parameter.name in PATHS, name
         elif str in found:
-            assert (parameter.name in PATHS) != (parameter.name in NO_PATHS), (command, parameter.name)
+            assert (parameter.name in PATHS) != (parameter.name in NO_PATHS), name
 
 
 def refusing() -> Iterator[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from halohop.files.urls import is_url, refuse_url
 
-TAKES_URLS = {"fetch": {"url"}}
+TAKES_URLS = {"fetch": {"url"}, "infer": {"parts"}, "serve": {"parts"}, "train": {"parts"}}
 """By command, the parameters where a URL is understood."""
 
 PATHS = {
@@ -24,7 +24,7 @@ PATHS = {
         "source",
         "token_file",
     ),
-    *("url",),
+    *("stage", "url"),
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 

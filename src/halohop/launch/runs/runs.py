@@ -1,12 +1,15 @@
 """A run from its source to its results: partition if need be, start the trainers, keep what they report, draw it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 
 from halohop.errors import InputError
+from halohop.files import is_url, masked
 from halohop.launch.options import spec
 from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start, fresh, is_launched
@@ -42,6 +45,7 @@ def train(
     on_event: OnEvent = ignore_event,
     check: bool = False,
     start: Start = fresh,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Outcome | None:
     """Trains on a partitioned graph, servers of one, or a source, here or as one of a launcher's ranks, and draws a picture.
 
@@ -53,6 +57,7 @@ def train(
         on_event: gets every event of rank 0, for machines.
         check: read all files of the partitions first, and compare them with their checksums.
         start: starts a trainer.
+        given: what a URL was given by, and where it is staged, by the names of the options.
 
     Returns:
         What came out; None on a launcher's ranks other than 0.
@@ -95,8 +100,11 @@ def train(
         verify(config.parts, console)
     if world.rank == 0:
         known = {"deadline": config.deadline_s, "nodes": nodes, "trainers": trainers, "method": source.method, "overwrite": None}
-        files = {"parts": None if served else config.parts, "token_file": config.token_file}
+        afar = is_url(str(given.get("parts", "")))
+        files = {"parts": None if served or afar else config.parts, "token_file": config.token_file, "stage": given.get("stage")}
         known |= {name: str(Path(file).resolve()) for name, file in files.items() if file is not None}
+        if afar:
+            known |= {"parts": masked(given["parts"]), "stage_bytes": given.get("stage_bytes")}
         spec.keep_options(Path(config.out), to_dict(config) | known)
     if joining:
         return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
