@@ -38,6 +38,7 @@ demo: $(VENV)/.installed-all
 # Strict: a warning, such as a link that leads nowhere, or a block of a tutorial that fails, is an error.
 site:
 	@$(MAKE) --no-print-directory VENV=.venv-site .venv-site/.installed-docs
+	.venv-site/bin/python -c "from halohop import ops; ops.warm_up()"
 	.venv-site/bin/python docs/site/build.py build/site
 	@echo "The site: build/site/index.html"
 
