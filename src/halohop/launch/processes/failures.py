@@ -27,12 +27,14 @@ class Failure:
         code: its exit code, as `subprocess` counts: negative for a signal.
         log: what it printed.
         error: what it reported itself, if anything.
+        said: the end of what it printed; None: that of the log.
     """
 
     name: str
     code: int
     log: Path
     error: HalohopError | None
+    said: str | None = None
 
     @property
     def was_killed(self) -> bool:
@@ -85,9 +87,9 @@ def failure(failed: Sequence[Failure], *, ended: Sequence[str] = ()) -> HalohopE
     if first.error is not None and not first.was_killed:
         story = [f"{first.name} failed: {first.error} (its log: {first.log})"]
     else:
-        story = [f"{first.name} {_manner(first.code)}; the end of {first.log}:", _tail(first.log)]
+        story = [f"{first.name} {_manner(first.code)}; the end of {first.log}:", _tail(first)]
     for one in others:
-        last = str(one.error) if one.error is not None else _tail(one.log)
+        last = str(one.error) if one.error is not None else _tail(one)
         story.append(f"then {one.name} {_manner(one.code)}: {last.splitlines()[-1].strip()}")
     if ended:
         story.append(f"then the launcher ended {', '.join(ended)}")
@@ -98,6 +100,7 @@ def _manner(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
 
 
-def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").rstrip().splitlines()[-TAIL_LINES:]
+def _tail(failed: Failure) -> str:
+    text = failed.log.read_text(errors="replace") if failed.said is None else failed.said
+    lines = text.rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(f"    {line}" for line in lines) or "    (it printed nothing)"

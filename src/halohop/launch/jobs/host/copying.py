@@ -1,0 +1,140 @@
+"""Folders that come over a connection, by the checksums of a manifest, and result files that go back."""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from halohop.cores import usable_cores
+from halohop.errors import CorruptDatasetError, ProtocolError
+from halohop.files import whole_file, write_file, writing
+from halohop.launch.jobs.host.channel import PIECE
+from halohop.launch.jobs.host.messages import Copied, Piece
+from halohop.store.checksums import ChunkSums, FileRecord, hexadecimal, sum_range
+
+_MANIFEST = "manifest.json"
+
+
+def wanted(copied: Copied) -> tuple[str, ...]:
+    """The files of a folder that are not there, or differ from their checksums: reads those that are there, on all cores."""
+    folder = Path(copied.folder)
+    with ThreadPoolExecutor(len(usable_cores()), thread_name_prefix="halohop compare") as pool:
+        same = pool.map(lambda item: _is_whole(folder / item[0], item[1]), copied.files.items())
+        return tuple(path for path, whole in zip(copied.files, same, strict=True) if not whole)
+
+
+def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -> None:
+    """Writes the files that are missing, each under its name only when it is whole, and the manifest last.
+
+    Args:
+        copied: the folder.
+        missing: as of `wanted`.
+        take: returns the next piece.
+
+    Raises:
+        WriteError: the disk is full, or the folder not ours.
+        CorruptDatasetError: the files at the source are not what their manifest says.
+        ProtocolError: the pieces are of other files.
+    """
+    folder = Path(copied.folder)
+    manifest = folder / _MANIFEST
+    if missing or _content(manifest) != copied.manifest:
+        with writing(manifest):
+            manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set
+    for path in missing:
+        with writing(folder / path):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        _write(folder / path, path, copied.files[path], take)
+    for path, data in copied.small.items():
+        _replace(folder / path, data)
+    _replace(manifest, copied.manifest)
+
+
+def pieces(folder: Path) -> Iterator[Piece]:
+    """All regular files below a folder, piece by piece; what is written meanwhile is sent as far as it is there."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            path = str(file.relative_to(folder))
+            with file.open("rb") as stream:
+                while data := stream.read(PIECE):
+                    yield Piece(path=path, data=data, last=False)
+            yield Piece(path=path, data=b"", last=True)
+
+
+def write_brought(folder: Path, take: Callable[[], Piece | None]) -> list[str]:
+    """Writes files that come piece by piece until there is none; returns their paths.
+
+    Raises:
+        WriteError: the disk is full, or the folder not ours.
+        ProtocolError: a path leads out of the folder.
+    """
+    found = []
+    while (piece := take()) is not None:
+        file = folder / piece.path
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise ProtocolError(f"a host sent a file {piece.path!r}, which lies outside of {folder}")
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as stream:
+            stream.write(piece.data)
+            while not piece.last:
+                piece = _following(piece.path, take())
+                stream.write(piece.data)
+        found.append(piece.path)
+    return found
+
+
+def _write(file: Path, path: str, record: FileRecord, take: Callable[[], Piece]) -> None:
+    checksum, sums, size = 0, ChunkSums(), 0
+    with whole_file(file) as stream:
+        last = False
+        while not last:
+            piece = _following(path, take())
+            stream.write(piece.data)
+            if len(record.checksums) == 1:
+                checksum = zlib.crc32(piece.data, checksum)
+            else:
+                sums.add(piece.data)
+            size, last = size + len(piece.data), piece.last
+        found = (checksum,) if len(record.checksums) == 1 else sums.checksums
+        if size != record.bytes or tuple(map(hexadecimal, found)) != record.checksums:
+            raise CorruptDatasetError(
+                f"{path} is not what the manifest says where it was copied from; run `halohop inspect --verify` there, and copy "
+                "the data set to it again"
+            )
+
+
+def _following(path: str, piece: Piece | None) -> Piece:
+    if piece is None or piece.path != path:
+        raise ProtocolError(f"expected the next bytes of {path}, got {'an end' if piece is None else f'some of {piece.path}'}")
+    return piece
+
+
+def _is_whole(file: Path, record: FileRecord) -> bool:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.fstat(descriptor).st_size == record.bytes and all(
+            hexadecimal(sum_range(descriptor, begin, end)) == checksum for begin, end, checksum in record.chunks()
+        )
+    except OSError:  # a disk that cannot read it; another copy may be written beside
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _replace(file: Path, data: bytes) -> None:
+    if _content(file) != data:
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, data)
+
+
+def _content(file: Path) -> bytes | None:
+    with suppress(OSError):
+        return file.read_bytes()
+    return None

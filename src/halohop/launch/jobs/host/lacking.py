@@ -1,0 +1,116 @@
+"""Who a host is, and what of an order cannot work on it: known before anything is started anywhere."""
+
+import os
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from halohop import __version__
+from halohop.files.aside import boot
+from halohop.launch.jobs.host.messages import Copied, Hello, Order
+from halohop.memory import format_size
+
+_MANIFEST = "manifest.json"  # as `halohop.store.manifest` has them, which imports torch: seconds
+
+
+def hello() -> Hello:
+    """Who this host is."""
+    return Hello(
+        python=platform.python_version(),
+        torch=_version("torch"),
+        halohop=__version__,
+        executable=sys.executable,
+        machine=f"{boot()} {Path('/proc/self/ns/net').stat().st_ino}",
+    )
+
+
+def problems(order: Order) -> tuple[str, ...]:
+    """What of an order cannot work here, a sentence each."""
+    found = [*_places(order)]
+    for folder in order.reads:
+        found += _data(Path(folder))
+    for copied in order.copied:
+        found += _room(copied)
+    found += [problem for port in order.ports if (problem := _port(port))]
+    return tuple(found)
+
+
+def misses(copied: Copied) -> list[str]:
+    """The files of a folder that are not there, or are of another size."""
+    return [path for path, record in copied.files.items() if _size(Path(copied.folder) / path) != record.bytes]
+
+
+def sees(file: str, text: str) -> bool:
+    """Whether a file is here, with this text."""
+    with suppress(OSError, UnicodeDecodeError):
+        return Path(file).read_text() == text
+    return False
+
+
+def _places(order: Order) -> Iterator[str]:
+    folder = Path(order.folder)
+    if not folder.is_dir():
+        yield f"there is no folder {folder}, where the processes are to work; make it, or name another one (folder)"
+        return
+    for script in order.scripts:
+        if not (folder / script).is_file():
+            yield f"there is no script {folder / script}; copy it there, or name a folder that all hosts see (folder)"
+
+
+def _data(folder: Path) -> Iterator[str]:
+    if not (folder / _MANIFEST).exists():
+        yield (
+            f"{folder} has no {_MANIFEST}: this host does not see the data set; share the folder with it, or name a folder for "
+            "copies of its partitions (cache)"
+        )
+
+
+def _room(copied: Copied) -> Iterator[str]:
+    folder = Path(copied.folder)
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield f"{folder} cannot be written, because {there} is not a folder of {_user()}; name another one (cache)"
+        return
+    needed = sum(copied.files[path].bytes for path in misses(copied))
+    if needed > (free := shutil.disk_usage(there).free):
+        yield (
+            f"{folder} needs {format_size(needed)} more for its partitions, but {format_size(free)} are free there; "
+            "make room, or name another folder (cache)"
+        )
+
+
+def _port(port: int) -> str | None:
+    """What keeps a port from being listened at, on all interfaces."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just been left is free
+        try:
+            probe.bind(("", port))
+            probe.listen()
+        except OSError as error:
+            return (
+                f"port {port} cannot be used: {error.strerror}; end what listens there, or give another one (port, master_port)"
+            )
+    return None
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
+
+
+def _user() -> str:
+    return f"user {os.environ.get('USER') or os.getuid()}"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

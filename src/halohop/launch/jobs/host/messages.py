@@ -1,0 +1,177 @@
+"""What a launcher and the runner of a host send each other: records, each a frame of a length, a kind and MessagePack."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from halohop.store.checksums import FileRecord
+
+MARK = b"\0halohop host, protocol 1\n"
+"""What the runner writes first: a login shell may have written other things before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The sender is alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Runner: who it is. The launcher compares it before it sends anything.
+
+    Args:
+        python, torch, halohop: versions; "" where torch is not installed.
+        executable: the interpreter.
+        machine: differs between machines, and between containers with networks of their own.
+    """
+
+    python: str
+    torch: str
+    halohop: str
+    executable: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A process to start later, by `Begin`.
+
+    Args:
+        name: of the process, once on a host.
+        argv: what follows the interpreter.
+        env: beside that of the order.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A folder of partitions that comes over this connection, where it is not there already.
+
+    Args:
+        folder: where it is to be.
+        files: of the partitions, by their paths in the folder.
+        small: other files, whole; written before the manifest.
+        manifest: the bytes of manifest.json, which is written last.
+    """
+
+    folder: str
+    files: Mapping[str, FileRecord]
+    small: Mapping[str, bytes]
+    manifest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Launcher: what is to run on this host. Sent once; it holds the token.
+
+    Args:
+        programs: processes; none is started before its `Begin`.
+        folder: their working directory.
+        env: their environment, beside what the host has.
+        scripts: files that must be there, relative to `folder`.
+        reads: folders with a data set that must be there.
+        ports: that must be free.
+        copied: folders that the launcher will send.
+        mark: a file of the launcher's run folder and its text, by which a host knows whether it sees that folder.
+    """
+
+    programs: tuple[Program, ...]
+    folder: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    scripts: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    copied: tuple[Copied, ...] = ()
+    mark: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Runner: what of the order cannot work here, a sentence each, and whether it sees the run folder."""
+
+    problems: tuple[str, ...]
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """Launcher: compare the files of a folder that is to be copied, by its number in the order.
+
+    The answer is `Wanted`. The launcher sends the pieces of these files in their order, and the runner, when it has written the
+    manifest, `Wanted` without files.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Runner: which files of a folder are missing, or differ from their checksums."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Either: the next bytes of a file that is sent. The last piece of a file may be empty.
+
+    Args:
+        path: of the file, in its folder.
+        data: the bytes.
+        last: whether the file ends here.
+    """
+
+    path: str
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Launcher: start a process."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Runner: what a process printed to its standard output or standard error."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Runner: a process has ended with this exit code, as `subprocess` counts: negative for a signal."""
+
+    name: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bring:
+    """Launcher: send the files below a folder. The answer is pieces of them, then `Brought`."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """Runner: all files of a folder were sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Runner: what was asked for cannot be done; a sentence that names the remedy."""
+
+    text: str
+
+
+Message = Beat | Hello | Order | Checked | Compare | Wanted | Piece | Begin | Output | Ended | Bring | Brought | Trouble
+
+KINDS: tuple[type[Any], ...] = get_args(Message)

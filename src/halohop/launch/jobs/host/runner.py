@@ -1,0 +1,163 @@
+"""What runs on a host while a job lasts: checks an order, takes data, starts processes, passes on what they print.
+
+The launcher's end of the connection is its lifeline. Where that is closed, or silent, everything that was started here ends.
+"""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TypeVar
+
+from halohop.errors import HalohopError, PeerLostError, ProtocolError
+from halohop.launch.jobs.host import copying
+from halohop.launch.jobs.host.channel import Channel
+from halohop.launch.jobs.host.descendants import end_all
+from halohop.launch.jobs.host.lacking import hello, problems, sees
+from halohop.launch.jobs.host.messages import (
+    MARK,
+    Begin,
+    Bring,
+    Brought,
+    Checked,
+    Compare,
+    Ended,
+    Order,
+    Output,
+    Piece,
+    Program,
+    Trouble,
+    Wanted,
+)
+
+_READ = 1 << 16
+_LAST_S = 1.0
+"""Seconds that the last output of a process that has ended may take: another process may keep the pipe open."""
+_AHEAD = 8
+
+Kind = TypeVar("Kind")
+
+
+class Runner:
+    """Answers one launcher.
+
+    Args:
+        channel: to it.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._inbox: queue.Queue[object] = queue.Queue(_AHEAD)
+        self._attending: list[threading.Thread] = []
+        self._order: Order | None = None
+
+    def run(self) -> int:
+        """Until the launcher is gone; returns the exit code."""
+        self._channel.send(hello())
+        self._channel.beat()
+        threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
+        self._order = self._take(Order)
+        self._channel.send(Checked(problems=problems(self._order), shared=sees(*self._order.mark)))
+        while True:
+            try:
+                self._answer(self._inbox.get())
+            except HalohopError as error:
+                self._channel.send(Trouble(text=str(error)))
+
+    def _read(self) -> None:
+        """Runs in a thread, so that the end of the launcher is seen whatever is under way."""
+        try:
+            while True:
+                self._inbox.put(self._channel.receive())
+        except PeerLostError:
+            self._end(0)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            self._end(1)
+
+    def _end(self, code: int) -> None:
+        end_all()
+        deadline = time.monotonic() + _LAST_S
+        for thread in self._attending:
+            thread.join(max(deadline - time.monotonic(), 0))
+        os._exit(code)
+
+    def _take(self, kind: type[Kind]) -> Kind:
+        message = self._inbox.get()
+        if not isinstance(message, kind):
+            raise ProtocolError(f"the launcher sent {type(message).__name__} where {kind.__name__} was expected")
+        return message
+
+    def _answer(self, message: object) -> None:
+        assert self._order is not None
+        if isinstance(message, Begin):
+            self._begin(next(program for program in self._order.programs if program.name == message.name))
+        elif isinstance(message, Compare):
+            copied = self._order.copied[message.number]
+            missing = copying.wanted(copied)
+            self._channel.send(Wanted(files=missing))
+            copying.write(copied, missing, lambda: self._take(Piece))
+            if missing:
+                self._channel.send(Wanted(files=()))
+        elif isinstance(message, Bring):
+            for piece in copying.pieces(Path(message.folder)):
+                self._channel.send(piece)
+            self._channel.send(Brought())
+        elif not isinstance(message, Piece):  # the rest of a file that could not be written
+            raise ProtocolError(f"the launcher sent {type(message).__name__}, which asks for nothing")
+
+    def _begin(self, program: Program) -> None:
+        assert self._order is not None
+        own = {"PYTHONUNBUFFERED": "1", **os.environ, **self._order.env, **program.env}
+        try:
+            process = subprocess.Popen(
+                [sys.executable, *program.argv],
+                cwd=self._order.folder,
+                env=own,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._channel.send(Trouble(text=f"{program.name} cannot be started: {error.strerror}: {error.filename}"))
+            return
+        thread = threading.Thread(target=self._attend, args=(program.name, process), name=f"halohop-{program.name}", daemon=True)
+        self._attending.append(thread)
+        thread.start()
+
+    def _attend(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """Runs in a thread: what a process prints, then its end."""
+        reader = threading.Thread(target=self._pass_on, args=(name, process), name=f"halohop-read-{name}", daemon=True)
+        reader.start()
+        code = process.wait()
+        reader.join(_LAST_S)
+        try:
+            self._channel.send(Ended(name=name, code=code))
+        except PeerLostError:  # the thread that reads ends everything
+            return
+
+    def _pass_on(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        lost = False
+        while data := os.read(process.stdout.fileno(), _READ):
+            try:
+                if not lost:
+                    self._channel.send(Output(name=name, data=data))
+            except PeerLostError:  # reads on, so that a process that is asked to end can print
+                lost = True
+
+
+def main() -> int:
+    """The runner of this host, for the launcher at standard input and output."""
+    outgoing = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no message
+    os.write(outgoing, MARK)
+    try:
+        return Runner(Channel(0, outgoing, name="the launcher")).run()
+    except PeerLostError:  # the thread that reads has found out, too, and ends everything
+        end_all()
+        return 0

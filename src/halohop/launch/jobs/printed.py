@@ -1,0 +1,44 @@
+"""A plan as text: what ``--dry-run`` prints. It holds no secret, because a plan has none."""
+
+import shlex
+from collections.abc import Iterator
+
+from halohop.launch.jobs.plan import Data, Plan, Process
+from halohop.store.share import spelled
+
+
+def printed(made: Plan) -> str:
+    """The processes of a plan by host, each with its command line, its environment and the data that it reads."""
+    job = made.job
+    head = [
+        f"engine {job.engine}, {len(made.hosts)} hosts x {job.trainers} trainers, {len(made.servers)} servers",
+        f"ranks meet at {made.master}; logs and results in {job.out}",
+    ]
+    return "\n".join([*head, *(line for host in _hosts(made) for line in _of_host(made, host))]) + "\n"
+
+
+def _hosts(made: Plan) -> list[str]:
+    return list(dict.fromkeys([*made.hosts, *(process.host for process in made.processes)]))
+
+
+def _of_host(made: Plan, host: str) -> Iterator[str]:
+    yield f"\n{host}:"
+    for process in made.processes:
+        if process.host == host:
+            yield from _of_process(process, made.job.python)
+
+
+def _of_process(process: Process, python: str) -> Iterator[str]:
+    ranks = f" x {process.ranks}" if process.ranks else ""
+    yield f"  {process.name}{ranks}: {shlex.join([python, *process.argv])}"
+    if process.env:
+        yield "    with " + shlex.join(f"{name}={value}" for name, value in sorted(process.env.items()))
+    if process.data is not None:
+        yield f"    reads {_data(process.data)}"
+    if process.needs:
+        yield f"    after {', '.join(process.needs)}"
+
+
+def _data(data: Data) -> str:
+    held = f"share {spelled(data.shares)}" if data.shares else "all partitions"
+    return f"{held} of {data.source}" + (f", brought to {data.folder}" if data.copied else "")

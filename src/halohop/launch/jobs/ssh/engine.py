@@ -1,0 +1,145 @@
+"""The engine `ssh`: hosts that the user reaches with OpenSSH. Nothing stays on them but copies of data that were asked for."""
+
+import logging
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from halohop.errors import InputError
+from halohop.files.aside import writing
+from halohop.launch.jobs.host.messages import Checked, Copied, Order
+from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.lock import LOCK
+from halohop.launch.jobs.plan import Plan, check_parts, data_of, plan
+from halohop.launch.jobs.printed import printed
+from halohop.launch.jobs.secret import secret_of
+from halohop.launch.jobs.ssh.bringing import bring
+from halohop.launch.jobs.ssh.crew import Crew
+from halohop.launch.jobs.ssh.hosts import Host, hosts_of
+from halohop.launch.jobs.ssh.orders import FETCH, is_sent, order
+from halohop.launch.jobs.ssh.remote import Remote
+from halohop.launch.jobs.ssh.watching import Echo, Place, Watch
+from halohop.launch.terminal.wording import counted
+from halohop.memory import format_size
+from halohop.transport import TOKEN_VARIABLE
+
+_LOGS = "logs"
+_CHECK_S = 30.0
+"""Seconds that hosts have to look at their folders, after one has said that it cannot run its order."""
+
+
+class SshEngine:
+    """Runs a job over ssh: checks all hosts, brings data, starts servers, then trainers."""
+
+    def show(self, job: Job) -> str:
+        """The plan, with the hosts' addresses as ssh knows them."""
+        return printed(_plan(job, hosts_of(job)[1]))
+
+    def run(self, job: Job, console: Console) -> None:
+        """Runs a job to its end; see `Engine`."""
+        settings, hosts = hosts_of(job)
+        made = _plan(job, hosts)
+        folders = _folders(made)
+        secret, out = {TOKEN_VARIABLE: secret_of(job)}, Path(job.out)
+        mark = _marked(out)
+        crew = Crew(hosts, settings)
+        with Watch(crew, out / _LOGS, _echo(made)) as watch, crew:
+            orders = {host.name: order(made, host, secret=secret, copied=folders.get(host.name), mark=mark) for host in hosts}
+            crew.meet()
+            console.print(f"{counted(len(hosts), 'host')} answered; checking them", style="dim")
+            sees = crew.together(lambda remote: _checked(remote, orders[remote.host.name]), patience=_CHECK_S)
+            _send(crew, job, folders, console)
+            _run(watch, orders, made)
+            first = made.trainers[0].host
+            if not sees[first]:
+                found = bring(crew.remotes[first], job.out, out)
+                console.print(f"{counted(len(found), 'file')} of {first}:{job.out} came to {out}", style="dim", markup=False)
+
+
+def engine() -> SshEngine:
+    """The engine."""
+    return SshEngine()
+
+
+def _plan(job: Job, hosts: Sequence[Host]) -> Plan:
+    return plan(job, [host.name for host in hosts], [host.address for host in hosts])
+
+
+def _folders(made: Plan) -> dict[str, Copied]:
+    """What is to be copied to each host; reads the manifest where that is anything."""
+    needed = {host: data for host in made.hosts if (data := data_of(made, host)) is not None and is_sent(data)}
+    if not needed:
+        return {}
+    from halohop.launch.jobs.ssh.sending import copied, manifest_of  # imports torch
+
+    manifest = manifest_of(made.job.data)
+    check_parts(made, manifest.num_parts)
+    return {host: copied(data, manifest) for host, data in needed.items()}
+
+
+def _checked(remote: Remote, wanted: Order) -> bool:
+    """Whether a host sees the run folder, which has nothing against its order.
+
+    Raises:
+        InputError: it has; says what.
+    """
+    remote.send(wanted)
+    checked = remote.answer(Checked)
+    if checked.problems:
+        raise InputError("cannot run this job: " + "; ".join(checked.problems))
+    return checked.shared
+
+
+def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console) -> None:
+    if not folders:
+        return
+    from halohop.launch.jobs.ssh.sending import send
+
+    def work(remote: Remote) -> int:
+        folder = folders.get(remote.host.name)
+        return send(remote, 0, folder, Path(job.data)) if folder else 0
+
+    sent = crew.together(work)
+    for host, size in sent.items():
+        what = format_size(size) if size else "nothing"
+        console.print(f"{host}: {what} copied to {folders[host].folder}", style="dim", markup=False)
+
+
+def _run(watch: Watch, orders: Mapping[str, Order], made: Plan) -> None:
+    """Starts everything in its order, and waits for the trainers."""
+    fetching = [(host, FETCH) for host, wanted in orders.items() if any(program.name == FETCH for program in wanted.programs)]
+    servers, trainers = ([(process.host, process.name) for process in some] for some in (made.servers, made.trainers))
+    for places, wait in ((fetching, watch.until_ended), (servers, watch.until_ready), (trainers, watch.until_ended)):
+        for place in places:
+            watch.begin(place)
+        wait(places)
+
+
+def _marked(out: Path) -> tuple[str, str]:
+    """A file in the run folder and its text, new for each launch: a host that reads it sees the folder.
+
+    Raises:
+        WriteError: the folder cannot be written.
+    """
+    text = secrets.token_hex(8)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / LOCK).write_text(text)
+    return str(out / LOCK), text
+
+
+def _echo(made: Plan) -> Echo:
+    """Shows what the processes of the first host print, where rank 0 is; with ``-v`` the lines of all, with their places."""
+    much = logging.getLogger("halohop").getEffectiveLevel() <= logging.INFO
+    first = (made.trainers[0].host, made.trainers[0].name)
+
+    def show(place: Place, line: bytes) -> None:
+        stream, text = (sys.stderr, b"[%s %s] " % (place[0].encode(), place[1].encode()) + line) if much else (sys.stdout, line)
+        if much or place == first:
+            stream.buffer.write(text + b"\n")
+            stream.buffer.flush()
+
+    return show

@@ -1,0 +1,62 @@
+"""What each host of a plan is asked for: pure arithmetic."""
+
+from collections.abc import Mapping, Sequence
+
+from halohop.launch.jobs.host.messages import Copied, Order, Program
+from halohop.launch.jobs.job import is_url
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of, torchrun
+from halohop.launch.jobs.ssh.hosts import Host
+from halohop.store.share import spelled
+from halohop.transport.addresses import parsed
+
+FETCH = "fetch"
+"""Name of the process that fetches data from a URL before the others start."""
+
+
+def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied | None = None, mark: tuple[str, str]) -> Order:
+    """The order for one host.
+
+    Args:
+        made: the plan.
+        host: which.
+        secret: environment that is shown nowhere.
+        copied: a folder that the launcher sends.
+        mark: a file of the run folder, and its text.
+    """
+    mine = [process for process in made.processes if process.host == host.name]
+    data = data_of(made, host.name)
+    programs = [Program(name=process.name, argv=_argv(process, made), env={**process.env, **host.env}) for process in mine]
+    if data is not None and is_fetched(data):
+        argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
+        programs.append(Program(name=FETCH, argv=argv, env=host.env))
+    return Order(
+        programs=tuple(programs),
+        folder=host.folder,
+        env=secret,
+        scripts=made.job.run[:1] if made.job.run and not made.job.run[0].startswith("-") else (),
+        reads=() if data is None or data.copied else (data.folder,),
+        ports=_ports(made, mine),
+        copied=() if copied is None else (copied,),
+        mark=mark,
+    )
+
+
+def is_fetched(data: Data) -> bool:
+    """Whether the host itself brings the data, from where the launcher need not reach them."""
+    return data.copied and is_url(data.source)
+
+
+def is_sent(data: Data | None) -> bool:
+    """Whether the launcher sends the data to the host."""
+    return data is not None and data.copied and not is_url(data.source)
+
+
+def _argv(process: Process, made: Plan) -> tuple[str, ...]:
+    return torchrun(process, made) if process.role == "trainers" else process.argv
+
+
+def _ports(made: Plan, mine: Sequence[Process]) -> tuple[int, ...]:
+    found = [parsed(process.address)[1] for process in mine if process.role == "server"]
+    if made.trainers[0] in mine:
+        found.append(parsed(made.master)[1])
+    return tuple(found)

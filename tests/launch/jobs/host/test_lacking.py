@@ -1,0 +1,93 @@
+"""What cannot work on a host is said before anything starts there."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from halohop.launch.jobs.host import lacking
+from halohop.launch.jobs.host.messages import Copied, Order
+from halohop.store import manifest
+from halohop.store.checksums import FileRecord
+
+
+def copied(folder: Path, size: int) -> Copied:
+    record = FileRecord(dtype="u1", shape=(size,), bytes=size, checksums=("00000000",))
+    return Copied(folder=str(folder), files={"part-0000/a.npy": record}, small={}, manifest=b"{}")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port at which something listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_nothing_is_lacking(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "manifest.json").touch()
+    with socket.create_server(("", 0)) as server:
+        free = server.getsockname()[1]
+    fine = Order(
+        programs=(),
+        folder=str(tmp_path),
+        scripts=("train.py", str(tmp_path / "train.py")),
+        reads=(str(tmp_path),),
+        ports=(free,),
+        copied=(copied(tmp_path / "new" / "parts", 10),),
+    )
+    assert lacking.problems(fine) == ()
+    assert not (tmp_path / "new").exists()  # looked at, not made
+
+
+def test_everything_that_lacks_is_named_with_a_remedy(tmp_path: Path, taken: int) -> None:
+    order = Order(
+        programs=(),
+        folder=str(tmp_path),
+        scripts=("train.py",),
+        reads=(str(tmp_path / "parts"),),
+        ports=(taken,),
+        copied=(copied(tmp_path / "cache", 1 << 45),),
+    )
+    script, data, room, port = lacking.problems(order)
+    assert script == f"there is no script {tmp_path}/train.py; copy it there, or name a folder that all hosts see (folder)"
+    assert data.startswith(f"{tmp_path}/parts has no manifest.json: this host does not see the data set")
+    assert room.startswith(f"{tmp_path}/cache needs 32 TiB more for its partitions, but ")
+    assert room.endswith("make room, or name another folder (cache)")
+    assert port.startswith(f"port {taken} cannot be used: Address already in use; end what listens there")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (problem,) = lacking.problems(Order(programs=(), folder=str(tmp_path / "job"), scripts=("train.py",)))
+    assert problem == f"there is no folder {tmp_path}/job, where the processes are to work; make it, or name another one (folder)"
+
+
+def test_a_cache_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (problem,) = lacking.problems(Order(programs=(), folder=str(tmp_path), copied=(copied(tmp_path / "file" / "cache", 1),)))
+    assert "cannot be written" in problem
+
+
+def test_what_is_there_in_its_size_needs_no_room(tmp_path: Path) -> None:
+    folder = copied(tmp_path, 3)
+    (tmp_path / "part-0000").mkdir()
+    assert lacking.misses(folder) == ["part-0000/a.npy"]
+    (tmp_path / "part-0000" / "a.npy").write_bytes(b"abc")
+    assert lacking.misses(folder) == []
+
+
+def test_a_run_folder_is_known_by_its_text(tmp_path: Path) -> None:
+    (tmp_path / "mark").write_text("this one")
+    assert lacking.sees(str(tmp_path / "mark"), "this one")
+    assert not lacking.sees(str(tmp_path / "mark"), "another")
+    assert not lacking.sees(str(tmp_path / "nothing"), "this one")
+
+
+def test_the_manifest_is_called_as_the_store_calls_it() -> None:
+    assert lacking._MANIFEST == manifest.MANIFEST
+
+
+def test_the_machine_is_the_same_for_all_processes_of_a_network() -> None:
+    assert lacking.hello().machine == lacking.hello().machine
+    assert str(Path("/proc/self/ns/net").stat().st_ino) in lacking.hello().machine
