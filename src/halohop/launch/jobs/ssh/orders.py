@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from halohop.files.urls import is_url
 from halohop.launch.jobs.host.messages import Copied, Order, Program
-from halohop.launch.jobs.job import is_url
 from halohop.launch.jobs.plan import Data, Plan, Process, data_of, torchrun
 from halohop.launch.jobs.ssh.hosts import Host
 from halohop.store.share import spelled
