@@ -36,6 +36,8 @@ def test_links_between_files_lead_somewhere(page):
     assert [file for file in files if not (page.parent / file).exists()] == []
 
 
+ELSEWHERE = {"spawned", "ray_train"}
+"""Examples that have a test of their own; that of Ray is in tests/launch/jobs/ray."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -44,7 +46,7 @@ def test_examples_are_short(example):
     assert len(example.read_text().splitlines()) <= 120
 
 
-@pytest.mark.parametrize("example", [path for path in EXAMPLES if path.stem != "spawned"], ids=lambda path: path.name)
+@pytest.mark.parametrize("example", [path for path in EXAMPLES if path.stem not in ELSEWHERE], ids=lambda path: path.name)
 def test_examples(example, tmp_path):
     out = run(example, cwd=tmp_path)
     assert re.search(r"epoch 4: loss \d\.\d", out)

@@ -99,7 +99,7 @@ def test_public_surface() -> None:
     A line ``module.name`` is a name of `halohop.module`, whose names are all listed then.
     """
     listed = (ROOT / "tests" / "public_surface.txt").read_text().split()
-    modules = ["halohop", *sorted({f"halohop.{name.split('.')[0]}" for name in listed if "." in name})]
+    modules = ["halohop", *sorted({f"halohop.{name.rpartition('.')[0]}" for name in listed if "." in name})]
     found = []
     for module in map(importlib.import_module, modules):
         public = list(module.__all__)

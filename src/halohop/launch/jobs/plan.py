@@ -114,7 +114,7 @@ def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None,
                 name=f"trainers-{number}",
                 host=host,
                 role="trainers",
-                argv=_program(job, data.folder if data else graph),
+                argv=program(job, data.folder if data else graph),
                 ranks=job.trainers,
                 env=env,
                 data=data,
@@ -192,7 +192,7 @@ def words(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _servers(job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[str], env: Mapping[str, str]) -> list[Process]:
-    held = _shares(wanted, len(hosts))
+    held = shares_held(wanted, len(hosts))
     on = [number % len(hosts) for number in range(len(held))]
     ports = [wanted.port + sum(places[other] == places[host] for other in on[:number]) for number, host in enumerate(on)]
     addresses = [joined((places[host], port)) for host, port in zip(on, ports, strict=True)]
@@ -217,7 +217,7 @@ def _servers(job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[s
     return made
 
 
-def _shares(wanted: Servers, num_hosts: int) -> list[tuple[Share, ...]]:
+def shares_held(wanted: Servers, num_hosts: int) -> list[tuple[Share, ...]]:
     """What each server holds."""
     if wanted.shares:
         return [shares(text) for text in wanted.shares]
@@ -249,7 +249,7 @@ def name_of(source: str) -> str:
     return f"{last}-{hashlib.sha256(source.rstrip('/').encode()).hexdigest()[:8]}"
 
 
-def _program(job: Job, graph: str) -> tuple[str, ...]:
+def program(job: Job, graph: str) -> tuple[str, ...]:
     if job.run:
         return tuple(word.replace("{graph}", graph).replace("{out}", job.out) for word in job.run)
     return ("-m", "halohop", "train", graph, "--out", job.out, *words(job.train or {}))

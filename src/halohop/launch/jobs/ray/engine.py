@@ -1,0 +1,250 @@
+"""Engine `ray`: servers as actors, trainers by Ray Train, watched by the command that launched them."""
+
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from halohop.errors import ClusterError, HalohopError, InputError
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.plan import program
+from halohop.launch.jobs.ray.data import Parts
+from halohop.launch.jobs.ray.graph_server import ServeOptions
+from halohop.launch.jobs.ray.library import ray_library
+from halohop.launch.jobs.ray.nodes import check_trainers
+from halohop.launch.jobs.ray.options import RayOptions
+from halohop.launch.jobs.ray.output import Output
+from halohop.launch.jobs.ray.rank import RankTask, train_rank
+from halohop.launch.jobs.ray.registry import Member, RegistryClient, start_registry
+from halohop.launch.jobs.ray.service import GraphService
+from halohop.launch.jobs.tables import convert
+from halohop.launch.terminal.wording import counted
+from halohop.transport import Token, load_token
+
+_LOOK_S = 0.5
+_LAST_LINES_S = 1.0
+"""What a process printed last comes so much later."""
+_PATCHED_PRINT = "RAY_TRAIN_ENABLE_PRINT_PATCH"
+"""Ray Train would write all that scripts print twice."""
+
+
+def engine() -> "RayEngine":
+    """What `engine_of` makes."""
+    return RayEngine()
+
+
+class RayEngine:
+    """Turns a job into actors and workers of a cluster that runs already; the command is a driver of it."""
+
+    def show(self, job: Job) -> str:
+        """What would run, as text: where it runs is Ray's to say."""
+        options = _options(job)
+        lines = [f"cluster of Ray at {options.address}"]
+        if job.servers is not None:
+            _serve_options(job.servers)
+            count = _num_servers(job)
+            lines += [f"{counted(count, 'server')} of {job.data}: actors with {options.server_cpus:g} CPUs, {options.strategy}"]
+        lines += [
+            f"{counted(job.num_hosts * job.trainers, 'trainer')} of Ray Train with {options.trainer_cpus:g} CPUs and "
+            f"{options.trainer_gpus:g} GPUs, in {job.folder}: {' '.join(program(job, '{graph}'))}"
+        ]
+        return "\n".join(lines)
+
+    def run(self, job: Job, console: Console) -> None:
+        """Runs a job on the cluster.
+
+        Raises:
+            InputError: Ray or the cluster is missing, or the job does not fit onto it.
+            ClusterError: a server or a trainer failed; names it and its host, and shows the end of its log.
+        """
+        options = _options(job)
+        token = load_token(job.token_file, encrypt=job.encrypt) if job.token_file else load_token()
+        token = token or Token(secrets.token_hex(32), encrypt=job.encrypt)
+        output = Output(Path(job.out) / "logs", console if console.is_terminal else None)
+        with _connected(job, options), output.received(), ExitStack() as undo:
+            ray_nodes = _num_servers(job)
+            check_trainers(
+                job.num_hosts * job.trainers,
+                options.trainer_cpus,
+                options.trainer_gpus,
+                servers=ray_nodes,
+                server_cpus=options.server_cpus,
+            )
+            name = f"{job.name}-{secrets.token_hex(3)}"
+            service = _service(job, options, name, token)
+            if service is None:
+                undo.callback(ray_library().kill, start_registry(name, token, deadline=options.deadline))
+            else:
+                undo.enter_context(service)
+                console.print(f"{counted(ray_nodes, 'server')} at {', '.join(service.addresses)}", highlight=False)
+            task = RankTask(
+                service=name,
+                argv=program(job, "{graph}"),
+                folder=job.folder,
+                out=job.out,
+                graph="" if service is None else ",".join(service.addresses),
+                parts=Parts(source=job.data, cache=job.cache) if service is None else None,
+            )
+            _Watch(job, task, service, output).until_done(_trainer(job, options, task, name))
+
+
+class _Watch:
+    """Waits for the trainers, and meanwhile writes logs and looks after the servers."""
+
+    def __init__(self, job: Job, task: RankTask, service: GraphService | None, output: Output) -> None:
+        self._client = RegistryClient(task.service)
+        self._service = service
+        self._output = output
+        self._members: dict[tuple[str, int], Member] = {}
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+
+    def until_done(self, trainer: Any) -> None:
+        # In a thread: Ray would answer Ctrl-C itself, and the command shall, with its exit code.
+        threading.Thread(target=self._fit, args=(trainer,), name="halohop-ray-train", daemon=True).start()
+        while not self._ended.wait(_LOOK_S):
+            self._look()
+            if self._service is not None:
+                self._service.check()
+        self._look()
+        if self._failure is not None:
+            threading.Event().wait(_LAST_LINES_S)
+            self._look()
+            raise self._told(self._failure) from self._failure
+
+    def _fit(self, trainer: Any) -> None:
+        try:
+            trainer.fit()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ended.set()
+
+    def _look(self) -> None:
+        for member in self._client.ask("members"):
+            self._members[member.ip, member.pid] = member
+        self._output.write(self._members.values())
+
+    def _told(self, failure: BaseException) -> HalohopError:
+        """The first failure, with the process's name, host and the end of its log."""
+        reports = sorted(self._client.reports(), key=lambda report: not report.is_final)
+        if reports and reports[0].is_final:
+            return reports[0].error()
+        lost = [(rank, error) for rank, error in getattr(failure, "worker_failures", {}).items() if _is_lost(error)]
+        if lost:
+            rank, error = lost[0]
+            member = self._last(f"trainer-{rank}")
+            if member is None:
+                return ClusterError(f"trainer-{rank} is gone: {error}")
+            return ClusterError(f"{member.name} on {member.host} was killed, or its node is gone; {self._output.tail(member)}")
+        if reports:
+            return ClusterError(f"{reports[0].error()}; {self._output.tail(reports[0].member)}")
+        return ClusterError(f"Ray Train failed: {failure}")
+
+    def _last(self, name: str) -> Member | None:
+        return next((member for member in reversed(self._members.values()) if member.name == name), None)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether a worker did not raise the error itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ray_library().exceptions.RayActorError):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _options(job: Job) -> RayOptions:
+    """The table [ray], and what of the job Ray has no use for.
+
+    Raises:
+        InputError: something that this engine cannot do.
+    """
+    if not isinstance(job.hosts, int):
+        raise InputError(f"hosts={','.join(job.hosts)}: Ray chooses the nodes; give a number of hosts")
+    if job.python != sys.executable:
+        raise InputError(f"python={job.python!r}: Ray's nodes run the interpreter that `ray start` was called with; leave it out")
+    return convert(job.options, RayOptions, "[ray]")
+
+
+def _serve_options(servers: Servers) -> ServeOptions:
+    return convert(servers.options, ServeOptions, "options of the servers")
+
+
+def _num_servers(job: Job) -> int:
+    return 0 if job.servers is None else len(job.servers.shares) or job.servers.count or job.num_hosts
+
+
+def _service(job: Job, options: RayOptions, name: str, token: Token) -> GraphService | None:
+    if job.servers is None:
+        return None
+    return GraphService(
+        job.data,
+        cache=job.cache,
+        servers=_num_servers(job),
+        replicas=job.servers.replicas,
+        shares=job.servers.shares,
+        name=name,
+        token=token,
+        num_cpus=options.server_cpus,
+        strategy=options.strategy,
+        max_restarts=options.max_restarts,
+        port=job.servers.port,
+        options=_serve_options(job.servers),
+        deadline=options.deadline,
+    )
+
+
+def _trainer(job: Job, options: RayOptions, task: RankTask, name: str) -> Any:
+    train = ray_library("ray.train")
+    return ray_library("ray.train.torch").TorchTrainer(
+        train_rank,
+        train_loop_config={"task": task},
+        scaling_config=train.ScalingConfig(
+            num_workers=job.num_hosts * job.trainers,
+            use_gpu=options.trainer_gpus > 0,
+            resources_per_worker={"CPU": options.trainer_cpus, "GPU": options.trainer_gpus},
+            placement_strategy="SPREAD",
+        ),
+        run_config=train.RunConfig(
+            name=name,
+            storage_path=options.storage or str(Path(job.out) / "ray"),
+            failure_config=train.FailureConfig(max_failures=options.max_failures),
+        ),
+    )
+
+
+@contextmanager
+def _connected(job: Job, options: RayOptions) -> Iterator[None]:
+    """This process as a driver of the cluster; all that it starts there ends with it.
+
+    Raises:
+        InputError: there is no cluster, or this process is a worker of one.
+    """
+    ray = ray_library()
+    if ray.is_initialized():
+        raise InputError("this process is connected to Ray already, as a worker or a driver; start halohop launch on its own")
+    os.environ.setdefault(_PATCHED_PRINT, "0")
+    try:
+        ray.init(
+            address=options.address,
+            log_to_driver=True,
+            logging_level="warning",
+            runtime_env={"env_vars": {**job.env}} if job.env else None,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"no cluster of Ray answers at address={options.address!r} ({error}); start one with `ray start --head` and "
+            "`ray start --address=HEAD:6379` on the other nodes, or give its address in [ray]"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,140 @@
+"""A graph server as an actor of Ray: it starts again wherever Ray puts it, loads its partitions, and says where it is."""
+
+import logging
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import halohop
+from halohop.errors import TransportError
+from halohop.launch.jobs.ray.data import Parts
+from halohop.launch.jobs.ray.finder import RegistryFinder
+from halohop.launch.jobs.ray.library import ray_library
+from halohop.launch.jobs.ray.registry import Member, RegistryClient, Report
+from halohop.net.serve import Server
+from halohop.net.service import Keeping
+from halohop.store.disk import read_manifest
+from halohop.store.share import Share, in_shares
+from halohop.transport.addresses import joined
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """Options of `halohop serve` that servers on Ray take, by the same names."""
+
+    cache: str | int | None = None
+    memory: str | int | None = None
+    hot_memory: str | int = 0
+    lease: float = 60.0
+    metrics: str | None = None
+    seeds: str | None = None
+    verify: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTask:
+    """What a server is to do, whichever process it is.
+
+    Args:
+        service: name of the service.
+        number: of the server.
+        parts: the data set.
+        shares: which of these it serves; none: all.
+        port: where it answers, unless that is taken; 0: at a free one.
+        options: further ones.
+    """
+
+    service: str
+    number: int
+    parts: Parts
+    shares: tuple[Share, ...]
+    port: int
+    options: ServeOptions
+
+    @property
+    def name(self) -> str:
+        return f"server-{self.number}"
+
+
+class GraphServer:
+    """The actor. Ray makes it anew, with the same task, when its process or its node is gone.
+
+    Args:
+        task: what to serve.
+    """
+
+    def __init__(self, task: ServerTask) -> None:
+        self._name = task.name
+        self._closed = threading.Event()
+        client = RegistryClient(task.service)
+        member = Member.here(task.name)
+        client.ask("enter", member)
+        with ExitStack() as undo:
+            try:
+                server = undo.enter_context(_serve(task, RegistryFinder(task.service, announces=task.name)))
+                if task.options.metrics is not None:
+                    undo.enter_context(halohop.metrics(server, listen=task.options.metrics))
+            except Exception as error:
+                client.ask("report", Report.of(member, error))
+                raise
+            self._undo = undo.pop_all()
+        self._server = server
+
+    def address(self) -> str:
+        """Where it answers now."""
+        return self._server.address
+
+    def live(self) -> None:
+        """Returns when it is closed."""
+        self._closed.wait()
+
+    def statistics(self) -> dict[str, float]:
+        """As of `Server.statistics`."""
+        return self._server.statistics()
+
+    def close(self) -> None:
+        """Stops answering."""
+        self._undo.close()
+        self._closed.set()
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _serve(task: ServerTask, finder: RegistryFinder) -> Server:
+    """
+    Raises:
+        InputError: the node does not see the folder.
+        DatasetError: it is no complete, healthy data set here.
+        TransportError: nothing can listen here.
+    """
+    options = task.options
+    folder = task.parts.here(task.shares)
+    host = ray_library("ray.util").get_node_ip_address()
+    parts = in_shares(task.shares, read_manifest(Path(folder)).num_parts)
+
+    def at(port: int) -> Server:
+        return halohop.serve(
+            folder,
+            partitions=parts,
+            listen=joined((host, port)),
+            peers=finder,
+            token=finder.token(),
+            keeping=Keeping(lease_seconds=options.lease),
+            cache=options.cache,
+            memory=options.memory,
+            hot_memory=options.hot_memory,
+            seeds=options.seeds,
+            verify=options.verify,
+        )
+
+    try:
+        return at(task.port)
+    except TransportError as error:
+        if not task.port:
+            raise
+        _LOG.warning("%s answers at another port than %d: %s", task.name, task.port, error)
+        return at(0)
