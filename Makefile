@@ -3,6 +3,7 @@
 # make quick     lint, types and the tests of what was changed since this branch left main
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
 # make demo      set up .venv, then train on a small graph
+# make site      set up .venv-site, then build the documentation as a site: build/site/index.html
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all test-oldest quick demo lint kernels venv clean
+.PHONY: test test-all test-oldest quick demo site lint kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
@@ -33,6 +34,13 @@ quick: lint kernels
 
 demo: $(VENV)/.installed-all
 	$(DEMO)
+
+# Strict: a warning, such as a link that leads nowhere, or a block of a tutorial that fails, is an error.
+site:
+	@$(MAKE) --no-print-directory VENV=.venv-site .venv-site/.installed-docs
+	.venv-site/bin/python -c "from halohop import ops; ops.warm_up()"
+	.venv-site/bin/python docs/site/build.py build/site
+	@echo "The site: build/site/index.html"
 
 lint: venv
 	$(BIN)/ruff check
@@ -57,5 +65,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

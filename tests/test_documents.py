@@ -1,8 +1,6 @@
-"""What README and docs show is what happens: their files, their Python and their commands, in the order of each page.
+"""What README, docs and tutorials show is what happens: their files, their Python and their commands, in the order of each page.
 
-A block of a page begins with its language. ``python`` and ``sh`` run, the one in one namespace, the other with ``sh -e``; any
-other with a file name behind it, such as ``csv users.csv``, is written to that file; ``console`` needs several hosts or a clone,
-and is only shown. ``python after sh`` reads what commands before it have written.
+`docs/site/blocks.py` says what the blocks of a page are. ``python after sh`` reads what commands before it have written.
 """
 
 import gc
@@ -19,8 +17,10 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from docs.site.blocks import blocks, outputs
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 
 BEFORE = {
     "hosts.md": """
@@ -82,24 +82,9 @@ EXTRAS = {
 """A module of each extra."""
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    """Language, with what stands behind it, and text of each block."""
-    text = page.read_text()
-    found = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(found), "a block that does not end"
-    return found
-
-
-def has(language: str) -> list[Any]:
-    pages = [page for page in PAGES if any(tag.split(" ")[0] == language for tag, _ in blocks(page))]
+def has(*languages: str) -> list[Any]:
+    pages = [page for page in PAGES if any(block.language in languages for block in blocks(page.read_text()))]
     return [pytest.param(page, id=page.name) for page in pages]
-
-
-def write_file(tag: str, text: str) -> None:
-    """The file of a block that names one."""
-    language, _, name = tag.partition(" ")
-    if name and language != "python":
-        Path(name).write_text(text)
 
 
 @pytest.mark.parametrize("page", has("python"))
@@ -110,12 +95,11 @@ def test_python_on_a_page_runs(
     names: dict[str, Any] = {"at": {}}
     exec(BEFORE.get(page.name, ""), names)
     try:
-        for tag, text in blocks(page):
-            write_file(tag, text)
-            for written, real in names["at"].items():
-                text = text.replace(written, real)
-            if tag == "python":
-                exec(compile(text, str(page), "exec"), names)
+        for block in blocks(page.read_text(), names["at"]):
+            if block.file:
+                Path(block.file).write_text(block.text)
+            if block.tag == "python":
+                exec(block.compiled(str(page)), names)
     finally:
         for value in reversed(names.values()):
             if not isinstance(value, type) and hasattr(value, "close"):
@@ -182,22 +166,9 @@ def test_the_wheel_without_extras_runs_the_demo(bare: Path, tmp_path: Path) -> N
 @pytest.mark.full
 @pytest.mark.xdist_group("bare")  # whose environment takes a minute to make
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, id=page.name) for page in PAGES if any(tag in ("python", "sh") for tag, _ in blocks(page))]
-)
+@pytest.mark.parametrize("page", has("python", "sh"))
 def test_a_page_runs_with_the_wheel_and_the_extras_that_it_names(bare: Path, page: Path, tmp_path: Path) -> None:
-    """Its blocks make one script: Python runs up to the next command, and goes on behind it in the same process."""
-    script = ["import subprocess", "at = {}", BEFORE.get(page.name, "")]
-    for tag, text in blocks(page):
-        if tag == "sh":
-            script.append(f"subprocess.run(['sh', '-ec', {text!r}], check=True)")
-        elif tag.split(" ")[0] == "python":
-            script.append(
-                f"text = {text!r}\nfor written, real in at.items():\n    text = text.replace(written, real)\nexec(text)"
-            )
-        elif " " in tag:
-            script.append(f"open({tag.partition(' ')[2]!r}, 'w').write({text!r})")
-    (tmp_path / "script.py").write_text("\n".join(script))
+    """Its blocks run one after the other: Python in one process, which waits for the commands between."""
     extras = tmp_path / "extras"
     extras.mkdir()
     for name in re.findall(r"halohop\[(\w+)\]", page.read_text()):
@@ -206,7 +177,8 @@ def test_a_page_runs_with_the_wheel_and_the_extras_that_it_names(bare: Path, pag
         module = Path(found.origin or "").parent
         for path in module.parent.glob(f"{EXTRAS[name]}*"):
             (extras / path.name).symlink_to(path)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"PATH": f"{bare.parent}:{os.environ['PATH']}", "PYTHONPATH": str(extras)}
-    done = subprocess.run([bare, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    environment = os.environ | {"PYTHONPATH": str(extras)}
+    try:
+        outputs(page, tmp_path, python=str(bare), environment=environment, before=BEFORE.get(page.name, ""))
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.output)

@@ -41,7 +41,7 @@ class LinkNeighborLoader(NeighborhoodLoader, PyGLinkNeighborLoader):  # type: ig
         input_id: numbers to give out as the batches' `input_id` instead of positions.
         strict_negatives: no negative is an edge of the whole graph, on any host, at any time; those that are, are drawn anew.
         exclude_seed_edges: the edges of a batch, with all their copies and their reverses, are not sampled in it.
-        reverse_relation: which relation holds the reverses; by default the one with "rev_" before the name, or the same relation
+        reverse_relation: which relation holds the reverses; by default the one whose name has ``rev_`` before it, or the same one
             where it joins nodes of one type.
 
     A batch has `input_id`, `edge_label_index` (positions of the ends among its nodes) and `edge_label`: with binary negatives

@@ -1,0 +1,137 @@
+"""How Sphinx makes the site of the pages."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers import Parser
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.transforms import SphinxTransform
+from sphinx.util.inspect import signature, stringify_signature
+
+sys.path.insert(0, str(Path(__file__).parent))
+import blocks
+import structure
+
+from halohop import __version__
+
+project = "halohop"
+author = project_copyright = "the halohop authors"
+release = version = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".py": "python-file"}
+
+html_theme = "furo"
+html_title = f"halohop {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div:not(.output) > div.highlight > pre"
+
+myst_heading_anchors = 4
+default_role = "code"
+autoclass_content = "both"
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+toc_object_entries_show_parents = "hide"
+python_maximum_signature_line_length = 88
+
+PUBLIC = {name for subject in structure.subjects() for name in subject.entries()}
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", read_page)
+    app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("autodoc-process-signature", sign)
+    app.add_source_parser(PythonFile)
+    app.add_transform(LinkedNames)
+
+
+def read_page(app: Sphinx, name: str, text: list[str]) -> None:
+    """Gives the start page the navigation, tutorials what their blocks print, and each block a language that Pygments has."""
+    if name == "index":
+        text[0] += "\n\n" + "\n".join(map(toctree, structure.sections()))
+    if name.endswith((".rst", ".py")) or name.startswith("reference/"):
+        return
+    printed = iter(run(name) if name.startswith("docs/tutorials/") else ())
+
+    def replaced(fence: re.Match[str]) -> str:
+        return shown(blocks.Block(tag=fence[1], text=fence[2], lines_before=0), next(printed, ""))
+
+    text[0] = blocks.FENCE.sub(replaced, text[0])
+
+
+def toctree(section: structure.Section) -> str:
+    pages = "\n".join(page.removesuffix(".md").removesuffix(".py") for page in section.pages)
+    return f"```{{toctree}}\n:hidden:\n:caption: {section.title}\n\n{pages}\n```\n"
+
+
+def run(name: str) -> list[str]:
+    """What each block of a tutorial prints."""
+    with tempfile.TemporaryDirectory(prefix="halohop-site-") as folder:
+        try:
+            return blocks.outputs(structure.ROOT / f"{name}.md", Path(folder))
+        except subprocess.CalledProcessError as error:
+            raise ExtensionError(f"{name}.md: a block failed\n{error.output}") from error
+
+
+def shown(block: blocks.Block, printed: str) -> str:
+    """A block as MyST has it, and what it printed."""
+    if block.tag.startswith("{"):
+        return f"```{block.tag}\n{block.text}```"
+    suffix = Path(block.file).suffix if block.file else ""
+    language = {".py": "python", "console": "sh", "csv": "text", "": "text"}.get(suffix or block.language, block.language)
+    caption = f":caption: {block.file}\n" if block.file else ""
+    output = f"\n\n```{{code-block}} text\n:class: output\n\n{printed.rstrip()}\n```" if printed.strip() else ""
+    return f"```{{code-block}} {language}\n{caption}\n{block.text}```{output}"
+
+
+def read_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Reads Google's sections. The first line of a property is a sentence, though, and not "type: meaning"."""
+    kind = "method" if what in ("attribute", "data", "property") else what
+    lines[:] = GoogleDocstring(lines, Config(napoleon_use_admonition_for_examples=False), app, kind, name, thing, options).lines()
+
+
+def sign(app: Sphinx, what: str, name: str, thing: object, *_: object) -> tuple[str, str] | None:
+    """Classes are called with the arguments of `__init__`, also where a base has a `__new__` that takes any."""
+    if what != "class":
+        return None
+    return stringify_signature(signature(thing), show_return_annotation=False, unqualified_typehints=True), ""
+
+
+class PythonFile(Parser):
+    """A page that shows a Python file."""
+
+    supported = ("python-file",)
+
+    def parse(self, text: str, document: nodes.document) -> None:
+        path = Path(document["source"])
+        section = nodes.section(ids=["file"])
+        section += nodes.title("", path.name)
+        section += nodes.literal_block(text, text, language="python", linenos=False)
+        document += section
+        document.settings.env.metadata[document.settings.env.docname]["orphan"] = "true"
+
+
+class LinkedNames(SphinxTransform):
+    """Public names in running text, such as ``halohop.open``, lead to their entry in the reference."""
+
+    default_priority = 500
+
+    def apply(self, **_: object) -> None:
+        for literal in list(self.document.findall(nodes.literal)):
+            name = re.sub(r"\(.*\)$", "", literal.astext())
+            if name in PUBLIC and not isinstance(literal.parent, nodes.reference | pending_xref | nodes.title):
+                link = pending_xref("", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refdoc=self.env.docname)
+                literal.replace_self(link)
+                link += literal

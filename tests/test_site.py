@@ -1,0 +1,87 @@
+"""What the site is made of: each page has a place in it, each public name an entry, each link leads somewhere."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from docs.site import structure
+from docs.site.blocks import Block, blocks, outputs
+
+ROOT = Path(__file__).parents[1]
+LISTED = [page for section in structure.sections() for page in section.pages]
+PAGES = ["README.md", *(page for page in LISTED if page.endswith(".md"))]
+
+
+def test_each_page_has_one_place_in_the_navigation() -> None:
+    written = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert written - set(LISTED) == set(), "pages for docs/site/navigation.toml"
+    assert len(set(LISTED)) == len(LISTED)
+    assert [page for page in LISTED if not page.startswith("reference/") and not (ROOT / page).is_file()] == []
+
+
+def test_each_public_name_has_one_entry_in_the_reference() -> None:
+    listed = (ROOT / "tests" / "public_surface.txt").read_text().split()
+    pages = [structure.reference_page(subject) for subject in structure.subjects()]
+    entries = [entry for page in pages for entry in re.findall(r"^\.\. auto\w+:: halohop\.(\S+)$", page, re.MULTILINE)]
+    assert sorted(entries) == sorted(listed), "names for docs/site/navigation.toml"
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_pages_and_headings(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for target, anchor in structure.LINK.findall(text):
+        file = (ROOT / page).parent / target
+        assert file.exists(), target
+        assert not anchor or anchor[1:] in headings(file.read_text()), target + anchor
+    for anchor in re.findall(r"\]\(#([^)]+)\)", text):
+        assert anchor in headings(text), anchor
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_stay_within_the_site(page: str) -> None:
+    """A page or a Python file that a page links to is one of the site, or becomes one; other files are not there to be opened."""
+    shown = {*PAGES, *structure.linked_sources(PAGES)}
+    for target, _ in structure.LINK.findall((ROOT / page).read_text()):
+        path = (ROOT / page).parent.joinpath(target).resolve().relative_to(ROOT).as_posix()
+        assert path in shown or path.endswith(".svg"), target
+
+
+def test_blocks_of_a_page() -> None:
+    text = "# T\n\n```python\nx = 1\n```\n\n```csv a.csv\nb\n```\n```sh\necho\n```\n```python after sh\ny\n```\n"
+    python, file, shell, after = blocks(text.replace("x", "HOST"), {"HOST": "z"})
+    assert python == Block(tag="python", text="z = 1\n", lines_before=3)
+    assert (file.file, shell.file, python.file, after.file) == ("a.csv", None, None, None)
+    assert [block.language for block in (python, file, shell, after)] == ["python", "csv", "sh", "python"]
+    with pytest.raises(AssertionError, match="does not end"):
+        blocks("```python\nx = 1\n")
+
+
+def test_an_error_in_a_block_names_the_line_of_the_page() -> None:
+    (block,) = blocks("# T\n\n```python\nx = 1\nraise KeyError\n```\n")
+    with pytest.raises(KeyError) as caught:
+        exec(block.compiled("page.md"), {})
+    assert (caught.traceback[-1].path, caught.traceback[-1].lineno) == ("page.md", 4)
+
+
+def test_outputs_are_those_of_each_block(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```text name.txt\nAnn\n```\n```python\nx = 2\nprint('a  ')\n```\n```console\nfalse\n```\n"
+        "```sh\necho $((1 + 1)); cat name.txt >&2\n```\n```python after sh\nprint(x, HERE)\n```\n"
+    )
+    before = "at = {'HERE': '5'}"
+    assert outputs(page, tmp_path, before=before) == ["", "a", "", "2\nAnn", "2 5"]
+    page.write_text("```python\nprint('so far')\n```\n```sh\necho seen; exit 3\n```\n")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        outputs(page, tmp_path)
+    assert "seen" in failed.value.output
+    assert "exit status 3" in failed.value.output
