@@ -119,7 +119,7 @@ def ranks_of(layout: list[int]) -> list[World]:
 
 def slurms(world: World, tasks_per_node: str, prefix: str = "SLURM_") -> dict[str, str]:
     values = {"PROCID": world.rank, "LOCALID": world.local_rank, "NODEID": world.host}
-    sizes = {"SLURM_STEP_NUM_TASKS" if prefix == "SLURM_STEP_" else "SLURM_NTASKS": world.size}
+    sizes = {"SLURM_STEP_NUM_TASKS" if prefix == "SLURM_STEP_" else "SLURM_NTASKS": world.size} | {"SLURM_STEP_ID": 0}
     return {f"SLURM_{name}": str(value) for name, value in values.items()} | {
         **{name: str(value) for name, value in sizes.items()},
         f"{prefix}TASKS_PER_NODE": tasks_per_node,
@@ -248,6 +248,25 @@ def test_one_task_of_slurm_is_alone() -> None:
     assert World.from_env({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}) == World()
     assert World.from_env({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}) == World()
     assert World.detect({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}) == World()
+
+
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+"""What Slurm 22.05 sets in a batch script: a number as of a task, and no step."""
+
+
+def test_a_batch_script_of_slurm_is_no_task_of_its_job() -> None:
+    """`python train.py` without srun, once: it would wait for the other ranks, or train without them."""
+    for counts in ({"SLURM_NTASKS": "1", "SLURM_TASKS_PER_NODE": "1"}, {"SLURM_TASKS_PER_NODE": "64"}, {}):
+        assert World.detect(BATCH | counts) == World()
+        assert trainers_here(BATCH | counts) == 1
+    several = {"SLURM_NTASKS": "4", "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_NNODES": "2"}
+    shell_of_salloc = {name: value for name, value in BATCH.items() if name != "SLURM_PROCID"}
+    for env in (BATCH | several, shell_of_salloc | several):
+        with pytest.raises(InputError, match=r"SLURM_NTASKS=4 says that this job has several tasks.* start it with srun"):
+            World.detect(env)
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
+    assert World.detect(BATCH | several | step) == World(rank=0, size=4, num_hosts=2, local_size=2)
+    assert World.detect(BATCH | several | {"RANK": "0", "WORLD_SIZE": "1"}) == World()
 
 
 def test_what_of_hosts_is_known() -> None:

@@ -77,6 +77,9 @@ class World:
         have different numbers of ranks. Ray and MPI do not say which ranks share a host (see `hosts_known`). A pod of an Indexed
         Job is a host; Kubernetes does not tell it how many there are, so the Job's template has to set WORLD_SIZE.
 
+        A batch script of Slurm is no task of its job, and neither is a shell of salloc: where the job has several tasks, this
+        refuses to be one of them. Where it has one, it is alone.
+
         Raises:
             InputError: as of `from_env`, or an Indexed Job without WORLD_SIZE.
 
@@ -91,7 +94,13 @@ class World:
         slurm, mpi = _of_slurm(env), _of_mpi(env)
         if mpi is not None and slurm is not None and (mpi.rank, mpi.size) == (slurm.rank, slurm.size):
             mpi = None  # they mean the same tasks, and Slurm knows their hosts
-        return _of_ray(env) or mpi or slurm or _of_kubernetes(env) or _of_torchrun(env)
+        found = _of_ray(env) or mpi or slurm or _of_kubernetes(env)
+        if found is None and (evidence := _several_tasks(env)):
+            raise InputError(
+                f"{evidence} says that this job has several tasks, but this process is none of them: start it with srun "
+                "(srun python ...), or give the World(rank=..., size=...) yourself (World() is alone)"
+            )
+        return found or _of_torchrun(env)
 
 
 _MPI = (
@@ -167,8 +176,9 @@ def _of_mpi(env: Mapping[str, str]) -> World | None:
 
 
 def _of_slurm(env: Mapping[str, str]) -> World | None:
-    """A task of a job step; the variables of a step go before those of its job."""
-    if "SLURM_PROCID" not in env:
+    """A task of a job step; the variables of a step go before those of its job. A batch script has a number like a task, 0, but
+    no step."""
+    if "SLURM_PROCID" not in env or (env["SLURM_PROCID"] == "0" and "SLURM_STEP_ID" not in env):
         return None
     rank, size = _number(env, "SLURM_PROCID"), _number(env, _slurm_size(env), 1)
     host, local_rank = _number(env, "SLURM_NODEID", 0), _number(env, "SLURM_LOCALID", 0)
