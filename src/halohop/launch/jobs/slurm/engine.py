@@ -1,16 +1,14 @@
 """The engine for Slurm: writes a batch script, submits it, and follows it where that is asked for."""
 
-import os
-import threading
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from halohop.errors import InputError
 from halohop.files import writing
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.slurm import queue
+from halohop.launch.jobs.slurm.checks import check
 from halohop.launch.jobs.slurm.following import follow
 from halohop.launch.jobs.slurm.options import Options
 from halohop.launch.jobs.slurm.script import log_of, script
@@ -32,12 +30,13 @@ class Slurm:
         """Submits a job. With ``wait`` in the table [slurm] it stays until the job has ended, and cancels it if it is stopped.
 
         Raises:
-            InputError: sbatch is missing or refuses, this is an allocation already, or a job writes to the same folder.
-            ClusterError: the job failed; says which process, and shows the end of its log.
+            InputError: sbatch is missing or refuses; or as of `check`.
+            DatasetError: the partitions cannot be used.
+            JobFailedError: the job failed; says which process, and shows the end of its log.
         """
         options = _options(job)
         text = script(job, options)
-        _check_place(job)
+        check(job)
         logs = Path(job.out) / "logs"
         with writing(logs):
             logs.mkdir(parents=True, exist_ok=True)
@@ -47,7 +46,7 @@ class Slurm:
         console.print(f"job {number} of Slurm is {state.name} ({state.reason})", markup=False)
         console.print(f"output: {log}; of each process: {logs}/HOST-PROCESS.log", markup=False)
         if options.wait:
-            follow(number, log, console, threading.Event())
+            follow(number, log, console)
         else:
             console.print(f"watch: tail -F {escape(str(log))}; squeue --jobs {number}", markup=False)
             console.print(f"cancel: scancel {number}", markup=False)
@@ -60,18 +59,3 @@ def engine() -> Slurm:
 
 def _options(job: Job) -> Options:
     return convert(job.options, Options, "[slurm]")
-
-
-def _check_place(job: Job) -> None:
-    """Refuses a second job in an allocation, and in a run folder."""
-    inside = os.environ.get("SLURM_JOB_ID")
-    if inside is not None:
-        raise InputError(
-            f"this is inside of Slurm's job {inside}, whose hosts another job would not get; leave it to submit one, or run the "
-            "script on these hosts: halohop launch ... --print | bash"
-        )
-    other = queue.writing_to(log_of(job))
-    if other is not None:
-        raise InputError(
-            f"job {other} of Slurm writes to {job.out} already; wait for it, cancel it (scancel {other}), or take another folder"
-        )

@@ -9,7 +9,6 @@ from rich.console import Console
 from halohop.errors import ClusterError
 from halohop.launch.jobs.slurm import queue
 
-_EVERY_S = 1.0
 _SILENT_S = 300.0
 """How long Slurm may fail to answer, as while its controller is started again."""
 
@@ -23,24 +22,25 @@ class JobFailedError(ClusterError):
     exit_code: int = 1
 
 
-def follow(number: str, log: Path, console: Console, pause: threading.Event) -> None:
+def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> None:
     """Shows the output of a job until it has ended; whatever interrupts this cancels the job.
 
     Args:
         number: of the job.
         log: where the batch script writes.
         console: gets what is new in it, and what becomes of the job.
-        pause: is waited for between two looks; never set.
+        every: seconds between two looks.
 
     Raises:
         JobFailedError: the job failed or was cancelled.
         ClusterError: Slurm has not answered for minutes.
     """
+    pause = threading.Event()  # is never set
     shown, last = 0, queue.state(number)
     try:
         while not last.has_ended:
-            pause.wait(_EVERY_S)
-            now = _state(number, pause)
+            pause.wait(every)
+            now = _state(number, pause, every)
             shown = _show(log, shown, console)
             if now.name != last.name:
                 console.print(f"job {number} is {now.name}", markup=False)
@@ -51,14 +51,13 @@ def follow(number: str, log: Path, console: Console, pause: threading.Event) -> 
         raise
     _show(log, shown, console)
     if last.name != "COMPLETED":
-        error = JobFailedError(
-            "\n".join([f"job {number} ended as {last.name}, with exit code {last.code} ({log})", *_last_words(log)])
-        )
+        story = [f"job {number} ended as {last.name}, with exit code {last.code}; the end of {log}:", *_last_words(log)]
+        error = JobFailedError("\n".join(story))
         error.exit_code = last.code or 1
         raise error
 
 
-def _state(number: str, pause: threading.Event) -> queue.State:
+def _state(number: str, pause: threading.Event, every: float) -> queue.State:
     """Where the job stands, once Slurm answers."""
     deadline = time.monotonic() + _SILENT_S
     while True:
@@ -67,7 +66,7 @@ def _state(number: str, pause: threading.Event) -> queue.State:
         except ClusterError:
             if time.monotonic() > deadline:
                 raise
-        pause.wait(_EVERY_S)
+        pause.wait(every)
 
 
 def _show(log: Path, shown: int, console: Console) -> int:
