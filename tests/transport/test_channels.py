@@ -109,7 +109,7 @@ def traceback_of_this_thread() -> list[str]:
 
 def test_a_callback_that_takes_long_is_no_silence_of_the_peer():
     """What arrived meanwhile is read before anybody is taken for lost."""
-    limits = Limits(heartbeat_seconds=0.1)
+    limits = Limits(heartbeat_seconds=0.2)
     go, released = threading.Event(), threading.Event()
 
     def handler(request):
@@ -117,9 +117,9 @@ def test_a_callback_that_takes_long_is_no_silence_of_the_peer():
         return answer(request)
 
     with pair(handler, limits=limits, server_limits=limits) as (channel, listener):
-        occupy(channel, listener, go, 2)
+        occupy(channel, listener, go, 3)
         late = channel.submit(ask(1))
-        assert not wait_for(late.done, 2.5)
+        assert not wait_for(late.done, 3.5)
         released.set()
         assert late.result(timeout=20).gid.tolist() == [2]
         assert channel.statistics()["connections"] == 1
@@ -222,7 +222,7 @@ print("done")
 @pytest.mark.parametrize("kind", ["plain", "sealed"])
 def test_forked_processes(kind):
     script = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, kind]  # of forks beside threads
-    process = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    process = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=250)
     assert (process.returncode, process.stdout, process.stderr) == (0, "done\n", "")
 
 

@@ -134,7 +134,7 @@ def test_a_client_that_is_gone_holds_back_no_other():
 
 
 def test_a_client_that_takes_nothing_for_long_is_disconnected_and_one_that_takes_a_little_is_not(caplog):
-    with Room(heartbeat_seconds=0.1).open() as room, caplog.at_level(logging.WARNING):
+    with Room(heartbeat_seconds=0.2).open() as room, caplog.at_level(logging.WARNING):
         with room.attack(1, 100) as silent, room.attack(2, 100) as slow:
             assert wait_for(lambda: room.held() == 2)
             stop = threading.Event()
@@ -146,7 +146,7 @@ def test_a_client_that_takes_nothing_for_long_is_disconnected_and_one_that_takes
             reader = threading.Thread(target=read_slowly)
             reader.start()
             try:
-                assert wait_for(lambda: "has read no reply for 1 s" in caplog.text)  # before anything is read of it
+                assert wait_for(lambda: "has read no reply for 2 s" in caplog.text)  # before anything is read of it
                 assert hung_up(silent.sock)
                 assert wait_for(lambda: len(room.listener._clients) == 2)
                 room.assert_others_are_served()

@@ -58,13 +58,15 @@ def test_who_does_not_get_to_the_point_is_hung_up_on(say, token):
     with (
         serve(answer, codec=CODEC, token=token, limits=limits) as listener,
         connect(listener.address, codec=CODEC, token=token) as channel,
-        knock(listener, say=say) as sock,
     ):
         assert works(channel)
-        assert hung_up(sock)
+        before = listener.statistics()["strangers"]  # on a busy machine, the channel's first handshake may have been one
+        with knock(listener, say=say) as sock:
+            assert works(channel)
+            assert hung_up(sock)
         assert works(channel)
         assert channel.statistics()["connections"] == 1
-        assert wait_for(lambda: listener.statistics()["strangers"] == 1)
+        assert wait_for(lambda: listener.statistics()["strangers"] == before + 1)
 
 
 def test_who_says_a_byte_now_and_then_is_hung_up_on():
@@ -131,7 +133,7 @@ def test_who_left_by_themselves_are_forgotten(leave):
         for _ in range(20):
             leave(knock(listener, say=GREETING + HELLO))
         assert wait_for(lambda: listener.statistics()["strangers"] == 20)
-        assert (listener._port._strangers, listener._port._streams, listener._handshakes) == ({}, {}, {})
+        assert wait_for(lambda: not (listener._port._strangers or listener._port._streams or listener._handshakes))
 
 
 def test_a_stranger_that_leaves_before_encryption_begins():

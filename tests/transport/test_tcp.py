@@ -327,37 +327,36 @@ def test_an_impostor_that_takes_over_the_port():
 
 
 def test_a_killed_process_is_named_at_the_deadline():
-    limits = Limits(call_seconds=1, attempt_seconds=0.3)
     with (
         server_process() as (process, address),
-        connect(address, codec=CODEC, token=TOKEN, peer="host 7", limits=limits) as channel,
+        connect(address, codec=CODEC, token=TOKEN, peer="host 7", limits=LIMITS) as channel,
     ):
         assert channel.call(ask(1)).gid.tolist() == [2]
-        future = channel.submit(ask(-1))
+        future = channel.submit(ask(-1), seconds=2)
         assert process.stdout.readline() == "busy\n"
         process.kill()
         start = time.monotonic()
         with pytest.raises(PeerLostError, match=r"LocateRequest: peer 'host 7' at .* went away") as caught:
-            future.result(timeout=5)
-        assert time.monotonic() - start < 2
+            future.result(timeout=20)
+        assert time.monotonic() - start < LIMITS.call_seconds / 2
         assert address in str(caught.value)
-        assert process.wait(timeout=10) == -signal.SIGKILL
+        assert process.wait(timeout=60) == -signal.SIGKILL
 
 
 def test_a_killed_process_that_is_replaced():
-    bind = free_address()
-    with server_process(bind) as (first, address), connect(address, codec=CODEC, token=TOKEN, limits=LIMITS) as channel:
+    bind, limits = free_address(), Limits(call_seconds=200, attempt_seconds=2)  # a new process may take long on a busy machine
+    with server_process(bind) as (first, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
         futures = [channel.submit(ask(-1)), *(channel.submit(ask(value)) for value in range(20))]
         assert first.stdout.readline() == "busy\n"
         first.kill()
-        assert first.wait(timeout=10) == -signal.SIGKILL
+        assert first.wait(timeout=60) == -signal.SIGKILL
         with server_process(bind) as (second, _):
             assert second.stdout.readline() == "busy\n"
             second.stdin.write("go on\n")
             second.stdin.flush()
-            assert [int(future.result(timeout=15).gid) for future in futures] == list(range(21))
+            assert [int(future.result(timeout=100).gid) for future in futures] == list(range(21))
             second.stdin.close()
-            assert second.wait(timeout=10) == 0
+            assert second.wait(timeout=60) == 0
 
 
 def test_a_process_that_stops_for_a_while():
@@ -373,7 +372,7 @@ def test_a_process_that_stops_for_a_while():
 
 
 def test_a_silent_peer_is_noticed_by_its_heartbeats():
-    limits = Limits(call_seconds=6, attempt_seconds=5, heartbeat_seconds=0.05)
+    limits = Limits(call_seconds=20, attempt_seconds=20, heartbeat_seconds=0.05)
     with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
         channel.call(ask(1))
         process.send_signal(signal.SIGSTOP)
@@ -381,7 +380,7 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
         future = channel.submit(ask(2))
         assert wait_for(lambda: channel._session is None)
         process.send_signal(signal.SIGCONT)
-        assert future.result(timeout=5).gid.tolist() == [3]
+        assert future.result(timeout=20).gid.tolist() == [3]
 
 
 @pytest.mark.parametrize("ending", ["tidy", "forgetful"])
@@ -397,10 +396,10 @@ channel = connect({address!r}, codec=Codec(MESSAGE_TYPES), token=Token("a token 
 print(channel.call(LocateRequest(node_type="node", raw=torch.zeros(50000, dtype=torch.int64))).gid.sum())
 """
         command = [sys.executable, "-W", "error", "-c", script]
-        client = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+        client = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
         assert (client.returncode, client.stdout, client.stderr) == (0, "tensor(50000)\n", "")
         process.stdin.close()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_a_connection_that_is_cut_again_and_again():
@@ -460,22 +459,21 @@ def test_requests_that_nobody_waits_for_are_not_answered():
 
     def handler(request):
         seen.append(int(request.raw[0]))
-        assert released.wait(10)
+        assert released.wait(20)
         return answer(request)
 
     limits = Limits(handler_threads=1)
     with pair(limits=Limits(call_seconds=0.3), handler=handler, server_limits=limits) as (channel, listener):
+        assert wait_for(lambda: channel.is_connected)
         futures = [channel.submit(ask(value)) for value in range(5)]
+        assert wait_for(lambda: listener.statistics()["in_flight"] == 5)
         for future in futures:
             with pytest.raises(TimeoutError):
-                future.result(timeout=5)
-        threading.Event().wait(0.2)  # the listener's clock started a little later than the channel's
+                future.result(timeout=20)
+        threading.Event().wait(0.3)  # the listener's clock started when it had read them
         released.set()
-        deadline = time.monotonic() + 5
-        while listener.statistics()["expired"] < 4 and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
+        assert wait_for(lambda: listener.statistics()["expired"] == 4)
         assert seen == [0]
-        assert listener.statistics()["expired"] == 4
 
 
 def test_a_busy_listener_leaves_the_rest_on_the_wire():
@@ -513,6 +511,9 @@ def test_nothing_is_left_after_close():
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
 
+    def no_more(before):  # a thread that has been joined is seen for a moment
+        return all(now <= then for now, then in zip(descriptors(), before, strict=True))
+
     def use():
         with pair() as (channel, listener):
             channel.call(ask(1, size=100_000))
@@ -532,7 +533,7 @@ def test_nothing_is_left_after_close():
     before = descriptors()
     for _ in range(5):
         use()
-    assert descriptors() == before
+    assert wait_for(lambda: no_more(before))
 
 
 def test_no_thread_is_busy_while_nothing_happens():

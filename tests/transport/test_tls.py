@@ -32,7 +32,7 @@ TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 PLAIN = Token("a token that tests share")
 SEALED = Token("a token that tests share", encrypt=True)
 OTHER = Token("another token, that is wrong", encrypt=True)
-LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=2)
+LIMITS = Limits(call_seconds=20, attempt_seconds=5, connect_seconds=20)
 
 
 class TestEncrypted(TransportContract):
@@ -122,8 +122,8 @@ def test_one_that_encrypts_and_one_that_does_not(client, server):
         for _ in range(2):
             start = time.monotonic()
             with pytest.raises(AuthenticationError, match=r"LocateRequest: peer 'host 7'.*HALOHOP_ENCRYPT"):
-                channel.submit(ask(1)).result(timeout=10)
-            assert time.monotonic() - start < LIMITS.connect_seconds
+                channel.submit(ask(1)).result(timeout=20)
+            assert time.monotonic() - start < LIMITS.connect_seconds / 2
     assert served == []
 
 
@@ -136,7 +136,7 @@ def test_nothing_is_said_in_the_clear_to_please_the_other_side(client, server):
         connect(address, codec=CODEC, token=client, peer="host 7", limits=LIMITS) as channel,
     ):
         with pytest.raises(AuthenticationError, match=r"LocateRequest: peer 'host 7'.*HALOHOP_ENCRYPT"):
-            channel.submit(ask(1)).result(timeout=10)
+            channel.submit(ask(1)).result(timeout=20)
         assert b"plain words" not in notes["there"]
         assert listener.statistics()["sessions"] == 0
 
@@ -148,22 +148,21 @@ def test_another_token():
     ):
         for _ in range(2):
             with pytest.raises(AuthenticationError, match=r"LocateRequest: peer 'host 7'.*knows the token"):
-                channel.submit(ask(1)).result(timeout=10)
+                channel.submit(ask(1)).result(timeout=20)
         assert listener.statistics()["sessions"] == 0
 
 
 def test_a_server_that_comes_back_with_another_token():
-    limits = Limits(call_seconds=1, attempt_seconds=0.5)
     with serve(answer, codec=CODEC, token=SEALED, bind=free_address()) as listener:
         address = listener.address
-        channel = connect(address, codec=CODEC, token=SEALED, limits=limits)
+        channel = connect(address, codec=CODEC, token=SEALED, limits=LIMITS)
         channel.call(ask(1))
     with (
         channel,
         serve(answer, codec=CODEC, token=OTHER, bind=address),
         pytest.raises(AuthenticationError, match="knows the token"),
     ):
-        channel.submit(ask(2)).result(timeout=10)
+        channel.submit(ask(2)).result(timeout=20)
 
 
 def test_the_largest_message_fits_with_its_seal():
@@ -264,7 +263,7 @@ def test_a_key_pair_of_another_authority(authority, at_fault, tmp_path):
         connect(listener.address, codec=CODEC, token=client, peer="host 7", limits=LIMITS) as channel,
         pytest.raises(AuthenticationError, match=r"peer 'host 7'.*same authority"),
     ):
-        channel.submit(ask(1)).result(timeout=10)
+        channel.submit(ask(1)).result(timeout=20)
     assert served == []
 
 

@@ -2,7 +2,9 @@
 
 import platform
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -20,6 +22,7 @@ from halohop.ops.sample import sample_neighbors
 from halohop.ops.sparse import SparseRows
 
 _PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
+_READY = threading.Event()  # every kernel is loaded in this process
 
 
 def _say(line: str) -> None:
@@ -30,8 +33,9 @@ def _say(line: str) -> None:
 def warm_up(announce: Callable[[str], None] = _say) -> None:
     """Makes every kernel ready: compiled once per machine and version, which takes seconds, afterwards loaded from disk.
 
-    Several processes may call it at once: one compiles, the others wait and load. Where NUMBA_CACHE_DIR cannot be written, as in
-    a container, machine code that is there already is used: compiled beforehand, with the same NUMBA_CPU_NAME.
+    Several processes may call it at once: one compiles, the others wait and load. A process that has them loaded does nothing.
+    Where NUMBA_CACHE_DIR cannot be written, as in a container, machine code that is there already is used: compiled beforehand,
+    with the same NUMBA_CPU_NAME.
 
     Args:
         announce: is given one line of text before compiling begins; not called where the kernels are there already.
@@ -43,12 +47,20 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
     Example:
         >>> warm_up()
     """
+    if _READY.is_set():
+        return
     cpu_kept.check_processor()
     directory = cpu_jit.cache_directory(cpu_index.gather)
     if directory is None:
         announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
-        _call_every_kernel()
-        return
+    else:
+        _compile_into(directory, announce)
+    _call_every_kernel()
+    _READY.set()
+
+
+def _compile_into(directory: Path, announce: Callable[[str], None]) -> None:
+    """Compiles into a directory what is not there yet, in one process at a time."""
     marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
     if not marker.exists() and cpu_kept.is_read_only():
         announce(
@@ -68,7 +80,6 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
             announce(f"compiling kernels, beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
         except OSError as error:
             raise WriteError.of(f"machine code to {directory} (NUMBA_CACHE_DIR names another)", error) from error
-    _call_every_kernel()
 
 
 def _call_every_kernel() -> None:
