@@ -137,7 +137,6 @@ def count(begun: NeighborLoader, graph: halohop.Graph, answers: Any) -> None:
         answers.put((rows(begun), graph.num_nodes))
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.full)])
 def test_another_process_goes_through_a_loader(parts, expected, monkeypatch, method):
     monkeypatch.setenv("HALOHOP_TOKEN", TOKEN.key.decode())

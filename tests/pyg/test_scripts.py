@@ -14,8 +14,6 @@ from torch_geometric.nn import GraphSAGE, SAGEConv
 
 from halohop import LinkNeighborLoader, NeighborLoader
 
-pytestmark = pytest.mark.timeout(120)
-
 RATES, RATED, BOUGHT_WITH = ("user", "rates", "item"), ("item", "rev_rates", "user"), ("item", "to", "item")
 
 

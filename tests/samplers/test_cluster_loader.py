@@ -15,6 +15,7 @@ from halohop.testing.oracle_sets import as_oracle_batch, cluster_nodes, set_batc
 from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import NODE
 from halohop.world import World
+from tests.support.divisions import DIVISIONS, divided
 
 GRAPHS = {
     "one_node": graphs.ring(1),
@@ -27,8 +28,10 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+in_parts = divided(GRAPHS)
+
+
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_batches_are_the_oracles(name, num_parts, shard_each):
     """Numbers with gaps; some clusters have nodes of one type alone."""
@@ -36,7 +39,7 @@ def test_batches_are_the_oracles(name, num_parts, shard_each):
     generator = torch.Generator().manual_seed(3)
     clusters = {kind: torch.randint(12, (table.num_nodes,), generator=generator) * 5 for kind, table in tables.nodes.items()}
     numbers = sorted({int(number) for column in clusters.values() for number in column})
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = in_parts(name, num_parts, shard_each)
     given = clusters if len(clusters) > 1 else clusters[NODE].int().numpy()
     loader = ClusterLoader(graph, given, batch_size=3, shuffle=True, seed=8, run="inline")
     assert (loader.num_clusters, len(loader)) == (len(numbers), -(-len(numbers) // 3))

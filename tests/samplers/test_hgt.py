@@ -15,7 +15,7 @@ from halohop.testing.hgt_oracle import HGTOracle
 from halohop.testing.oracle import OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE_ID, RAW_ID
-from tests.support.divisions import DIVISIONS
+from tests.support.divisions import DIVISIONS, divided
 
 GRAPHS = {
     "one_node": graphs.ring(1),
@@ -52,12 +52,14 @@ def sampled(graph, samples, node_type, raw, index, **options) -> OracleBatch:
     )
 
 
+in_parts = divided(GRAPHS)
+
+
 @pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(("numbers", "max_neighbors"), [([4, 0, 6], -1), ([20, 20], 2), ([], -1)])
 def test_batches_are_the_oracles(name, num_parts, shard_each, numbers, max_neighbors):
-    tables = GRAPHS[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    tables, graph = GRAPHS[name], in_parts(name, num_parts, shard_each)
     samples = NumSamples.uniform(numbers, graph.schema)
     oracle = HGTOracle(tables, samples.per_type, seed=5, max_neighbors=max_neighbors)
     node_type = next(iter(tables.nodes))

@@ -14,8 +14,8 @@ from halohop.testing.oracle_subgraph import induced_edges, raw_ids
 from halohop.testing.walk_oracle import in_edges
 from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import EDGE, NODE
+from tests.support.divisions import FEW_DIVISIONS
 
-WORLDS = [(1, False), (2, True), (3, False), (3, True), (8, True)]
 TABLES = {
     "power law": graphs.power_law(60, 3, shuffled_ids=True),  # with self-loops, multi-edges, dead ends
     "ring": graphs.ring(9),
@@ -62,7 +62,7 @@ def test_scores_are_those_of_a_plain_push_in_any_partitioning(name, alpha, eps):
     lists = lists_of(TABLES[name])
     seeds = [*lists, *list(lists)[:2]]
     first = None
-    for num_parts, shard_each in WORLDS:
+    for num_parts, shard_each in FEW_DIVISIONS:
         graph = partitioned(TABLES[name], num_parts, seed=num_parts, shard_each=shard_each)
         result = ppr(graph, seeds, alpha=alpha, eps=eps)
         first = first or result
@@ -187,7 +187,7 @@ def test_one_relation_of_several(hetero):
 def test_neighbourhoods_are_the_highest_and_all_edges_among_them(name, top):
     tables = TABLES[name]
     expected = None
-    for num_parts, shard_each in WORLDS[:4:3]:
+    for num_parts, shard_each in FEW_DIVISIONS[:2]:
         graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
         batches = list(PPRLoader(graph, top, batch_size=7, run="inline"))
         raw = graph.select(None)[1]

@@ -18,8 +18,7 @@ from halohop.testing import graphs
 from halohop.testing.walk_oracle import WalkOracle
 from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import EDGE, NODE, Relation
-
-WORLDS = [(1, False), (2, True), (3, False), (3, True), (8, True)]
+from tests.support.divisions import DIVISIONS, FEW_DIVISIONS, divided
 
 HOMOGENEOUS = {
     "power law": graphs.power_law(60, 3, shuffled_ids=True),  # with self-loops, multi-edges, dead ends
@@ -70,23 +69,29 @@ def with_zeros(tables: GraphTables) -> GraphTables:
     return GraphTables(nodes=tables.nodes, edges={EDGE: replace(edges, columns=edges.columns | {"weight": weight})})
 
 
+WALKED = HOMOGENEOUS | {"undirected": UNDIRECTED, "small power law": graphs.power_law(15, 4, shuffled_ids=True)}
+GRAPHS = WALKED | {f"{name} with zeros": with_zeros(tables) for name, tables in WALKED.items()} | {"typed": TYPED}
+in_parts = divided(GRAPHS)
+
+
 @pytest.mark.parametrize("name", HOMOGENEOUS)
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_walks_are_the_oracles(name, weight):
-    tables = HOMOGENEOUS[name] if weight is None else with_zeros(HOMOGENEOUS[name])
+    name = name if weight is None else f"{name} with zeros"
+    tables = GRAPHS[name]
     starts = raw_ids(tables, NODE) * 3
     options = {"seed": 3, "epoch": 2, "batch": 1}
     nodes, edges = expected(tables, [EDGE] * 6, starts, weight=weight, **options)
-    for num_parts, shard_each in WORLDS:
-        graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    for division in FEW_DIVISIONS:
+        graph = in_parts(name, *division)
         got = random_walk(graph, starts, 6, weight_attr=weight, dead_end="stop", return_edge_ids=True, **options)
         assert (got[0].tolist(), got[1].tolist()) == (nodes, edges)
 
 
-@pytest.mark.parametrize(("num_parts", "shard_each"), WORLDS)
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("path", [[BY, CITES, WRITES], [WRITES, BY], [CITES], [("venue", "of", "paper")]])
 def test_metapaths_are_the_oracles(path, num_parts, shard_each):
-    graph = partitioned(TYPED, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = in_parts("typed", num_parts, shard_each)
     starts = raw_ids(TYPED, path[0][2])
     nodes, edges = expected(TYPED, path, starts)
     got = random_walk(graph, starts, metapath=path, return_edge_ids=True)
@@ -243,13 +248,14 @@ BIASES = [(1.0, 1.0), (0.25, 4.0), (0.01, 2.0), (4.0, 0.5), (1.0, 0.25), (1e-9, 
 @pytest.mark.parametrize(("p", "q"), BIASES)
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_biased_walks_are_the_oracles(p, q, weight):
-    for tables in (UNDIRECTED, HOMOGENEOUS["one node"], HOMOGENEOUS["many copies"], graphs.power_law(15, 4, shuffled_ids=True)):
-        tables = tables if weight is None else with_zeros(tables)
+    for name in ("undirected", "one node", "many copies", "small power law"):
+        name = name if weight is None else f"{name} with zeros"
+        tables = GRAPHS[name]
         starts = raw_ids(tables, NODE)
         options = {"p": p, "q": q, "seed": 3, "epoch": 2, "batch": 1}
         nodes, edges = expected(tables, [EDGE] * 3, starts, weight=weight, **options)
-        for num_parts, shard_each in WORLDS:
-            graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+        for division in FEW_DIVISIONS:
+            graph = in_parts(name, *division)
             got = random_walk(graph, starts, 3, weight_attr=weight, dead_end="stop", return_edge_ids=True, **options)
             assert (got[0].tolist(), got[1].tolist()) == (nodes, edges)
 

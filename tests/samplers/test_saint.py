@@ -13,6 +13,7 @@ from halohop.testing import graphs
 from halohop.testing.saint_oracle import SaintOracle
 from halohop.testing.worlds import hosts, partitioned
 from halohop.typing import EDGE, NODE
+from tests.support.divisions import DIVISIONS, divided
 
 GRAPHS = {
     "one_node": graphs.ring(1),
@@ -21,15 +22,14 @@ GRAPHS = {
     "multi_edges": graphs.multi_edges(7, 4),
     "power_law": graphs.power_law(80, 3, shuffled_ids=True),
 }
+in_parts = divided(GRAPHS)
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(("by", "size", "length"), [("node", 30, 0), ("edge", 12, 0), ("walk", 8, 4), ("walk", 3, 0)])
 def test_nodes_are_the_oracles(name, num_parts, shard_each, by, size, length):
-    tables = GRAPHS[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    tables, graph = GRAPHS[name], in_parts(name, num_parts, shard_each)
     raw_of = dict(zip(*(ids.tolist() for ids in graph.select()), strict=True))
     nodes = RandomNodes(graph, by, size=size, length=length, seed=6)
     oracle = SaintOracle(tables, by, size=size, length=length, seed=6)

@@ -13,7 +13,7 @@ from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, RAW_ID, Relation
-from tests.support.divisions import DIVISIONS
+from tests.support.divisions import DIVISIONS, divided
 
 WRITES = ("author", "writes", "paper")
 CITES = ("paper", "cites", "paper")
@@ -40,6 +40,9 @@ def told(graph: Graph, seeds: LinkSeeds, fanouts: Fanouts, rules: Rules) -> tupl
     return got, [bids.tolist() for bids in batch.ends_bid]
 
 
+in_parts = divided({name: tables for name, (tables, _) in CASES.items()}, halo=("raw_id",))
+
+
 def some_ends(graph: Graph, relation: Relation, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Raw ids of sources and destinations; with many of them some occur twice."""
     generator = torch.Generator().manual_seed(count)
@@ -60,7 +63,7 @@ def some_ends(graph: Graph, relation: Relation, count: int) -> tuple[torch.Tenso
 )
 def test_batches_around_edges_are_the_oracles(name, num_parts, shard_each, rules):
     tables, relation = CASES[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("raw_id",) if shard_each else ())
+    graph = in_parts(name, num_parts, shard_each)
     fanouts = Fanouts.uniform([3, 2], graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)
     for index, (num_pos, num_neg, triplet) in enumerate(

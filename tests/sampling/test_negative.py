@@ -19,7 +19,7 @@ from halohop.testing.link_oracle import NegativeOracle
 from halohop.testing.oracle import Oracle
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, NodeType, Relation
-from tests.support.divisions import DIVISIONS
+from tests.support.divisions import DIVISIONS, divided
 
 WRITES = ("author", "writes", "paper")
 
@@ -39,6 +39,9 @@ CASES = {
     "dense": (with_births(DENSE), EDGE),
     "typed": (with_births(graphs.typed({"paper": 20, "author": 9}, {WRITES: 300, ("paper", "by", "author"): 30})), WRITES),
 }
+
+
+in_parts = divided({name: tables for name, (tables, _) in CASES.items()})
 
 
 def raw_ids(graph: Graph, node_type: NodeType, gid: torch.Tensor) -> list[int]:
@@ -66,7 +69,7 @@ def negatives(graph: Graph, relation: Relation, *, time=None, src_weight=None, d
 @pytest.mark.parametrize("kind", ["plain", "temporal", "weighted"])
 def test_negatives_are_the_oracles(name, num_parts, shard_each, triplet, amount, strict, kind):
     tables, relation = CASES[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    graph = in_parts(name, num_parts, shard_each)
     options = {"triplet": triplet, "amount": amount, "strict": strict, "time": "born" if kind == "temporal" else None}
     weights = {}
     if kind == "weighted":

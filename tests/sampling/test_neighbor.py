@@ -20,7 +20,7 @@ from halohop.testing import checks, graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
-from tests.support.divisions import DIVISIONS
+from tests.support.divisions import DIVISIONS, divided
 
 RELATIONS = {
     ("author", "writes", "paper"): 120,
@@ -59,6 +59,8 @@ def with_weights_and_times(tables: GraphTables) -> GraphTables:
 
 
 WEIGHED = {name: with_weights_and_times(GRAPHS[name]) for name in ("multi_edges", "power_law", "typed", "isolated")}
+
+in_parts, weighed_in_parts = divided(GRAPHS, halo=("raw_id",)), divided(WEIGHED, halo=("seen", "raw_id"))
 
 
 def sampled(
@@ -112,8 +114,7 @@ def sampled(
     ],
 )
 def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
-    tables = GRAPHS[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("raw_id",) if shard_each else ())
+    tables, graph = GRAPHS[name], in_parts(name, num_parts, shard_each)
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, **options)
@@ -149,8 +150,7 @@ def test_batches_are_the_oracles(name, num_parts, shard_each, fanout, options):
     ids=str,
 )
 def test_batches_by_weight_and_time_are_the_oracles(name, num_parts, shard_each, fanout, rules):
-    tables = WEIGHED[name]
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each, halo=("seen", "raw_id") if shard_each else ())
+    tables, graph = WEIGHED[name], weighed_in_parts(name, num_parts, shard_each)
     node_type = next(iter(tables.nodes))
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)

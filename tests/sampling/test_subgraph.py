@@ -21,6 +21,7 @@ from halohop.testing import graphs
 from halohop.testing.oracle import Oracle, OracleBatch
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID
+from tests.support.divisions import DIVISIONS, divided
 
 GRAPHS = {
     "ring": graphs.ring(30),
@@ -105,9 +106,13 @@ def sampled(
     return told, batch
 
 
-def check(tables: GraphTables, num_parts: int, shard_each: bool, fanout: list[int], rules: Rules, times: bool = False) -> int:
+CHECKED = GRAPHS | {"two_ways": TWO_WAYS} | {f"weighed {name}": weighed(GRAPHS[name]) for name in ("power_law", "typed")}
+in_parts = divided(CHECKED)
+
+
+def check(name: str, num_parts: int, shard_each: bool, fanout: list[int], rules: Rules, times: bool = False) -> int:
     """Compares batches with the oracle's; returns how many edges were seen."""
-    graph = partitioned(tables, num_parts, seed=num_parts, shard_each=shard_each)
+    tables, graph = CHECKED[name], in_parts(name, num_parts, shard_each)
     fanouts = Fanouts.uniform(fanout, graph.schema)
     oracle = Oracle(tables, fanouts.per_relation, rules=rules)
     node_type = next(iter(tables.nodes))
@@ -122,8 +127,7 @@ def check(tables: GraphTables, num_parts: int, shard_each: bool, fanout: list[in
     return seen
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize(
     ("fanout", "rules"),
@@ -135,11 +139,10 @@ def check(tables: GraphTables, num_parts: int, shard_each: bool, fanout: list[in
     ids=str,
 )
 def test_induced_edges_are_all_edges_among_the_nodes(name, num_parts, shard_each, fanout, rules):
-    check(GRAPHS[name], num_parts, shard_each, fanout, rules)
+    check(name, num_parts, shard_each, fanout, rules)
 
 
-@pytest.mark.parametrize("shard_each", [False, True])
-@pytest.mark.parametrize("num_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize(("num_parts", "shard_each"), DIVISIONS)
 @pytest.mark.parametrize("name", ["ring", "star", "isolated", "multi_edges", "power_law", "two_ways", "self_loops"])
 @pytest.mark.parametrize(
     ("fanout", "rules"),
@@ -151,16 +154,16 @@ def test_induced_edges_are_all_edges_among_the_nodes(name, num_parts, shard_each
     ids=str,
 )
 def test_bidirectional_edges_are_the_drawn_ones_and_their_flips(name, num_parts, shard_each, fanout, rules):
-    check(TWO_WAYS if name == "two_ways" else GRAPHS[name], num_parts, shard_each, fanout, rules)
+    check(name, num_parts, shard_each, fanout, rules)
 
 
 @pytest.mark.parametrize("num_parts", [1, 3])
 def test_weights_steer_the_nodes_not_the_induced_edges(num_parts):
     """Asking for the induced edges by weight would lose those of weight 0."""
     for name in ("power_law", "typed"):
-        assert check(weighed(GRAPHS[name]), num_parts, True, [2, 2], Rules(subgraph="induced", weight="weight")) > 0
+        assert check(f"weighed {name}", num_parts, True, [2, 2], Rules(subgraph="induced", weight="weight")) > 0
     rules = Rules(subgraph="bidirectional", time="when", disjoint=True)
-    assert check(weighed(GRAPHS["power_law"]), num_parts, True, [3, 3], rules, times=True) > 0
+    assert check("weighed power_law", num_parts, True, [3, 3], rules, times=True) > 0
 
 
 @pytest.mark.parametrize("shard_each", [False, True])
@@ -171,7 +174,7 @@ def test_slices_change_nothing(monkeypatch, shard_each):
         monkeypatch.setattr(subgraph, "_EDGES_PER_SLICE", bound)
         for name in ("power_law", "typed", "isolated"):
             for disjoint in (False, True):
-                check(GRAPHS[name], 3, shard_each, [3, 3], Rules(subgraph="induced", disjoint=disjoint))
+                check(name, 3, shard_each, [3, 3], Rules(subgraph="induced", disjoint=disjoint))
 
 
 def test_few_requests_for_many_nodes(monkeypatch):

@@ -147,7 +147,6 @@ def kill(process: Process) -> None:
     process.communicate(timeout=20)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("num_servers", "num_clients", "num_parts"),
     [
@@ -219,7 +218,7 @@ def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: lis
 @pytest.mark.parametrize(
     ("play", "rounds"),
     [
-        pytest.param(play_servers, 1, marks=pytest.mark.timeout(240)),
+        (play_servers, 1),
         pytest.param(play_servers, 2, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_workers, 1, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_servers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),
@@ -230,7 +229,6 @@ def test_killed_and_started_again(network, folders, undisturbed, play, rounds, t
     play(network, folders, undisturbed, rounds, tmp_path)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -249,7 +247,6 @@ def test_slow_and_lossy_networks_give_the_same_batches(network, folders, expecte
 
 
 @pytest.mark.full  # tests/transport cuts connections between threads
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("cut", [0, pytest.param(2, marks=pytest.mark.soak)], ids=["server", "client"])
 def test_a_cut_that_heals_gives_the_same_batches(network, folders, expected, cut):
     cluster = Cluster(network, folders[2], 2)
@@ -274,7 +271,6 @@ while True:
 """
 
 
-@pytest.mark.timeout(240)
 def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
     home, other = network[:2]
     silent = home.start("-c", SILENT, home.address, PORT)
@@ -287,7 +283,6 @@ def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
     assert f"peer 'server 0' at tcp://{home.address}:{PORT}" in err
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.soak)])
 def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
     """The first and the third have the same partition. The first, which is asked, stops with all its connections open."""
@@ -300,7 +295,6 @@ def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
 
 
 @pytest.mark.full  # tests/transport stops a process
-@pytest.mark.timeout(240)
 def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
     cluster = Cluster(network, folders[2], 2)
     client = cluster.start_client(0, "client", seconds=20.0)
@@ -312,7 +306,6 @@ def test_a_stopped_server_without_a_stand_in_is_named(network, folders):
     assert cluster.addresses[1] in err
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("alive", "sampling"),
     [
@@ -337,7 +330,6 @@ def test_ctrl_c_ends_a_trainer(network, folders, alive, sampling):
     assert_no_shared_memory(client)
 
 
-@pytest.mark.timeout(240)
 def test_ctrl_c_ends_a_trainer_that_waits_for_servers_to_start(network):
     program = "import halohop, sys; connect = halohop.connect; print(flush=True); connect(sys.argv[1:])"
     client = network[0].start("-c", program, f"{network[1].address}:{PORT}", env=SECRET)
@@ -350,7 +342,6 @@ def test_ctrl_c_ends_a_trainer_that_waits_for_servers_to_start(network):
     assert not network[0].process_ids()
 
 
-@pytest.mark.timeout(240)
 def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(network, folders):
     cluster = Cluster(network, folders[2], 2)
     client = cluster.start_client(0, "servers")

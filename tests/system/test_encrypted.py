@@ -52,7 +52,6 @@ def test_hosts_that_share_an_environment(parts, expected, monkeypatch):
             channel.call(FetchRequest(queries=()))
 
 
-@pytest.mark.timeout(240)
 def test_the_command_line(parts, expected):
     command = [sys.executable, "-m", "halohop", "serve", str(parts), "--listen", "127.0.0.1:0", "--encrypt"]
     with subprocess.Popen(command, env=os.environ | {"HALOHOP_TOKEN": SECRET}, stderr=subprocess.PIPE, text=True) as process:

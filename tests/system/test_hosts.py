@@ -48,7 +48,6 @@ def alone(folder: Path, epochs: int, method: str) -> list[str]:
     return result.stdout.splitlines()[:-1]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("method", "runs"),
     [

@@ -65,7 +65,6 @@ def start_host(network: list[Host], home: Host, folders: list[Path], rank: int) 
     return home.start(WORKER, folders[rank], EPOCHS, 2, "neighbor", "", PATIENCE, env=env)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_host_that_is_started_again_elsewhere_is_found(network, folders, expected, seed):

@@ -25,7 +25,6 @@ def told(found) -> list[tuple]:
     return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in found]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.full)])
 def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
     with halohop.open(parts) as graph:
@@ -44,7 +43,6 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
         assert told(got) == undisturbed
 
 
-@pytest.mark.timeout(240)
 def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, start, tmp_path):
     """Nothing of it is believed; the right one, when it is back at its port, is."""
     halohop.partition(ring(600), tmp_path / "other", num_parts=2, method="random", seed=1)
@@ -68,7 +66,6 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
         assert told(got) == undisturbed
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_server_ends_when_it_is_told_to(start, number, code):
     process, address = start("0")
@@ -78,7 +75,6 @@ def test_a_server_ends_when_it_is_told_to(start, number, code):
     assert process.wait(within(5)) == code
 
 
-@pytest.mark.timeout(240)
 def test_a_server_with_a_grace_ends_well(parts, start):
     """At SIGTERM in mid-epoch; the other one has the same partitions."""
     with halohop.open(parts) as graph:
@@ -108,7 +104,6 @@ for batch in halohop.NeighborLoader(graph, [3, 2], batch_size=1, num_workers=2):
 
 
 @pytest.mark.full
-@pytest.mark.timeout(240)
 def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
     """It never closed its graph. At the end that goes first, so that the loader's threads wait for nobody when they end."""
     process, address = start("0,1")
@@ -133,7 +128,6 @@ def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
         assert out.splitlines()[-1] == "[]"
 
 
-@pytest.mark.timeout(240)
 def test_a_lost_server_without_a_stand_in_is_named(parts, start):
     (first, address), (_, other) = start("0"), start("1")
     limits = Limits(call_seconds=3, attempt_seconds=1)
@@ -145,7 +139,6 @@ def test_a_lost_server_without_a_stand_in_is_named(parts, start):
             list(iterator)
 
 
-@pytest.mark.timeout(120)
 def test_columns_that_the_command_line_gives(parts, start, tmp_path):
     np.save(tmp_path / "group.npy", np.arange(600) % 7)
     np.save(tmp_path / "early_mask.npy", np.arange(600) < 10)

@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
 
-
-@pytest.mark.timeout(200)
 def test_three_hosts_train_together(network, folders, tmp_path):
     agents = [
         host.start(
