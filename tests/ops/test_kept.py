@@ -5,13 +5,14 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import halohop
 from halohop.errors import InputError
-from halohop.ops import cpu_kept
+from halohop.ops import cpu_kept, warmup
 
 SCRIPT = """
 import sys, torch
@@ -88,5 +89,6 @@ def test_a_processor_that_can_do_less_than_the_named_one_is_refused(monkeypatch)
     monkeypatch.setattr("numba.config.CPU_NAME", "x86-64-v3")
     cpu_kept.check_processor()
     monkeypatch.setattr("numba.config.CPU_NAME", "x86-64-v4")
+    monkeypatch.setattr(warmup, "_READY", threading.Event())  # as in a process that has used no kernel
     with pytest.raises(InputError, match=r"NUMBA_CPU_NAME=x86-64-v4, but .* has no avx512bw, avx512cd, avx512dq, avx512f"):
         halohop.ops.warm_up(print)
