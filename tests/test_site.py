@@ -1,5 +1,6 @@
 """What the site is made of: each page has a place in it, each public name an entry, each link leads somewhere."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from docs.site import structure
 from docs.site.blocks import Block, blocks, outputs
+from halohop import errors
 
 ROOT = Path(__file__).parents[1]
 LISTED = [page for section in structure.sections() for page in section.pages]
@@ -85,3 +87,29 @@ def test_outputs_are_those_of_each_block(tmp_path: Path) -> None:
         outputs(page, tmp_path)
     assert "seen" in failed.value.output
     assert "exit status 3" in failed.value.output
+
+
+def texts() -> list[str]:
+    """All strings of the source; what an f-string puts in is a NUL."""
+    found = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def test_messages_of_the_troubleshooting_page_are_those_of_the_source() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    messages = [block.text.strip() for block in blocks(text) if block.language == "message"]
+    assert len(messages) > 20
+    everything = "\n".join(texts())
+    words = [".*".join(re.escape(part.strip()) for part in message.split("...")) for message in messages]
+    assert [pattern for pattern in words if not re.search(pattern, everything)] == []
+
+
+def test_every_error_has_a_place_on_the_troubleshooting_page() -> None:
+    titles = re.findall(r"^## (\w+Error)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    assert sorted(titles) == sorted(errors.__all__)

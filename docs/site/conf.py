@@ -46,6 +46,7 @@ autodoc_typehints_format = "short"
 toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 88
 
+LANGUAGES = {"python", "sh", "toml", "yaml", "json"}
 PUBLIC = {name for subject in structure.subjects() for name in subject.entries()}
 
 
@@ -89,8 +90,8 @@ def shown(block: blocks.Block, printed: str) -> str:
     """A block as MyST has it, and what it printed."""
     if block.tag.startswith("{"):
         return f"```{block.tag}\n{block.text}```"
-    suffix = Path(block.file).suffix if block.file else ""
-    language = {".py": "python", "console": "sh", "csv": "text", "": "text"}.get(suffix or block.language, block.language)
+    kind = Path(block.file).suffix.lstrip(".") if block.file else block.language
+    language = {"py": "python", "console": "sh"}.get(kind, kind if kind in LANGUAGES else "text")
     caption = f":caption: {block.file}\n" if block.file else ""
     output = f"\n\n```{{code-block}} text\n:class: output\n\n{printed.rstrip()}\n```" if printed.strip() else ""
     return f"```{{code-block}} {language}\n{caption}\n{block.text}```{output}"
