@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from halohop.samplers.saint_loader import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
     from halohop.sampling.caps import Padding
     from halohop.store.afar.fetching import fetch
+    from halohop.store.afar.uploading import upload
     from halohop.store.schema import Schema
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
@@ -85,6 +86,7 @@ __all__ = [
     "ppr",
     "random_walk",
     "serve",
+    "upload",
 ]
 
 _HOMES = {
@@ -128,6 +130,7 @@ _HOMES = {
     "ppr": ("halohop.samplers.ppr_loader", "ppr"),
     "random_walk": ("halohop.samplers.random_walk", "random_walk"),
     "serve": ("halohop.net.serve", "serve"),
+    "upload": ("halohop.store.afar.uploading", "upload"),
 }
 
 

@@ -94,8 +94,9 @@ class UrlFolder:
         Raises:
             DatasetError: the store does not list them.
         """
-        with self._failing(""):
-            found: dict[str, dict[str, Any]] = _again(lambda: self._fs.find(self._root, detail=True))
+        found: dict[str, dict[str, Any]] = {}
+        with suppress(FileNotFoundError), self._failing(""):  # of some stores, of a bucket that is not there
+            found = _again(lambda: self._fs.find(self._root, detail=True))
         root = self._root.rstrip("/") + "/"
         return {
             path.removeprefix(root): int(info["size"]) for path, info in found.items() if path.startswith(root) and path != root

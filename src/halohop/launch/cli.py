@@ -16,6 +16,7 @@ from halohop.launch.commands import partition as partition_command
 from halohop.launch.commands import replicate as replicate_command
 from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import tools
+from halohop.launch.commands import upload as upload_command
 from halohop.launch.options import choices, parsing, shared
 from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
@@ -67,6 +68,7 @@ def halohop(
 
 app.command(cls=Command)(partition_command.partition)
 app.command(cls=Command)(fetch_command.fetch)
+app.command(cls=Command)(upload_command.upload)
 app.command(cls=Command)(replicate_command.replicate)
 app.command(cls=Command)(inspect_command.inspect)
 

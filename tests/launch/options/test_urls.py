@@ -18,6 +18,7 @@ COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[
 NEEDED = {
     "fetch": {"url": "parts", "folder": "here"},
     "infer": {"parts": "parts", "checkpoint": "checkpoint"},
+    "upload": {"parts": "parts", "url": "there"},
     "partition": {"source": "synthetic:tiny", "out": "parts"},
 }
 """Arguments without which a command does not begin; those of others are like ``parts``."""

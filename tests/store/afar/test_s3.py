@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError
+from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, WriteError
 from halohop.store.afar.fetching import fetch
+from halohop.store.afar.uploading import upload
 from halohop.store.manifest import MANIFEST
 from tests.store.afar.conftest import CHUNK
 
@@ -70,6 +71,13 @@ def test_a_flipped_byte_a_cut_and_a_missing_object(url: str, s3: object, far_par
     assert not (tmp_path / "here" / MANIFEST).exists()
     s3.put_file(str(far_parts / name), far)  # type: ignore[attr-defined]
     assert contents(fetch(url, tmp_path / "here")) == contents(far_parts)
+
+
+def test_what_is_sent_is_equal_file_by_file(s3: object, far_parts: Path, tmp_path: Path) -> None:
+    upload(far_parts, "s3://bucket/sent/parts")
+    assert contents(fetch("s3://bucket/sent/parts", tmp_path / "here")) == contents(far_parts)
+    with pytest.raises(WriteError, match=r"s3://no-such-bucket/parts/manifest.uploading cannot be written"):
+        upload(far_parts, "s3://no-such-bucket/parts")
 
 
 def test_no_bucket_and_no_credentials(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

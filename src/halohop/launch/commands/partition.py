@@ -1,21 +1,24 @@
 """The command that divides a graph into partitions on disk."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from halohop.errors import InputError
+from halohop.files import is_url, masked
 from halohop.launch.commands import replicate as copies
 from halohop.launch.options import choices, shared
+from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
 from halohop.partitioning.assigners.defaults import TOLERANCE
 
 
 def partition(
     source: shared.Source,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The new folder; or a URL, with --stage.")],
     parts: Annotated[
         int | None,
         typer.Option(
@@ -36,6 +39,7 @@ def partition(
     memory: shared.BuildMemory = None,
     worker: shared.Worker = False,
     overwrite: shared.Overwrite = False,
+    stage: stage_options.Folder = None,
     undirected: shared.Undirected = False,
     normalize: shared.Normalize = False,
     task: shared.PartitionTask = choices.TaskName.node,
@@ -67,10 +71,17 @@ def partition(
 
     $ halohop partition synthetic:small parts --parts 4 --tolerance 0.02 --blocks 64
 
+    $ halohop partition dataset/ogbn_products s3://bucket/products --parts 8 --stage /scratch/stage
+
     $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
     """
+    given = locals()
     if worker and (replica_ratio is not None or replica_memory is not None):
         raise InputError("--worker builds partitions only; leave --replica-ratio and --replica-memory to `halohop replicate`")
+    if is_url(out) and not plan:
+        _to_url(given)
+        return
+    folder = (stage or Path()) / "plan" if is_url(out) else Path(out)
     from halohop.launch.pages import summary
     from halohop.launch.runs.source import assigned_by, partition_source
 
@@ -79,7 +90,7 @@ def partition(
 
         wanted = Planned(
             source=source,
-            out=out,
+            out=folder,
             num_parts=parts,
             method=assigned_by(method.value, assignment or ()),
             halo=tuple(halo.split(",")) if halo else (),
@@ -94,7 +105,7 @@ def partition(
         return
     partition_source(
         source,
-        out,
+        folder,
         num_parts=parts,
         method=copies.by_frequency(fanout, batch_size=batch_size, split=split, hotness=hotness)
         if method == choices.MethodOrFrequency.frequency and not assignment
@@ -117,7 +128,7 @@ def partition(
     )
     if replica_ratio is not None or replica_memory is not None:
         copies.copy_hot_nodes(
-            out,
+            folder,
             ratio=replica_ratio,
             memory=replica_memory,
             fanout=fanout,
@@ -127,4 +138,24 @@ def partition(
             hotness=hotness,
             lists=replica_lists,
         )
-    Console().print(summary.render(summary.summarize(out)))
+    Console().print(summary.render(summary.summarize(folder)))
+
+
+def _to_url(given: Mapping[str, Any]) -> None:
+    """Divides a graph in a folder of this host, and sends the partitions to a URL."""
+    from halohop.launch.runs.afar import built_and_sent
+    from halohop.store.afar.staging import Stage
+
+    if given["worker"]:
+        raise InputError("--worker shares a folder that all hosts see; build in one, and send it: `halohop upload FOLDER URL`")
+    asked = {
+        name: value for name, value in given.items() if name not in ("overwrite", "stage", "memory", "config", "plan", "worker")
+    }
+
+    def build(folder: Path) -> None:
+        partition(**{**given, "out": str(folder), "overwrite": True})
+
+    built_and_sent(
+        given["out"], Stage.of(given["stage"]), asked, build, overwrite=given["overwrite"], console=logs.people(soft_wrap=True)
+    )
+    typer.echo(f"the partitions are at {masked(given['out'])}")

@@ -6,7 +6,14 @@ from typing import Any
 
 from halohop.files.urls import is_url, refuse_url
 
-TAKES_URLS = {"fetch": {"url"}, "infer": {"parts"}, "serve": {"parts"}, "train": {"parts"}}
+TAKES_URLS = {
+    "fetch": {"url"},
+    "infer": {"parts"},
+    "partition": {"out"},
+    "serve": {"parts"},
+    "train": {"parts"},
+    "upload": {"url"},
+}
 """By command, the parameters where a URL is understood."""
 
 PATHS = {

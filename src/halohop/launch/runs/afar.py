@@ -1,13 +1,23 @@
-"""What lies at URLs while a command works with it: in a folder of this host."""
+"""What lies at URLs while a command works with it: in a folder of this host, --stage."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from halohop.files import is_url
+from halohop.datasets.estimate import source_files
+from halohop.errors import InputError
+from halohop.files import is_url, masked, remove, write_file, writing
+from halohop.files.url_folder import UrlFolder
+from halohop.launch.runs.reading import files_digest
 from halohop.launch.terminal.progress import stages
+from halohop.store.afar.fetching import wait_for_lock
 from halohop.store.afar.staging import Stage, staged
+from halohop.store.afar.uploading import check_target, upload
 from halohop.world import World
 
 
@@ -39,3 +49,52 @@ def parts_here(
         found = staged(parts, stage, partitions=partitions, share=share, world=world, progress=progress)
     with found:
         yield str(found.folder)
+
+
+def built_and_sent(
+    url: str,
+    stage: Stage,
+    asked: Mapping[str, Any],
+    build: Callable[[Path], None],
+    *,
+    overwrite: bool,
+    console: Console,
+    deadline: float = 300.0,
+) -> None:
+    """Builds a data set in a folder of this host, and sends it to a URL; where that was stopped, the same again goes on.
+
+    Args:
+        url: where it goes.
+        stage: the folder below which it is built, in ``builds``, and from which it is removed when it is at the URL.
+        asked: all that decides what is built, by the names of the options.
+        build: builds it in the folder that it is given.
+        overwrite: replace the data set that is at the URL.
+        console: where a bar shows how far the upload is.
+        deadline: seconds without a sign of another process that does the same, or a file that has been sent, before giving up.
+
+    Raises:
+        InputError: no folder to build in, or something is at the URL.
+        HalohopError: as of `build` and `halohop.upload`.
+    """
+    if stage.folder is None:
+        raise InputError(f"{masked(url)} is written after the partitions were built here; say in which folder: stage=FOLDER")
+    source = str(asked["source"])
+    key = repr((url, sorted((name, str(value)) for name, value in asked.items()), files_digest(source_files(source))))
+    place = stage.folder / "builds" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    built = place.with_suffix(".built")
+    with writing(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        wait_for_lock(lock, place, deadline)
+        if not built.exists():
+            check_target(UrlFolder(url), overwrite=overwrite)  # before what may take hours
+            build(place)
+            write_file(built, b"")
+        with stages(console) as progress:
+            upload(place, url, overwrite=overwrite, progress=progress)
+        remove(built)
+        remove(place)
+        remove(place.with_suffix(".lock"))
+    finally:
+        os.close(lock)

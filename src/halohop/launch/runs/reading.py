@@ -60,7 +60,7 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
     folder = out.with_name(f"{out.name}.source")
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    plan = {"source": reading.source, **options, "files": _digest(source_files(reading.source))}
+    plan = {"source": reading.source, **options, "files": files_digest(source_files(reading.source))}
     with Steps(folder, plan, progress=progress) as steps:
 
         def read(progress: StepProgress) -> None:
@@ -76,7 +76,7 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
         yield read_source(reading.source, staging_in(folder / "columns", budget), fractions=FRACTIONS, **options)
 
 
-def _digest(files: list[Path]) -> str:
+def files_digest(files: list[Path]) -> str:
     """Of the names of files, their sizes and times: the same on all hosts that share them."""
     found = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()

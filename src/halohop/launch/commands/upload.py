@@ -1,0 +1,29 @@
+"""The command that sends a partitioned graph to an object store."""
+
+from typing import Annotated
+
+import typer
+
+from halohop.launch.options import shared
+from halohop.launch.terminal import logs
+
+
+def upload(
+    parts: shared.PartsFolder,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where it goes: s3://bucket/parts, gs://..., file:///...")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a partitioned graph there.")] = False,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Give up after so long without a file.")] = 300.0,
+) -> None:
+    """Send a partitioned graph to an object store; if it is stopped, the same command goes on from there.
+
+    The manifest goes last: until all is there, URL is no data set.
+
+    $ halohop upload parts s3://bucket/parts
+    """
+    from halohop.files import masked
+    from halohop.launch.terminal.progress import stages
+    from halohop.store.afar.uploading import upload as send
+
+    with stages(logs.people()) as progress:
+        send(parts, url, overwrite=overwrite, deadline=deadline, progress=progress)
+    typer.echo(f"{parts} is at {masked(url)}")
