@@ -83,7 +83,7 @@ os.chdir(sys.argv[2])
 def order(*arguments, **env):
     read_end, write_end = os.pipe()
     env = {**os.environ, "LAUNCHERS_SESSION": str(os.getsid(0)), **env}
-    given = Order(module="the_trainer", arguments=arguments, env=env, stdout=write_end, stderr=write_end, lifeline=lifeline)
+    given = Order(argv=("-m", "the_trainer", *arguments), env=env, stdout=write_end, stderr=write_end, lifeline=lifeline)
     return given, read_end
 
 def run(start, *arguments, **env):

@@ -1,6 +1,6 @@
-"""What every process of a run does first, a forked one or `python -m halohop.launch.processes.child MODULE ARGUMENT...`.
+"""What every process of a run does first, a forked one or `python -m halohop.launch.processes.child ARGUMENT...`.
 
-Holds on to the launcher's lifeline, then runs the module as `python -m MODULE ARGUMENT...` would.
+Holds on to the launcher's lifeline, then runs the script or the module as `python ARGUMENT...` would.
 Where that ends with an error of halohop, the launcher can read it.
 """
 
@@ -9,6 +9,7 @@ import os
 import runpy
 import signal
 import sys
+from pathlib import Path
 
 from halohop import memory
 from halohop.errors import HalohopError
@@ -19,7 +20,7 @@ from halohop.launch.terminal import logs
 
 
 def main(arguments: list[str]) -> None:
-    """Runs the module ``arguments[0]`` with the rest as its command line."""
+    """Runs ``arguments`` as an interpreter would: a script and its command line, or ``-m``, a module and its command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no signal meets a handler: none waits for foreign code to return
     lifeline.hold()
     if "RANK" in os.environ:
@@ -27,9 +28,15 @@ def main(arguments: list[str]) -> None:
     take_cores()
     memory.limit_heaps()
     logs.configure(int(os.environ.get(logs.LEVEL, logging.INFO)))
-    sys.argv = list(arguments)
     try:
-        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = list(arguments)
+            if not sys.flags.safe_path:
+                sys.path[0] = str(Path(arguments[0]).resolve().parent)
+            runpy.run_path(arguments[0], run_name="__main__")
     except HalohopError as error:
         report(error)
         raise  # with its traceback to the log

@@ -26,7 +26,7 @@ def send(connection: socket.socket, order: Order) -> None:
     # It is a limit beside those that torch has read here, such as MKL_NUM_THREADS and the cores that this process may use.
     own = torch.get_num_threads()
     threads = own if env.get(_THREADS) == os.environ.get(_THREADS) else min(int(env[_THREADS]), own)
-    text = json.dumps({"module": order.module, "arguments": list(order.arguments), "env": env, "threads": threads})
+    text = json.dumps({"argv": list(order.argv), "folder": order.folder, "env": env, "threads": threads})
     connection.sendall(text.encode())
     connection.shutdown(socket.SHUT_WR)
 
@@ -52,9 +52,11 @@ def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
     torch.set_num_threads(order["threads"])
     np.random.seed()  # not the same in all of them; Python does so by itself
     torch.default_generator.seed()
+    if order["folder"] is not None:
+        os.chdir(order["folder"])
     if not sys.flags.safe_path:
         sys.path[0] = str(Path.cwd())
-    return _code_of(order["module"], order["arguments"])
+    return _code_of(order["argv"])
 
 
 def _reopen(number: int, name: str) -> None:
@@ -66,12 +68,13 @@ def _reopen(number: int, name: str) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _code_of(module: str, arguments: list[str]) -> int:
-    """Runs a module as ``__main__`` to the end that interpreters come to; returns the exit code."""
-    sys.modules.pop(module, None)  # it runs once more, under another name
+def _code_of(argv: list[str]) -> int:
+    """Runs a module or a script as ``__main__`` to the end that interpreters come to; returns the exit code."""
+    if argv[0] == "-m":
+        sys.modules.pop(argv[1], None)  # it runs once more, under another name
     code = 0
     try:
-        child.main([module, *arguments])
+        child.main(argv)
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)

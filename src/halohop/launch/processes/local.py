@@ -9,24 +9,20 @@ import queue
 import secrets
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
 
-import msgspec
 import torch
 import torch.distributed as dist
 
 from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
-from halohop.launch.processes.failures import ERROR_FILE, Failure, failure, prepare, reported
-from halohop.launch.processes.starting import CORES, Order, Process, Start, fresh
-from halohop.launch.terminal.logs import LEVEL, level_of_trainers
+from halohop.launch.processes.failures import failure
+from halohop.launch.processes.starting import CORES, Start, fresh
+from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
@@ -35,34 +31,6 @@ SETTLE_S = 5.0
 """Seconds that the other ranks have, after one failed, to say themselves what they saw."""
 GRACE_S = 3.0
 """Seconds between asking a process to end and killing it: everything ends within 5 s of Ctrl-C."""
-
-Event = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """A process has ended with this exit code, as `subprocess` counts: negative for a signal."""
-
-    rank: int
-    code: int
-
-
-_News = queue.SimpleQueue[_Ended | Event]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Child:
-    world: World
-    process: Process
-    log: Path
-    waiter: threading.Thread
-
-    @property
-    def name(self) -> str:
-        return f"rank {self.world.rank} (node {self.world.host}, process {self.process.pid})"
-
-    def failed(self, code: int) -> Failure:
-        return Failure(name=self.name, code=code, log=self.log, error=reported(_error_file(self.log)))
 
 
 def run(
@@ -93,25 +61,78 @@ def run(
         InputError, DatasetError: a process's own error, where it says what is wrong with the input.
         InputError: no node or no trainer.
     """
-    if not arguments or trainers < 1:
-        raise InputError(f"{len(arguments)} nodes x {trainers} trainers are no processes; give at least 1 of each")
+    places = worlds(len(arguments), trainers)
+
+    def ranks(env: Mapping[str, str]) -> list[Task]:
+        return [
+            Task(
+                name=f"rank {world.rank}",
+                place=f"node {world.host}",
+                argv=("-m", module, *arguments[world.host]),
+                env={**env, **environment_of(world, env)},
+                log=logs / f"rank-{world.rank}.log",
+                events=world.rank == 0,
+            )
+            for world in places
+        ]
+
+    secret = {TOKEN_VARIABLE: secrets.token_hex(32)} if own_token else {}
+    run_tasks(ranks, len(places), secret=secret, logs=logs, on_event=on_event, linger=linger, start=start)
+
+
+def run_tasks(
+    tasks_in: Callable[[Mapping[str, str]], Sequence[Task]],
+    size: int,
+    *,
+    secret: Mapping[str, str],
+    logs: Path,
+    on_event: Callable[[Event], None] = lambda event: None,
+    linger: float = 60.0,
+    start: Start = fresh,
+) -> None:
+    """Starts processes, and waits for all but those that stay as long as the others need them.
+
+    Args:
+        tasks_in: the processes, whose environments extend one that they have in common.
+        size: how many of them are ranks, which meet in a store that this process keeps.
+        secret: environment that is not this process's.
+        logs: folder of their logs; what an earlier run has left there goes.
+        on_event: gets the events.
+        linger: seconds the others may run on after the first process ended well.
+        start: starts a process.
+
+    Raises:
+        ClusterError, InputError, DatasetError: as of `run`.
+    """
     with writing(logs):
         logs.mkdir(parents=True, exist_ok=True)
-        for stale in (*logs.glob("rank-*.log"), *logs.glob("rank-*.error.json")):
+        for stale in (file for kind in ("rank", "server") for file in logs.glob(f"{kind}-*")):
             stale.unlink()
-    news: _News = queue.SimpleQueue()
+    news: News = queue.SimpleQueue()
     with ExitStack() as stack:
-        env, lifeline = stack.enter_context(
-            _meeting_place(len(arguments) * trainers, {TOKEN_VARIABLE: secrets.token_hex(32)} if own_token else {})
-        )
-        children: list[_Child] = []
+        env, lifeline = stack.enter_context(_meeting_place(size, secret))
+        children: list[Child] = []
         stack.callback(_end, children)
-        for rank in range(len(arguments) * trainers):
-            world = world_of(rank, len(arguments), trainers)
-            own = env | _rank_environment(world) | node_gpus(world, env, torch.cuda.device_count())
-            own |= node_cores(world, usable_cores())
-            children.append(_started(start, module, arguments[world.host], world, own, lifeline, logs, news))
+        for number, task in enumerate(tasks_in(env)):
+            children.append(started(start, task, number, lifeline, news))
         _attend(children, news, on_event, linger)
+
+
+def worlds(nodes: int, trainers: int) -> list[World]:
+    """The places of all ranks.
+
+    Raises:
+        InputError: there are none.
+    """
+    if nodes < 1 or trainers < 1:
+        raise InputError(f"{nodes} nodes x {trainers} trainers are no processes; give at least 1 of each")
+    return [world_of(rank, nodes, trainers) for rank in range(nodes * trainers)]
+
+
+def environment_of(world: World, env: Mapping[str, str]) -> dict[str, str]:
+    """What a rank has beside the environment of all: its place, and GPUs and cores of its node's own where there are enough."""
+    gpus = node_gpus(world, env, torch.cuda.device_count())
+    return _rank_environment(world) | gpus | node_cores(world, usable_cores())
 
 
 def world_of(rank: int, nodes: int, trainers: int) -> World:
@@ -127,7 +148,7 @@ def world_of(rank: int, nodes: int, trainers: int) -> World:
 
 
 @contextmanager
-def _meeting_place(size: int, secret: dict[str, str]) -> Iterator[tuple[dict[str, str], int]]:
+def _meeting_place(size: int, secret: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
     """The environment that all ranks share, and the lifeline; this and the store live as long as the context."""
     # Listens on the loopback interface only: the store has no password.
     listener = socket.create_server((LOOPBACK, 0))
@@ -200,113 +221,42 @@ def node_cores(world: World, cores: Sequence[int]) -> dict[str, str]:
     return {CORES: ",".join(map(str, cores[first:last]))}
 
 
-def _talk(log: Path) -> dict[str, str]:
-    """Environment that says how much a trainer logs, and where it reports an error."""
-    return {ERROR_FILE: str(_error_file(log).resolve()), LEVEL: str(level_of_trainers())}
-
-
-def _error_file(log: Path) -> Path:
-    return log.with_suffix(".error.json")
-
-
-def _started(
-    start: Start, module: str, arguments: Sequence[str], world: World, env: dict[str, str], lifeline: int, logs: Path, news: _News
-) -> _Child:
-    log = logs / f"rank-{world.rank}.log"
-    with writing(log):
-        log.write_bytes(b"")
-        prepare(_error_file(log))
-    with ExitStack() as ours:
-        errors = output = ours.enter_context(log.open("ab"))
-        events = None
-        if world.rank == 0:
-            read_end, write_end = os.pipe()
-            events, output = os.fdopen(read_end, "rb"), ours.enter_context(os.fdopen(write_end, "wb"))
-        order = Order(
-            module=module,
-            arguments=arguments,
-            env=env | _talk(log),
-            stdout=output.fileno(),
-            stderr=errors.fileno(),
-            lifeline=lifeline,
-        )
-        try:
-            process = start(order)
-        except BaseException:
-            if events is not None:
-                events.close()
-            raise
-    waiter = threading.Thread(target=_wait, args=(world.rank, process, events, log, news), name=f"halohop-wait-{world.rank}")
-    waiter.start()
-    return _Child(world=world, process=process, log=log, waiter=waiter)
-
-
-def _wait(rank: int, process: Process, events: IO[bytes] | None, log: Path, news: _News) -> None:
-    """Runs in a thread: a process's events, then its end, in this order."""
-    reader = None
-    if events is not None:
-        reader = threading.Thread(target=_read, args=(events, log, news), name=f"halohop-read-{rank}")
-        reader.start()
-    code = process.wait()
-    _signal_group(process, signal.SIGKILL)  # whatever it started; they might keep the pipe open, too
-    if reader is not None:
-        reader.join(GRACE_S)
-    news.put(_Ended(rank=rank, code=code))
-
-
-def _read(pipe: IO[bytes], log: Path, news: _News) -> None:
-    """Runs in a thread: JSON objects are events, other lines go to the log."""
-    with pipe, log.open("ab", buffering=0) as other:
-        for line in pipe:
-            try:
-                news.put(msgspec.json.decode(line, type=Event))
-            except (msgspec.DecodeError, RecursionError):
-                with suppress(OSError):  # on a full disk events still count; what rank 0 cannot write itself, ends it
-                    other.write(line)
-
-
-def _attend(children: Sequence[_Child], news: _News, on_event: Callable[[Event], None], linger: float) -> None:
-    """Passes events on until all have ended, or one has failed and the others had their time."""
-    running = {child.world.rank for child in children}
-    failed: list[_Ended] = []
+def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], None], linger: float) -> None:
+    """Passes events on until all have ended that do not stay, or one has failed and the others had their time."""
+    running = {*range(len(children))}
+    failed: list[Ended] = []
     deadline = None
-    while running:
+    while any(not children[number].task.stays for number in running):
         try:
             item = news.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0))
         except queue.Empty:
             break
-        if not isinstance(item, _Ended):
+        if not isinstance(item, Ended):
             on_event(item)
             continue
-        running.remove(item.rank)
-        patience = SETTLE_S if item.code else linger
+        running.remove(item.number)
         if item.code:
             failed.append(item)
-        if deadline is None or item.code:
-            deadline = min(deadline or float("inf"), time.monotonic() + patience)
+        if item.code or (deadline is None and not children[item.number].task.stays):
+            deadline = min(deadline or float("inf"), time.monotonic() + (SETTLE_S if item.code else linger))
     if failed:
         raise failure(
-            [children[ended.rank].failed(ended.code) for ended in failed],
-            ended=[children[rank].name for rank in sorted(running)],
+            [children[ended.number].failed(ended.code) for ended in failed],
+            ended=[children[number].name for number in sorted(running)],
         )
-    if running:
-        names = ", ".join(child.name for child in children if child.world.rank in running)
-        raise ClusterError(f"{names} did not end within {linger:g} s after the others had; see {children[0].log.parent}")
+    if late := [children[number].name for number in sorted(running) if not children[number].task.stays]:
+        logs = children[0].task.log.parent
+        raise ClusterError(f"{', '.join(late)} did not end within {linger:g} s after the others had; see {logs}")
 
 
-def _end(children: Sequence[_Child]) -> None:
+def _end(children: Sequence[Child]) -> None:
     """Asks those that still run to end, and after a grace kills them."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE_S
         for child in children:
             if child.waiter.is_alive():
-                _signal_group(child.process, kind)
+                child.send(kind)
         for child in children:
             child.waiter.join(max(deadline - time.monotonic(), 0))
     for child in children:
-        _error_file(child.log).unlink(missing_ok=True)
-
-
-def _signal_group(process: Process, kind: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # none is left; macOS says of zombies that they are not ours
-        os.killpg(process.pid, kind)
+        error_file(child.task.log).unlink(missing_ok=True)

@@ -15,18 +15,18 @@ from halohop.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A process to start. It leads a process group of its own, reads nothing, and has the launcher's folder.
+    """A process to start. It leads a process group of its own, and reads nothing.
 
     Args:
-        module: what it runs, as ``python -m`` does.
-        arguments: the module's command line.
+        argv: what follows the interpreter: a script and its arguments, or ``-m``, a module and its arguments.
         env: its whole environment.
+        folder: its working directory; None: the launcher's.
         stdout, stderr, lifeline: descriptors for it; they stay the caller's to close.
     """
 
-    module: str
-    arguments: Sequence[str]
+    argv: Sequence[str]
     env: Mapping[str, str]
+    folder: str | None = None
     stdout: int
     stderr: int
     lifeline: int
@@ -62,11 +62,12 @@ def name_process(name: str) -> None:
         Path("/proc/self/comm").write_text(name)
 
 
-def fresh(order: Order) -> Process:
+def fresh(order: Order, python: str = sys.executable) -> Process:
     """Starts a new interpreter, which imports what it needs; works everywhere."""
     return subprocess.Popen(
-        [sys.executable, "-m", "halohop.launch.processes.child", order.module, *order.arguments],
+        [python, "-m", "halohop.launch.processes.child", *order.argv],
         env={**order.env, PARENT_FD: str(order.lifeline)},
+        cwd=order.folder,
         stdin=subprocess.DEVNULL,
         stdout=order.stdout,
         stderr=order.stderr,

@@ -14,6 +14,7 @@ from halohop.files.aside import writing
 from halohop.files.whole import write_file
 from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start
+from halohop.launch.processes.tasks import Event
 from halohop.launch.runs.verifying import check_still_whole
 from halohop.launch.terminal.wording import counted
 from halohop.loading.metrics import address_of
@@ -31,7 +32,7 @@ def run_recipe(
     nodes: int,
     trainers: int,
     console: Console,
-    on_event: Callable[[local.Event], None],
+    on_event: Callable[[Event], None],
     start: Start,
 ) -> None:
     """Runs a recipe in ``nodes * trainers`` processes, with a folder of partitions for each node, or the same servers for all.

@@ -13,7 +13,7 @@ from halohop.launch.pages.chart import short
 from halohop.launch.pages.page import page
 from halohop.launch.pages.picture import training_charts
 from halohop.launch.pages.summary import summarize
-from halohop.launch.processes import local
+from halohop.launch.processes.tasks import Event
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS
@@ -34,9 +34,9 @@ class Outcome:
     """
 
     out: Path
-    start: local.Event
-    epochs: tuple[local.Event, ...]
-    end: local.Event
+    start: Event
+    epochs: tuple[Event, ...]
+    end: Event
 
     def figures(self) -> dict[str, str]:
         """The few numbers that matter, readable, by their names."""

@@ -11,8 +11,8 @@ from rich.console import Console
 from halohop.errors import InputError
 from halohop.files import is_url, masked
 from halohop.launch.options import spec
-from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start, fresh, is_launched
+from halohop.launch.processes.tasks import Event
 from halohop.launch.runs import preflight
 from halohop.launch.runs.nodes import run_recipe
 from halohop.launch.runs.outcome import Outcome, draw
@@ -28,10 +28,10 @@ from halohop.recipes.inference import infer as predict
 from halohop.recipes.train import train as recipe
 from halohop.world import World
 
-OnEvent = Callable[[local.Event], None]
+OnEvent = Callable[[Event], None]
 
 
-def ignore_event(event: local.Event) -> None:
+def ignore_event(event: Event) -> None:
     """Does nothing with an event."""
 
 
@@ -189,7 +189,7 @@ def infer(
     preflight.check_machine(config)
     with stages(console) as progress:
 
-        def watch(event: local.Event) -> None:
+        def watch(event: Event) -> None:
             on_event(event)
             if event["event"] == "progress":
                 progress(event["stage"], event["done"], event["total"])
@@ -215,11 +215,11 @@ def _check_options(world: World, nodes: int, trainers: int) -> None:
 
 def _watched(start: Callable[[OnEvent], object], config: TrainConfig, console: Console, on_event: OnEvent) -> Outcome:
     """Shows a run's events while `start` makes them, passes them on to `on_event`, and keeps those that count."""
-    epochs: list[local.Event] = []
-    edges: dict[str, local.Event] = {"start": {}, "end": {}}
+    epochs: list[Event] = []
+    edges: dict[str, Event] = {"start": {}, "end": {}}
     with TrainingDisplay(console, epochs=config.epochs) as display:
 
-        def watch(event: local.Event) -> None:
+        def watch(event: Event) -> None:
             display(event)
             on_event(event)
             if event["event"] == "epoch":
