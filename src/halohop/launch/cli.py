@@ -12,6 +12,7 @@ from rich.console import Console
 from halohop import __version__
 from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
+from halohop.launch.commands import launch as launch_command
 from halohop.launch.commands import partition as partition_command
 from halohop.launch.commands import replicate as replicate_command
 from halohop.launch.commands import serve as serve_command
@@ -71,6 +72,7 @@ app.command(cls=Command)(fetch_command.fetch)
 app.command(cls=Command)(upload_command.upload)
 app.command(cls=Command)(replicate_command.replicate)
 app.command(cls=Command)(inspect_command.inspect)
+app.command(cls=Command)(launch_command.launch)
 
 
 @app.command(cls=Command)

@@ -142,12 +142,13 @@ class Job:
                 raise InputError(f"host {host!r} is named twice; more trainers on a host are asked for by trainers")
 
 
-def read_job(path: Path | None, given: Mapping[str, Any]) -> Job:
+def read_job(path: Path | None, given: Mapping[str, Any], *, out: str | None = None) -> Job:
     """The job in a file, with what options say in its place. Relative paths begin in the folder of this process.
 
     Args:
         path: TOML or YAML; None: options say everything.
         given: by the names of a job file, "servers" as a table; what is None is not given.
+        out: the run folder, where neither says one.
 
     Raises:
         InputError: no such file, unknown names, or values that cannot work.
@@ -155,13 +156,16 @@ def read_job(path: Path | None, given: Mapping[str, Any]) -> Job:
     where = "options" if path is None else str(path)
     names = [each.name for each in fields(Job) if each.name != "options"]
     table = keys({} if path is None else spec.read(path), [*names, *ENGINES], where)
+    for name, other in (("run", "train"), ("train", "run")):  # either takes the place of what the file says
+        if given.get(name) is not None:
+            table.pop(other, None)
     for name, value in given.items():
-        if name in ("servers", "env") and isinstance(value, dict) and isinstance(table.get(name), dict):
-            table[name] = {**table[name], **value}
-        elif value is not None:
-            if {name} <= {"run", "train"}:  # a script takes the place of options of train, and the other way round
-                table.pop("train" if name == "run" else "run", None)
-            table[name] = value
+        if value is None:
+            continue
+        both = isinstance(value, dict) and isinstance(table.get(name), dict)
+        table[name] = {**table[name], **value} if both else value
+    if out is not None:
+        table.setdefault("out", out)
     return job_of(table, where)
 
 

@@ -70,8 +70,9 @@ def _reopen(number: int, name: str) -> None:
 
 def _code_of(argv: list[str]) -> int:
     """Runs a module or a script as ``__main__`` to the end that interpreters come to; returns the exit code."""
-    if argv[0] == "-m":
-        sys.modules.pop(argv[1], None)  # it runs once more, under another name
+    for name in (argv[1], f"{argv[1]}.__main__") if argv[0] == "-m" else ():
+        if not hasattr(sys.modules.get(name), "__path__"):  # a package stays, and its __main__ runs
+            sys.modules.pop(name, None)  # it runs once more, under another name
     code = 0
     try:
         child.main(argv)

@@ -87,7 +87,7 @@ def run_tasks(
     secret: Mapping[str, str],
     logs: Path,
     on_event: Callable[[Event], None] = lambda event: None,
-    linger: float = 60.0,
+    linger: float | None = 60.0,
     start: Start = fresh,
 ) -> None:
     """Starts processes, and waits for all but those that stay as long as the others need them.
@@ -98,7 +98,7 @@ def run_tasks(
         secret: environment that is not this process's.
         logs: folder of their logs; what an earlier run has left there goes.
         on_event: gets the events.
-        linger: seconds the others may run on after the first process ended well.
+        linger: seconds the others may run on after the first process ended well; None: as long as they like.
         start: starts a process.
 
     Raises:
@@ -221,7 +221,7 @@ def node_cores(world: World, cores: Sequence[int]) -> dict[str, str]:
     return {CORES: ",".join(map(str, cores[first:last]))}
 
 
-def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], None], linger: float) -> None:
+def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], None], linger: float | None) -> None:
     """Passes events on until all have ended that do not stay, or one has failed and the others had their time."""
     running = {*range(len(children))}
     failed: list[Ended] = []
@@ -237,8 +237,9 @@ def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], N
         running.remove(item.number)
         if item.code:
             failed.append(item)
-        if item.code or (deadline is None and not children[item.number].task.stays):
-            deadline = min(deadline or float("inf"), time.monotonic() + (SETTLE_S if item.code else linger))
+        patience = SETTLE_S if item.code else None if children[item.number].task.stays else linger
+        if patience is not None and (deadline is None or item.code):
+            deadline = min(deadline or float("inf"), time.monotonic() + patience)
     if failed:
         raise failure(
             [children[ended.number].failed(ended.code) for ended in failed],

@@ -1,6 +1,6 @@
 """Nodes that are simulated on this machine: each has a folder with its partitions, and a recipe runs on all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,15 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
         return [parts]
     folders = [folder / f"node-{node}" for node in range(nodes)]
     for node, own in enumerate(folders):
-        with writing(own):
-            own.mkdir(parents=True, exist_ok=True)
-            for stale in own.iterdir():
-                stale.unlink()
-            for name in (MANIFEST, *(part_folder(part) for part in range(num_parts) if part * nodes // num_parts == node)):
-                (own / name).symlink_to((parts / name).resolve())
+        link_parts(parts, own, [part for part in range(num_parts) if part * nodes // num_parts == node])
     return folders
+
+
+def link_parts(parts: Path, folder: Path, held: Iterable[int]) -> None:
+    """Makes a folder with links to a data set's manifest, and to some of its partitions; what was there goes."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.iterdir():
+            stale.unlink()
+        for name in (MANIFEST, *map(part_folder, held)):
+            (folder / name).symlink_to((parts / name).resolve())

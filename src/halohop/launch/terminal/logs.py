@@ -64,6 +64,11 @@ def level_of_trainers() -> int:
     return min(logging.INFO, logging.getLogger(_LOGGER).getEffectiveLevel())
 
 
+def is_verbose() -> bool:
+    """Whether people want to see what is done (``-v``)."""
+    return logging.getLogger(_LOGGER).getEffectiveLevel() <= logging.INFO
+
+
 def people(*, soft_wrap: bool = False) -> Console:
     """Where a command shows people how it goes: standard error, or nowhere if they asked for quiet."""
     quiet = logging.getLogger(_LOGGER).getEffectiveLevel() >= logging.ERROR

@@ -1,0 +1,157 @@
+"""`halohop launch`: a job from a file and options, on the engine that it names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from halohop.errors import InputError
+from halohop.launch.jobs.engine import engine_of
+from halohop.launch.jobs.job import Job, read_job
+from halohop.launch.jobs.lock import alone_in
+from halohop.launch.options import launching, spec
+from halohop.launch.terminal import logs
+from halohop.launch.terminal.group import is_alone
+from halohop.world import World
+
+_OF_THE_JOB = {
+    "train": {"parts", "nodes", "trainers", "out", "token_file", "encrypt", "config"},
+    "serve": {"parts", "partitions", "share", "listen", "advertise", "peers", "token_file", "encrypt"},
+}
+"""Options of commands that a job says in another place."""
+
+
+def launch(
+    context: typer.Context,
+    script: launching.Script = None,
+    config: launching.JobFile = None,
+    engine: launching.EngineName = None,
+    name: launching.JobName = None,
+    hosts: launching.Hosts = None,
+    trainers: launching.Trainers = None,
+    servers: launching.ServerCount = None,
+    replicas: launching.Replicas = None,
+    data: launching.Data = None,
+    cache: launching.CacheFolder = None,
+    out: launching.Out = None,
+    train: launching.Train = None,
+    env: launching.Env = None,
+    python: launching.Python = None,
+    folder: launching.Folder = None,
+    token_file: launching.TokenOfJob = None,
+    encrypt: launching.EncryptJob = None,
+    dry_run: launching.DryRun = False,
+    submit_nothing: launching.Print = False,
+) -> None:
+    """Run a script, or halohop train, on several hosts: here, over ssh, on Slurm, Kubernetes or Ray. One file, one command.
+
+    $ halohop launch --hosts 2 --trainers 2 --data parts -- train.py {graph} --epochs 3
+
+    $ halohop launch --config job.toml --engine ssh --hosts node1,node2
+
+    $ halohop launch --config job.toml --engine slurm --print
+    """
+    given = {each: context.params[each] for each in ("engine", "name", "hosts", "trainers", "data", "cache", "python", "folder")}
+    given |= {"out": out, "encrypt": encrypt, "token_file": token_file and str(token_file), "run": script or None}
+    given["servers"] = {key: value for key, value in (("count", servers), ("replicas", replicas)) if value is not None} or None
+    given["env"] = pairs(env or (), "--env") or None
+    given["train"] = pairs(train or (), "--train") or None
+    job = with_checked_options(read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}"), context)
+    if submit_nothing or (dry_run and job.engine == "local"):  # whose hosts have names that a plan needs
+        typer.echo(engine_of(job.engine).show(job), nl=False)
+    elif dry_run:
+        from halohop.launch.jobs.plan import plan
+        from halohop.launch.jobs.printed import printed
+
+        names = [f"host-{number}" for number in range(job.hosts)] if isinstance(job.hosts, int) else job.hosts
+        typer.echo(printed(plan(job, names)), nl=False)
+    else:
+        check_not_launched()
+        with alone_in(Path(job.out)):
+            _run(job, context, logs.people())
+
+
+def _run(job: Job, context: Any, console: Console) -> None:
+    chosen = engine_of(job.engine)
+    if job.engine != "local" or job.train is None:
+        chosen.run(job, console)
+        return
+    from halohop.launch.jobs.local.engine import Local
+    from halohop.launch.processes.forking import fork_server
+
+    assert isinstance(chosen, Local)
+    import_module("halohop.launch.runs.runs")  # what trainers import is imported before they are forked
+    with fork_server(alone=is_alone(context)) as start:
+        replace(chosen, start=start).run(job, console)
+
+
+def check_not_launched() -> None:
+    """Refuses to start a job from each rank of another one.
+
+    Raises:
+        InputError: this process is one of several ranks.
+    """
+    world = World.detect()
+    if world.size > 1:
+        raise InputError(
+            f"a launcher has started this process as rank {world.rank} of {world.size}, and each rank would launch the whole "
+            "job; start halohop launch once, outside of torchrun, srun or mpirun, or run halohop train here"
+        )
+
+
+def with_checked_options(job: Job, context: Any) -> Job:
+    """The job, after a look at the options of `halohop train` and `halohop serve` that it names.
+
+    Raises:
+        InputError: an unknown one, or one that the job says in another place.
+    """
+    if job.train is not None:
+        job = replace(job, train=_checked("train", job.train, context))
+    if job.servers is not None:
+        job = replace(job, servers=replace(job.servers, options=_checked("serve", job.servers.options, context)))
+    return job
+
+
+def _checked(command: str, options: Mapping[str, Any], context: Any) -> dict[str, Any]:
+    """The options as flags of a command line: `words` spells them."""
+    parent = context.parent
+    known = {
+        each.name: each
+        for each in parent.command.get_command(parent, command).params
+        if each.name not in {*_OF_THE_JOB[command], "help"} and each.param_type_name == "option"
+    }
+    others = {name: frozenset(flag.lstrip("-") for flag in each.opts) for name, each in known.items()}
+    found: dict[str, Any] = {}
+    for name, value in spec.options(options, others, Path(f"options of halohop {command}")).items():
+        on, off = known[name].opts[0].lstrip("-"), [flag.lstrip("-") for flag in known[name].secondary_opts]
+        if value is False and off:
+            found[off[0]] = True
+        else:
+            found[on] = value
+    return found
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
+    """What options like ``NAME=VALUE`` spell.
+
+    Raises:
+        InputError: one is spelled otherwise, or a name comes twice.
+
+    Example:
+        >>> pairs(["epochs=3", "fanout=10,5"], "--train")
+        {'epochs': '3', 'fanout': '10,5'}
+    """
+    found: dict[str, str | bool] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise InputError(f"{option} {text!r} is not like NAME=VALUE")
+        if name in found:
+            raise InputError(f"{option} {name} is given twice")
+        found[name] = {"true": True, "false": False}.get(value, value) if option == "--train" else value
+    return found

@@ -1,0 +1,193 @@
+"""The engine for one machine: a user's script and servers, started by one plan."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halohop.errors import ClusterError, InputError
+from halohop.launch.jobs.engine import engine_of
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.processes import local
+from halohop.launch.terminal import logs
+from halohop.testing.worlds import environment, free_addresses
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+import beside
+
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "MINE", "HALOHOP_ENCRYPT", "HALOHOP_TOKEN")
+graph, out, word = sys.argv[1:]
+parts = sorted(path.name for path in Path(graph).iterdir())
+about = {"env": {name: os.environ.get(name) for name in names}, "cwd": os.getcwd(), "parts": parts, "word": word}
+about |= {"file": __file__, "name": __name__, "first": sys.path[0]}
+Path(out, f"rank-{os.environ['RANK']}.json").write_text(json.dumps(about))
+print(f"a line of rank {os.environ['RANK']}", flush=True)
+print('{"event": "no event of ours"}', flush=True)
+print(f"an error of rank {os.environ['RANK']}", file=sys.stderr)
+"""
+
+READER = """
+import os, sys
+import halohop
+with halohop.connect(sys.argv[1].split(","), sampling="client") as graph:
+    loader = halohop.NeighborLoader(graph, [-1], batch_size=200, num_workers=0)
+    print("nodes", sum(batch.batch_size for batch in loader), flush=True)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, tiny_parts: Path) -> Any:
+    """A job of a script in a folder of its own, with an import beside it."""
+    folder = tmp_path / "work"
+    (folder / "code").mkdir(parents=True)
+    (folder / "code" / "train.py").write_text(SCRIPT)
+    (folder / "code" / "beside.py").write_text("")
+
+    def with_options(**given: Any) -> Job:
+        values = {"data": str(tiny_parts), "out": str(tmp_path / "run"), "folder": str(folder)}
+        return Job(**{**values, "run": ("code/train.py", "{graph}", "{out}", "a word"), **given})
+
+    return with_options
+
+
+def run(job: Job) -> None:
+    engine_of("local").run(job, logs.people())
+
+
+@pytest.mark.timeout(60)
+def test_a_script_runs_as_it_is_with_torchruns_environment(job: Any, tmp_path: Path, capfd: Any) -> None:
+    run(job(hosts=("a", "b"), trainers=2, env={"MINE": "yes"}, encrypt=True))
+    about = [json.loads((tmp_path / "run" / f"rank-{rank}.json").read_text()) for rank in range(4)]
+    assert [each["env"]["GROUP_RANK"] for each in about] == ["0", "0", "1", "1"]
+    assert [each["env"]["RANK"] for each in about] == ["0", "1", "2", "3"]
+    assert {(each["env"]["MINE"], each["env"]["HALOHOP_ENCRYPT"], each["word"]) for each in about} == {("yes", "1", "a word")}
+    assert len({each["env"]["HALOHOP_TOKEN"] for each in about}) == 1
+    assert len(about[0]["env"]["HALOHOP_TOKEN"]) == 64
+    assert about[0]["parts"] == about[1]["parts"] == ["manifest.json", "part-0000", "part-0002"]
+    assert about[2]["parts"] == about[3]["parts"] == ["manifest.json", "part-0001"]
+    folder = str(tmp_path / "work")
+    assert {(each["cwd"], each["file"], each["name"]) for each in about} == {(folder, "code/train.py", "__main__")}
+    assert {each["first"] for each in about} == {f"{folder}/code"}
+    shown = capfd.readouterr()
+    assert shown.out.splitlines() == ["a line of rank 0", '{"event": "no event of ours"}']
+    assert "an error of rank 0" in shown.err
+    assert "rank 1" not in shown.err
+    written = (tmp_path / "run" / "logs" / "rank-3.log").read_text()
+    assert "a line of rank 3" in written
+    assert "an error of rank 3" in written
+    assert "a line of rank 0" in (tmp_path / "run" / "logs" / "rank-0.log").read_text()
+
+
+@pytest.mark.timeout(60)
+def test_one_host_reads_the_folder_itself_and_shows_all_lines_where_asked(job: Any, tmp_path: Path, capfd: Any) -> None:
+    logs.configure(logs.level_of(verbose=1, quiet=False))
+    try:
+        run(job(trainers=2))
+    finally:
+        logs.configure(logs.level_of(verbose=0, quiet=False))
+    about = json.loads((tmp_path / "run" / "rank-1.json").read_text())
+    assert about["parts"] == ["manifest.json", "part-0000", "part-0001", "part-0002"]
+    assert not (tmp_path / "run" / "nodes").exists()
+    lines = capfd.readouterr().err.splitlines()
+    assert "[host-0 rank-1] a line of rank 1" in lines
+    assert "[host-0 rank-0] an error of rank 0" in lines
+
+
+@pytest.mark.timeout(60)
+def test_the_first_failure_names_host_rank_exit_code_and_the_end_of_its_log(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    (tmp_path / "work" / "bad.py").write_text(
+        "import os, sys, time\nif os.environ['RANK'] == '1':\n    sys.exit('LookupError: no such luck')\ntime.sleep(600)"
+    )
+    with pytest.raises(ClusterError) as failure:
+        run(job(hosts=("a", "b"), run=("bad.py",)))
+    first, *rest = str(failure.value).splitlines()
+    assert first.startswith("rank 1 (b, process ")
+    assert "failed with exit code 1; the end of " in first
+    assert rest[0].strip() == "LookupError: no such luck"
+    assert "the launcher ended rank 0 (a, process " in rest[-1]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(120)
+def test_servers_serve_the_trainers_and_end_with_them(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "work" / "read.py").write_text(READER)
+    port = int(free_addresses(2)[0].rpartition(":")[2])
+    run(job(hosts=2, servers=Servers(port=port), run=("read.py", "{graph}")))
+    for rank in range(2):
+        assert "nodes 1000" in (tmp_path / "run" / "logs" / f"rank-{rank}.log").read_text()
+    for number in range(2):
+        said = (tmp_path / "run" / "logs" / f"server-{number}.log").read_text()
+        assert f"at tcp://127.0.0.1:{port + number}" in said
+        with socket.create_server(("127.0.0.1", port + number)):
+            pass  # it is free again
+
+
+@pytest.mark.timeout(120)
+def test_a_server_that_ends_early_is_named(job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    (tmp_path / "work" / "wait.py").write_text("import time\ntime.sleep(600)")
+    port = int(free_addresses(1)[0].rpartition(":")[2])
+    with pytest.raises(ClusterError, match=r"(?s)server 0 \(host-0, process \d+\) failed with exit code 2.*another name"):
+        run(job(servers=Servers(port=port, options={"column": "y=no.npy"}), run=("wait.py",)))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"run": ("code/trian.py",)}, "there is no script code/trian.py in .*work; run begins with a script, or with -m"),
+        ({"python": "/no/python"}, "there is no interpreter /no/python"),
+        ({"hosts": 4}, "trainers-3 on host-3: share 3/4 has no partition, because the data set has 3"),
+        ({"options": {"user": "me"}}, r"the engine local has no options of its own, but the file has \['user'\]"),
+        ({"data": "s3://bucket/parts", "cache": "/c"}, "s3://bucket/parts' is not here; fetch it first: halohop fetch"),
+        ({"hosts": 2, "servers": Servers(count=2, replicas=3)}, "replicas=3 of each partition need as many servers"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_starts(
+    job: Any, given: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        run(job(**given))
+    assert not (tmp_path / "run" / "logs").exists()
+
+
+def test_a_port_in_use_is_named(job: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        complaint = rf"server-0 on host-0 cannot listen at 127.0.0.1:{port} \(Address already in use\)"
+        with pytest.raises(InputError, match=complaint):
+            run(job(servers=Servers(port=port)))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+def test_halohop_train_comes_to_the_same_as_without_a_job(tiny_parts: Path, tmp_path: Path) -> None:
+    options = {"epochs": 2, "fanout": "5,5", "batch_size": 64}
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    train = ["train", str(tiny_parts), "--nodes", "2", "--trainers", "2", *words, "--out", "plain"]
+    launched = ["launch", "--hosts", "2", "--trainers", "2", "--data", str(tiny_parts), "--out", "launched"]
+    launched += [word for name, value in options.items() for word in ("--train", f"{name}={value}")]
+    losses = []
+    for command, out in ((train, "plain"), (launched, "launched")):
+        done = subprocess.run(
+            [sys.executable, "-m", "halohop", *command],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in (tmp_path / out / "metrics.jsonl").read_text().splitlines()]
+        losses.append([line["loss"] for line in lines if line["event"] == "epoch"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert len(losses[0]) == 2
+    assert not [*(tmp_path / "launched" / "logs").glob("*.json")]
