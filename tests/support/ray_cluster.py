@@ -13,6 +13,9 @@ from typing import Any
 from tests.support.deadlines import within
 
 ROOT = Path(__file__).parents[2]
+OF_A_JOB = ("Registry", "GraphServer", "TrainController", "RayTrainWorker")
+"""Classes of the actors of a job. Ray Train's PlacementGroupCleaner outlives one that is killed, until Ray's dashboard says so; and
+test clusters have none."""
 
 
 class Nodes:
@@ -39,9 +42,10 @@ class Nodes:
         raylets: list[int] = self._answer()
         return raylets
 
-    def workers(self, title: str) -> list[int]:
-        """Processes of Ray's workers whose title begins so."""
-        return [pid for pid in self._below() if _title(pid).startswith(f"ray::{title}")]
+    def workers(self, *kinds: str) -> list[int]:
+        """Processes of actors of these classes; all that belong to a job, without one."""
+        named = [(pid, _title(pid)) for pid in self._below()]
+        return [pid for pid, title in named if title.startswith("ray::") and any(kind in title for kind in kinds or OF_A_JOB)]
 
     def node_of(self, pid: int) -> int:
         """The raylet that has started a worker."""
@@ -80,11 +84,12 @@ class Driver:
         self.pid = self._process.pid
 
     def says(self) -> Any:
-        """The next line of JSON that it prints."""
+        """The next line of JSON that it prints; Ray prints others."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self.log.read_text()[-3000:]
-        return json.loads(line)
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        raise AssertionError(self.log.read_text()[-3000:])
 
     def wait(self, seconds: float) -> int:
         return self._process.wait(seconds)

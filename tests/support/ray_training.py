@@ -101,8 +101,29 @@ def main(settings: dict[str, Any]) -> None:
             scaling_config=ScalingConfig(num_workers=settings["trainers"], placement_strategy="SPREAD"),
             run_config=RunConfig(name="run", storage_path=settings["out"], failure_config=FailureConfig(max_failures=30)),
         )
-        trainer.fit()
-        print(json.dumps({"done": True}), flush=True)
+        begun, ended = Path(settings["out"], "batches-0.txt"), threading.Event()
+        used: dict[bool, float] = {False: 0.0, True: 0.0}
+
+        def watch() -> None:
+            while not ended.wait(0.1):
+                used[begun.exists()] = max(used[begun.exists()], store_bytes())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            trainer.fit()
+        finally:
+            ended.set()
+            watcher.join()
+        print(json.dumps({"done": True, "store_before": used[False], "store_in_training": used[True]}), flush=True)
+
+
+def store_bytes() -> float:
+    """What all nodes' object stores hold now."""
+    import ray
+
+    name = "object_store_memory"
+    return ray.cluster_resources().get(name, 0.0) - ray.available_resources().get(name, 0.0)
 
 
 if __name__ == "__main__":

@@ -59,13 +59,28 @@ def expected(ray_parts: Path) -> Batches:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(nodes: Nodes, ray_parts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Batches, Losses]:
+def out_of_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("undisturbed")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(nodes: Nodes, ray_parts: Path, out_of_undisturbed: Path) -> tuple[Batches, Losses]:
     """Hashes and losses of a run in which nothing happens."""
-    return run(nodes, ray_parts, tmp_path_factory.mktemp("undisturbed"), pause=0.0, event=None)
+    return run(nodes, ray_parts, out_of_undisturbed, pause=0.0, event=None)
 
 
 def test_two_epochs_are_those_of_one_process(expected: Batches, undisturbed: tuple[Batches, Losses]) -> None:
     assert undisturbed[0] == expected
+
+
+@pytest.mark.usefixtures("undisturbed")
+def test_ray_carries_no_batches(ray_parts: Path, out_of_undisturbed: Path) -> None:
+    """What the object stores hold while batches come is a fraction of one, and no more than before the first one."""
+    done = json.loads((out_of_undisturbed / "done.json").read_text())
+    with halohop.open(ray_parts) as graph:
+        batch = next(iter(loader_of(graph, SETTINGS, halohop.World())))
+    assert done["store_in_training"] <= done["store_before"] + batch.x.nbytes / 2
+    assert done["store_in_training"] < 2 * batch.x.nbytes
 
 
 @pytest.mark.parametrize("event", [kill_a_server, kill_both_servers, remove_a_node, kill_a_trainer])
@@ -98,11 +113,13 @@ def run(
         if event is not None:
             until(lambda: len(lines(out, 0)) > STEPS_UNTIL_KILL, 120, "the first batches")
             event(nodes, out)
-        assert driver.says()["done"]
+        done = driver.says()
+        assert done["done"]
         assert driver.wait(60) == 0
     finally:
         driver.kill()
-    gone(nodes.workers("GraphServer") + nodes.workers("RayTrainWorker"), 10)
+    gone(nodes.workers(), 10)
+    (out / "done.json").write_text(json.dumps(done))
     hashes: Batches = {}
     losses: Losses = {}
     for rank in range(SETTINGS["trainers"]):

@@ -141,9 +141,9 @@ class TestOnACluster:
                 [sys.executable, "-m", "halohop", "launch", "--config", "job.toml"], cwd=folder, env=env, stderr=log
             )
         until(lambda: len([*folder.glob("runs/ray/logs/*trainer-*.log")]) == 2, 200, "two trainers")
-        pids = nodes.workers("")
+        pids = nodes.workers()
         running.send_signal(kind)
-        gone([running.pid, *nodes.workers("GraphServer"), *nodes.workers("RayTrainWorker"), *pids], 10)
+        gone([running.pid, *pids], 10)
         assert running.wait() == (-signal.SIGKILL if kind is signal.SIGKILL else 130)
 
     @pytest.mark.parametrize(
@@ -189,4 +189,4 @@ def losses(out: Path) -> list[float]:
 
 
 def nothing_left(nodes: Nodes) -> None:
-    gone(nodes.workers("GraphServer") + nodes.workers("RayTrainWorker") + nodes.workers("registry"), 10)
+    gone(nodes.workers(), 10)
