@@ -14,8 +14,8 @@ from tests.support.deadlines import within
 
 ROOT = Path(__file__).parents[2]
 OF_A_JOB = ("Registry", "GraphServer", "TrainController", "RayTrainWorker")
-"""Classes of the actors of a job. Ray Train's PlacementGroupCleaner outlives one that is killed, until Ray's dashboard says so; and
-test clusters have none."""
+"""Classes of the actors of a job. Ray Train's PlacementGroupCleaner outlives a job that is killed: it learns of that from
+Ray's dashboard, and these clusters have none."""
 
 
 class Nodes:

@@ -150,6 +150,7 @@ class GraphService:
             group = self._placed(undo)
             kind = ray_library().remote(GraphServer)
             scheduling = ray_library("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
+            undo.callback(self._end_servers)
             for task in self._tasks:
                 actor = kind.options(
                     name=f"{self._service}-{task.name}",
@@ -160,7 +161,6 @@ class GraphService:
                     max_concurrency=4,
                     scheduling_strategy=scheduling(group, placement_group_bundle_index=task.number),
                 ).remote(task)
-                undo.callback(_end, actor)
                 self._actors.append(actor)
                 self._lives.append(actor.live.remote())
             self._meet()
@@ -198,16 +198,17 @@ class GraphService:
         except ray.exceptions.RayError as error:
             raise self._failed(error) from error
 
+    def _end_servers(self) -> None:
+        """Closes all servers, and has Ray forget them."""
+        ray = ray_library()
+        if self._actors:
+            ray.wait([actor.close.remote() for actor in self._actors], num_returns=len(self._actors), timeout=_CLOSE_S)
+        for actor in self._actors:
+            ray.kill(actor, no_restart=True)
+
     def _failed(self, error: Exception) -> Exception:
         reports = RegistryClient(self._service).reports()
         return reports[0].error() if reports else ClusterError(f"a server of {self._service!r} is gone for good: {error}")
-
-
-def _end(actor: Any) -> None:
-    """Closes a server, which says so to its clients, and has Ray forget it."""
-    ray = ray_library()
-    ray.wait([actor.close.remote()], timeout=_CLOSE_S)
-    ray.kill(actor, no_restart=True)
 
 
 def _connect(finder: RegistryFinder, options: dict[str, Any]) -> Graph:
