@@ -23,9 +23,10 @@ from halohop.launch.jobs.ray.output import Output
 from halohop.launch.jobs.ray.rank import RankTask, train_rank
 from halohop.launch.jobs.ray.registry import Member, RegistryClient, start_registry
 from halohop.launch.jobs.ray.service import GraphService
+from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal.wording import counted
-from halohop.transport import Token, load_token
+from halohop.transport import Token
 
 _LOOK_S = 0.5
 _LAST_LINES_S = 1.0
@@ -54,7 +55,7 @@ class RayEngine:
             f"{counted(job.num_hosts * job.trainers, 'trainer')} of Ray Train with {options.trainer_cpus:g} CPUs and "
             f"{options.trainer_gpus:g} GPUs, in {job.folder}: {' '.join(program(job, '{graph}'))}"
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, ""])
 
     def run(self, job: Job, console: Console) -> None:
         """Runs a job on the cluster.
@@ -64,8 +65,7 @@ class RayEngine:
             ClusterError: a server or a trainer failed; names it and its host, and shows the end of its log.
         """
         options = _options(job)
-        token = load_token(job.token_file, encrypt=job.encrypt) if job.token_file else load_token()
-        token = token or Token(secrets.token_hex(32), encrypt=job.encrypt)
+        token = Token(secret_of(job), encrypt=job.encrypt)
         output = Output(Path(job.out) / "logs", console if console.is_terminal else None)
         with _connected(job, options), output.received(), ExitStack() as undo:
             ray_nodes = _num_servers(job)
