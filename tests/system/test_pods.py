@@ -1,0 +1,137 @@
+"""Pods of the engine k8s: they move, their names with them, and trainers go on with the same batches."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halohop.launch.jobs.job import Job, Servers
+from halohop.launch.jobs.k8s.engine import Kubernetes
+from tests.support.pods import Pods, kill, on_pods, terminate
+
+WORKER = Path(__file__).parent / "worker.py"
+CLIENT = WORKER.parent / "client.py"
+SECRETS = {"halohop-token/token": "a secret of these tests only"}
+EPOCHS = 2
+PATIENCE = 90
+NAMES = ("graph-servers-0", "graph-servers-1")
+TRAINER = "graph-trainers-0"
+
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def expected(folders, tmp_path) -> list[str]:
+    """The lines of a run that nothing happens to."""
+    command = [sys.executable, str(WORKER), str(tmp_path / "parts"), str(EPOCHS), "0", "neighbor"]
+    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=True)
+    return alone.stdout.splitlines()[:-1]
+
+
+@pytest.fixture
+def pods(network, folders, tmp_path, request) -> Iterator[Pods]:
+    """Two servers, with as many replicas as the test asks for, and a trainer; each server fetches its partitions first."""
+    sampling, replicas = request.param
+    job = Job(
+        engine="k8s",
+        name="graph",
+        hosts=1,
+        data=str(tmp_path / "parts"),
+        cache=str(tmp_path / "cache"),
+        servers=Servers(count=2, replicas=replicas),
+        run=(str(CLIENT), "{graph}", str(EPOCHS), sampling, str(PATIENCE)),
+        out=str(tmp_path / "out"),
+        options={"image": "halohop", "secret": "halohop-token", "claim": "shared", "mount": str(tmp_path)},
+    )
+    with on_pods(network, Kubernetes().show(job), SECRETS) as made:
+        yield made
+
+
+def take(trainer: Process, count: int) -> list[str]:
+    """The lines of the next batches."""
+    assert trainer.stdin is not None
+    assert trainer.stdout is not None
+    trainer.stdin.write("\n" * count)
+    trainer.stdin.flush()
+    return [trainer.stdout.readline().strip() for _ in range(count)]
+
+
+def take_all(trainer: Process) -> list[str]:
+    """The lines of all batches that are left; the trainer ends well."""
+    out, err = trainer.communicate(timeout=150)
+    assert trainer.returncode == 0, err
+    return out.splitlines()
+
+
+def given(*kinds: tuple[str, int]) -> Any:
+    return pytest.mark.parametrize("pods", kinds, indirect=True, ids=[f"{kind[0]}-{kind[1]}" for kind in kinds])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@given(("servers", 1), ("client", 1), ("servers", 2))
+def test_two_pods_that_move_to_each_others_addresses_are_found(network, expected, pods):
+    """All servers are lost at once, and each name has the address at which the other server was."""
+    first, second, third, _ = network
+    servers = pods.serve(dict(zip(NAMES, (first, second), strict=True)))
+    (trainer,) = pods.start({TRAINER: third}).values()
+    assert take(trainer, 5) == expected[:5]
+    for server in servers.values():
+        kill(server)
+    pods.serve(dict(zip(NAMES, (second, first), strict=True)))
+    assert take_all(trainer) == expected[5:]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@given(("servers", 2), ("client", 2))
+def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(network, expected, pods):
+    """One after the other, each comes back on another host: all batches are those of an undisturbed run."""
+    first, second, third, fourth = network
+    servers = pods.serve(dict(zip(NAMES, (first, second), strict=True)))
+    (trainer,) = pods.start({TRAINER: third}).values()
+    assert take(trainer, 2) == expected[:2]
+    assert trainer.stdin is not None
+    trainer.stdin.write("\n" * 1000)  # from now on it takes what comes, while servers go
+    trainer.stdin.flush()
+    assert "terminated" in terminate(servers[NAMES[0]])
+    moved = pods.serve({NAMES[0]: fourth})
+    assert "terminated" in terminate(servers[NAMES[1]])
+    back = pods.serve({NAMES[1]: first})
+    assert take_all(trainer) == expected[2:]
+    for server in (*moved.values(), *back.values()):
+        terminate(server)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", [0, 1])
+@given(("servers", 1), ("client", 2))
+def test_random_kills_leave_the_batches_and_no_process(network, expected, pods, seed):
+    """Ten kills a run: of servers, by either signal, which come back on a random free host; one at a time, or both at once."""
+    chance = random.Random(seed)
+    servers = pods.serve(dict(zip(NAMES, network[:2], strict=True)))
+    homes = dict(zip(NAMES, network[:2], strict=True))
+    (trainer,) = pods.start({TRAINER: network[2]}).values()
+    left, got = 10, []
+    while left:
+        got += take(trainer, chance.randrange(1, max(2, len(expected) // 20)))
+        victims = chance.sample(NAMES, chance.randrange(1, 1 + min(left, 2)))
+        for name in victims:
+            left -= 1
+            if chance.random() < 0.5:
+                kill(servers[name])
+            else:
+                terminate(servers[name])
+        for name in victims:
+            free = [host for host in (*network[:2], network[3]) if host not in homes.values() or homes[name] is host]
+            homes[name] = chance.choice(free)
+        servers |= pods.serve({name: homes[name] for name in victims})
+    assert got + take_all(trainer) == expected
+    for server in servers.values():
+        terminate(server)
+    assert [host.process_ids() for host in network] == [set()] * 4
