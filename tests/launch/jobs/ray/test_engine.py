@@ -48,7 +48,7 @@ def test_what_would_run_is_shown() -> None:
         ({"hosts": "a,b"}, "Ray chooses the nodes; give a number of hosts"),
         ({"python": "/usr/bin/python3"}, "run the interpreter that `ray start` was called with; leave it out"),
         ({"ray": {"adress": "auto"}}, "unknown key 'adress'; did you mean 'address'"),
-        ({"servers": {"options": {"grace": 3}}}, "unknown key 'grace'"),
+        ({"servers": {"options": {"clients": 3}}}, "unknown key 'clients'"),
     ],
 )
 def test_what_ray_has_no_use_for_is_refused(table: dict[str, Any], message: str) -> None:

@@ -28,6 +28,7 @@ class ServeOptions:
     cache: str | int | None = None
     memory: str | int | None = None
     hot_memory: str | int = 0
+    grace: float = 0.0
     lease: float = 60.0
     metrics: str | None = None
     seeds: str | None = None
@@ -68,6 +69,7 @@ class GraphServer:
 
     def __init__(self, task: ServerTask) -> None:
         self._name = task.name
+        self._grace = task.options.grace
         self._closed = threading.Event()
         client = RegistryClient(task.service)
         member = Member.here(task.name)
@@ -96,7 +98,9 @@ class GraphServer:
         return self._server.statistics()
 
     def close(self) -> None:
-        """Stops answering."""
+        """Stops answering, after what clients have asked already where there is a grace."""
+        if self._grace:
+            self._server.drain(self._grace)
         self._undo.close()
         self._closed.set()
 

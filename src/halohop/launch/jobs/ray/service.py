@@ -202,7 +202,11 @@ class GraphService:
         """Closes all servers, and has Ray forget them."""
         ray = ray_library()
         if self._actors:
-            ray.wait([actor.close.remote() for actor in self._actors], num_returns=len(self._actors), timeout=_CLOSE_S)
+            ray.wait(
+                [actor.close.remote() for actor in self._actors],
+                num_returns=len(self._actors),
+                timeout=_CLOSE_S + self._tasks[0].options.grace,
+            )
         for actor in self._actors:
             ray.kill(actor, no_restart=True)
 
