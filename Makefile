@@ -4,6 +4,7 @@
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
 # make demo      set up .venv, then train on a small graph
 # make site      set up .venv-site, then build the documentation as a site: build/site/index.html
+# make release   build the wheel and the source distribution into dist/ and check them, also in bare environments; uploads nothing
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all test-oldest quick demo site lint kernels venv clean
+.PHONY: test test-all test-oldest quick demo site release lint kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
@@ -42,6 +43,18 @@ site:
 	.venv-site/bin/python docs/site/build.py build/site
 	@echo "The site: build/site/index.html"
 
+# Its tools have an environment without halohop, which is built and installed apart.
+# Where the index has no torch of the oldest version for this machine, name another: make TORCH=2.13.0 release
+TORCH ?=
+release:
+	$(PYTHON) -m venv --clear .venv-release
+	.venv-release/bin/pip install --quiet --disable-pip-version-check -c constraints.txt build check-wheel-contents twine
+	rm -rf dist
+	.venv-release/bin/python -m build --outdir dist
+	.venv-release/bin/twine check --strict dist/*
+	.venv-release/bin/check-wheel-contents dist/*.whl
+	.venv-release/bin/python .ci/check_release.py dist $(if $(TORCH),--torch $(TORCH))
+
 lint: venv
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -65,5 +78,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-site $(VENV)-release dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

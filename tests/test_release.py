@@ -1,0 +1,93 @@
+"""What a release consists of: the checks find what is wrong with it, and the workflow that publishes it holds no secret."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import halohop
+
+ROOT = Path(__file__).parents[1]
+ABOUT = "halohop-1.0.dist-info"
+METADATA = "Version: 1.0\nSummary: s\nRequires-Python: >=3.11\nLicense-Expression: Apache-2.0\n"
+PACKAGE = {"halohop/__init__.py", "halohop/py.typed"}
+WHEEL = {*PACKAGE, f"{ABOUT}/METADATA", f"{ABOUT}/licenses/LICENSE"}
+
+
+@pytest.fixture(scope="module")
+def check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_release", ROOT / ".ci" / "check_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_version_stands_in_one_place(check: ModuleType) -> None:
+    assert check.version() == halohop.__version__
+    assert not re.search(r"^version\s*=", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+def test_the_changelog_has_a_dated_section_for_this_version(check: ModuleType) -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## [{halohop.__version__}] - 20" in text
+    assert list(check.changelog_faults("# C\n\n## [Unreleased]\n\n## [1.0] - 2026-11-22\n\n- x\n", "1.0")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("## [Unreleased]\n\n- news\n\n## [1.0] - 2026-11-22\n", "not an empty"),
+        ("## [1.0] - 2026-11-22\n", "not an empty"),
+        ("## [Unreleased]\n\n## [1.0]\n", "no section"),
+        ("## [Unreleased]\n\n## [1.00] - 2026-11-22\n", "no section"),
+    ],
+)
+def test_faults_of_a_changelog(check: ModuleType, text: str, fault: str) -> None:
+    (found,) = check.changelog_faults(text, "1.0")
+    assert fault in found
+
+
+def test_a_wheel_without_fault(check: ModuleType) -> None:
+    assert list(check.wheel_faults(WHEEL, METADATA, PACKAGE, "1.0")) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "metadata", "fault"),
+    [
+        (WHEEL - {"halohop/py.typed"}, METADATA, "lacks halohop/py.typed"),
+        (WHEEL - {f"{ABOUT}/licenses/LICENSE"}, METADATA, "LICENSE"),
+        (WHEEL | {"tests/test_x.py"}, METADATA, "has tests/test_x.py"),
+        (WHEEL, METADATA.replace("1.0", "0.9"), "says version 0.9"),
+        (WHEEL, METADATA.replace("Requires-Python", "X"), "no Requires-Python"),
+    ],
+)
+def test_faults_of_a_wheel(check: ModuleType, names: set[str], metadata: str, fault: str) -> None:
+    assert fault in "\n".join(check.wheel_faults(names, metadata, PACKAGE, "1.0"))
+
+
+def test_faults_of_a_source_distribution(check: ModuleType) -> None:
+    names = {f"halohop-1.0/{name}" for name in (*check.AROUND, *(f"src/{path}" for path in PACKAGE))}
+    assert list(check.sdist_faults(names, PACKAGE, "1.0")) == []
+    (more,) = check.sdist_faults(names | {"halohop-1.0/benchmarks/x.py"}, PACKAGE, "1.0")
+    assert "benchmarks/x.py" in more
+    (fewer,) = check.sdist_faults(names - {"halohop-1.0/LICENSE"}, PACKAGE, "1.0")
+    assert "lacks halohop-1.0/LICENSE" in fewer
+
+
+def test_the_workflow_publishes_with_a_short_lived_identity_and_no_secret() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert "secrets." not in text
+    assert "password" not in re.sub(r"#.*", "", text)
+    build, publish = text.split("\n  publish:\n")
+    assert "id-token" not in build
+    assert re.search(r"environment:\n\s+name: pypi\n", publish)
+    assert "id-token: write" in publish
+    used = re.findall(r"uses: (\S+)", text)
+    assert "pypa/gh-action-pypi-publish" in {action.split("@")[0] for action in used}
+    assert [action for action in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", action)] == []
+    for goal in re.findall(r"run: make (\S+)", text):
+        assert re.search(rf"^{goal}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
