@@ -35,7 +35,7 @@ partition = "gpu"
 
 def test_a_file_spells_a_job_and_options_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/me")
     Path("job.toml").write_text(FILE.replace('cache = "1GB"', ""))
     job = read_job(Path("job.toml"), {})
     assert job == Job(
@@ -45,7 +45,7 @@ def test_a_file_spells_a_job_and_options_win(tmp_path: Path, monkeypatch: pytest
         run=("train.py", "{graph}", "--epochs", "3"),
         data=str(tmp_path / "parts"),
         out=str(tmp_path / "runs/first"),
-        token_file="/home/me/secret",
+        token_file="/me/secret",
         servers=Servers(replicas=2, options={"grace": 5}),
         env={"OMP_NUM_THREADS": "1"},
         options={"user": "me"},
