@@ -31,12 +31,14 @@ class Cluster:
         hosts: the others.
         config: the client's configuration; ``ssh -F`` takes it.
         folder: of keys and configurations.
+        private: a folder of which each host has its own; they share all others with the launcher.
     """
 
     here: Host
     hosts: tuple[Host, ...]
     config: Path
     folder: Path
+    private: Path
 
     @property
     def names(self) -> list[str]:
@@ -70,7 +72,9 @@ def ssh_hosts(count: int, folder: Path, *, python_path: Sequence[Path] = (_SOURC
         for name in ("host", "user"):
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
             subprocess.run(command, check=True, timeout=20, stdin=subprocess.DEVNULL)
-        cluster = Cluster(here=here, hosts=tuple(hosts), config=_client(folder, hosts), folder=folder)
+        private = folder / "private"
+        private.mkdir()
+        cluster = Cluster(here=here, hosts=tuple(hosts), config=_client(folder, hosts), folder=folder, private=private)
         for host in hosts:
             _serve(host, folder, python_path)
         deadline = time.monotonic() + within(20)
@@ -103,7 +107,8 @@ def _serve(host: Host, folder: Path, python_path: Sequence[Path]) -> None:
         f"PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         f'SetEnv "PYTHONPATH={paths}" "OMP_NUM_THREADS=1"\n'
     )
-    command = ["ip", "netns", "exec", host.name, str(SSHD), "-D", "-E", str(folder / f"{host.name}.log"), "-f", str(config)]
+    run = f"mount -t tmpfs halohop {folder}/private && exec {SSHD} -D -E {folder}/{host.name}.log -f {config}"
+    command = ["ip", "netns", "exec", host.name, "unshare", "--mount", "sh", "-c", run]
     pipe = subprocess.PIPE
     host.running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
 

@@ -10,7 +10,20 @@ from subprocess import TimeoutExpired
 import pytest
 
 from halohop import __version__
-from halohop.launch.jobs.host.messages import Begin, Bring, Brought, Ended, Output, Piece, Program, Trouble
+from halohop.launch.jobs.host.messages import (
+    Begin,
+    Bring,
+    Brought,
+    Compare,
+    Copied,
+    Ended,
+    Output,
+    Piece,
+    Program,
+    Trouble,
+    Wanted,
+)
+from halohop.store.checksums import FileRecord
 from tests.support.deadlines import within
 
 STUBBORN = """
@@ -128,6 +141,19 @@ def test_what_cannot_be_started_is_named(launcher, tmp_path) -> None:
     launcher.channel.send(Begin(name="one"))
     assert "one cannot be started: No such file or directory" in launcher.answer(Trouble).text
     tmp_path.with_name("elsewhere").rename(tmp_path)
+
+
+def test_a_launcher_that_goes_while_it_sends_leaves_no_half_file(launcher, tmp_path) -> None:
+    record = FileRecord(dtype="u1", shape=(9,), bytes=9, checksums=("00000000",))
+    folder = Copied(folder=str(tmp_path / "parts"), files={"part-0000/a.npy": record}, small={}, manifest=b"{}")
+    launcher.order(copied=(folder,))
+    launcher.channel.send(Compare(number=0))
+    assert launcher.answer(Wanted).files == ("part-0000/a.npy",)
+    launcher.channel.send(Piece(path="part-0000/a.npy", data=b"four", last=False))
+    assert until(lambda: [*(tmp_path / "parts" / "part-0000").glob("a.npy.partial-*")], 5)
+    launcher.leave()
+    assert launcher.process.wait(within(5)) == 0
+    assert not [*(tmp_path / "parts" / "part-0000").iterdir()]
 
 
 def test_result_files_come_back_whole(launcher, tmp_path) -> None:

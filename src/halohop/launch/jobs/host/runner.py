@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from halohop.errors import HalohopError, PeerLostError, ProtocolError
 from halohop.launch.jobs.host import copying
@@ -36,6 +37,8 @@ from halohop.launch.jobs.host.messages import (
 _READ = 1 << 16
 _LAST_S = 1.0
 """Seconds that the last output of a process that has ended may take: another process may keep the pipe open."""
+_UNDO_S = 0.5
+"""Seconds that the main thread has to remove what it has half written, before it is ended where it stands."""
 _AHEAD = 8
 
 Kind = TypeVar("Kind")
@@ -51,11 +54,16 @@ class Runner:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._inbox: queue.Queue[object] = queue.Queue(_AHEAD)
+        self._gone, self._ending = threading.Event(), threading.Event()
         self._attending: list[threading.Thread] = []
         self._order: Order | None = None
 
-    def run(self) -> int:
-        """Until the launcher is gone; returns the exit code."""
+    def run(self) -> NoReturn:
+        """Until the launcher is gone.
+
+        Raises:
+            PeerLostError: then.
+        """
         self._channel.send(hello())
         self._channel.beat()
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
@@ -63,30 +71,43 @@ class Runner:
         self._channel.send(Checked(problems=problems(self._order), shared=sees(*self._order.mark)))
         while True:
             try:
-                self._answer(self._inbox.get())
+                self._answer(self._next())
             except HalohopError as error:
                 self._channel.send(Trouble(text=str(error)))
 
-    def _read(self) -> None:
-        """Runs in a thread, so that the end of the launcher is seen whatever is under way."""
-        try:
-            while True:
-                self._inbox.put(self._channel.receive())
-        except PeerLostError:
-            self._end(0)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            self._end(1)
-
-    def _end(self, code: int) -> None:
+    def end(self, code: int) -> NoReturn:
+        """Ends all that was started, passes on what it still prints, and ends this process."""
+        self._ending.set()
         end_all()
         deadline = time.monotonic() + _LAST_S
         for thread in self._attending:
             thread.join(max(deadline - time.monotonic(), 0))
         os._exit(code)
 
-    def _take(self, kind: type[Kind]) -> Kind:
+    def _read(self) -> None:
+        """Runs in a thread, so that the end of the launcher is seen whatever is under way."""
+        code = 0
+        try:
+            while True:
+                self._inbox.put(self._channel.receive())
+        except PeerLostError:
+            self._gone.set()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            code = 1
+        with suppress(queue.Full):
+            self._inbox.put_nowait(None)
+        if not self._ending.wait(_UNDO_S):  # else the main thread removes what it has half written, and ends
+            self.end(code)
+
+    def _next(self) -> object:
         message = self._inbox.get()
+        if self._gone.is_set():
+            raise PeerLostError("the launcher is gone")
+        return message
+
+    def _take(self, kind: type[Kind]) -> Kind:
+        message = self._next()
         if not isinstance(message, kind):
             raise ProtocolError(f"the launcher sent {type(message).__name__} where {kind.__name__} was expected")
         return message
@@ -151,13 +172,13 @@ class Runner:
                 lost = True
 
 
-def main() -> int:
+def main() -> NoReturn:
     """The runner of this host, for the launcher at standard input and output."""
     outgoing = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no message
     os.write(outgoing, MARK)
+    runner = Runner(Channel(0, outgoing, name="the launcher"))
     try:
-        return Runner(Channel(0, outgoing, name="the launcher")).run()
-    except PeerLostError:  # the thread that reads has found out, too, and ends everything
-        end_all()
-        return 0
+        runner.run()
+    except PeerLostError:
+        runner.end(0)
