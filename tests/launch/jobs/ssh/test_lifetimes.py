@@ -50,7 +50,7 @@ PHASES: dict[str, Callable[..., bool]] = {one.__name__: one for one in (connecti
 
 def begin(launches, phase: str):
     """A job that stays in a phase; returns its launcher when it is there."""
-    more = f"trainers = 2\nservers = {2 if phase == 'serving' else 0}" if phase == "serving" else "trainers = 2"
+    more = "trainers = 2\nservers = 2" if phase == "serving" else "trainers = 2"
     if phase == "copying":
         more = f'{more}\ncache = "{launches.folder}/cache-{{host}}"'
         launches.cluster.here.limit_rate(SLOW)
@@ -160,12 +160,7 @@ def _ports(cluster: Cluster) -> list[str]:
     """What listens on the hosts besides their ssh servers."""
     found = []
     for host in cluster.hosts:
-        table = subprocess.run(
-            ["ip", "netns", "exec", host.name, "cat", "/proc/net/tcp", "/proc/net/tcp6"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        table = ip("netns", "exec", host.name, "cat", "/proc/net/tcp", "/proc/net/tcp6")
         rows = [line.split() for line in table.splitlines()]
         found += [row[1] for row in rows if row[3:4] == ["0A"] and not row[1].endswith(":0016")]
     return found
