@@ -15,7 +15,6 @@ from halohop.partitioning.building.build import partition
 from tests.support.deadlines import within
 from tests.support.sshd import Cluster, ssh_hosts
 
-LAUNCHER = Path(__file__).parent / "launcher.py"
 PROMISED_S = 10.0
 """Seconds after the end of a launcher in which everything else ends."""
 
@@ -83,7 +82,7 @@ class Launches:
         command = f"command = 'ssh -F {config or self.cluster.config}'"
         job = self.folder / "job.toml"
         job.write_text("\n".join([*lines, more, "[ssh]", command, ssh, ""]))
-        process = self.cluster.here.start(LAUNCHER, job)
+        process = self.cluster.here.start("-m", "halohop", "launch", "--config", job)
         self._running.append(process)
         return process
 

@@ -56,7 +56,9 @@ class SshEngine:
             first = made.trainers[0].host
             if not sees[first]:
                 found = bring(crew.remotes[first], job.out, out)
-                console.print(f"{counted(len(found), 'file')} of {first}:{job.out} came to {out}", style="dim", markup=False)
+                console.print(
+                    f"{counted(len(found), 'file')} of {first}:{job.out} came to {out}", style="dim", markup=False, soft_wrap=True
+                )
 
 
 def engine() -> SshEngine:
@@ -105,7 +107,7 @@ def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console)
     sent = crew.together(work)
     for host, size in sent.items():
         what = format_size(size) if size else "nothing"
-        console.print(f"{host}: {what} copied to {folders[host].folder}", style="dim", markup=False)
+        console.print(f"{host}: {what} copied to {folders[host].folder}", style="dim", markup=False, soft_wrap=True)
 
 
 def _run(watch: Watch, orders: Mapping[str, Order], made: Plan) -> None:
