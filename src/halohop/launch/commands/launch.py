@@ -1,6 +1,7 @@
 """`halohop launch`: a job from a file and options, on the engine that it names."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -72,7 +73,8 @@ def launch(
         typer.echo(printed(plan(job, names)), nl=False)
     else:
         check_not_launched()
-        with alone_in(Path(job.out)):
+        here = job.engine != "k8s"  # whose pods have the run folder
+        with alone_in(Path(job.out)) if here else nullcontext():
             _run(job, context, logs.people())
 
 

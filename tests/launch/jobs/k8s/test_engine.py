@@ -1,9 +1,12 @@
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
 from halohop.errors import InputError
+from halohop.launch.cli import app
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job, Servers
 
@@ -57,9 +60,21 @@ def test_kubectl_runs_the_job():
         engine_of("k8s").run(job(), Console())
 
 
-def test_a_working_directory_is_the_images_unless_one_is_named():
-    import yaml
+def test_the_command_prints_manifests_and_makes_no_folder(tmp_path):
+    options = ["--engine", "k8s", "--hosts", "2", "--data", f"{tmp_path}/parts", "--out", f"{tmp_path}/run"]
+    file = tmp_path / "job.toml"
+    file.write_text(f"[k8s]\nimage = 'halohop'\nsecret = 'token'\nclaim = 'shared'\nmount = '{tmp_path}'\n")
+    words = ["launch", "--config", str(file), *options]
+    printed = CliRunner().invoke(app, [*words, "--print", "--", "train.py", "{graph}"])
+    assert printed.exit_code == 0, printed.output
+    assert [each["kind"] for each in yaml.safe_load_all(printed.stdout)] == ["Service", "Job"]
+    refused = CliRunner().invoke(app, [*words, "--", "train.py", "{graph}"])
+    assert refused.exit_code == 2
+    assert "kubectl apply -f -" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
 
+
+def test_a_working_directory_is_the_images_unless_one_is_named():
     def folders(**given: Any) -> set[str | None]:
         objects = [*yaml.safe_load_all(engine_of("k8s").show(job(**given)))]
         return {objects[-1]["spec"]["template"]["spec"]["containers"][0].get("workingDir")}
