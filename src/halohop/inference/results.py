@@ -31,7 +31,7 @@ INCOMPLETE = "results.incomplete"
 ROWS = 65_536
 """Rows that are in memory at a time."""
 
-_ALL = (PARQUET, *(f"{name}.npy" for name in (RAW_IDS, PREDICTIONS, CONFIDENCE, EMBEDDINGS, IDS, CLASSES)))
+FILES = (PARQUET, *(f"{name}.npy" for name in (RAW_IDS, PREDICTIONS, CONFIDENCE, EMBEDDINGS, IDS, CLASSES)))
 """Whatever a run may leave: what one leaves takes the place of all that another left."""
 
 
@@ -46,7 +46,7 @@ def check_results(out: Path, *, overwrite: bool, by_layers: bool = True) -> None
     Raises:
         InputError: results are there, and may not be replaced.
     """
-    there = [name for name in _ALL if (out / name).exists()]
+    there = [name for name in FILES if (out / name).exists()]
     goes_on = by_layers and (out / UNFINISHED).exists()  # it was asked when it began
     if there and not (overwrite or goes_on or (out / INCOMPLETE).exists()):
         raise InputError(
@@ -121,7 +121,7 @@ class Results:
     def publish(self) -> None:
         """Gives the files their names, in place of whatever results were there."""
         files = {path: self._out / f"{name}.npy" for name, path in self.unfinished.items()}
-        publish(files, instead_of=[self._out / name for name in _ALL], record=self._out / INCOMPLETE)
+        publish(files, instead_of=[self._out / name for name in FILES], record=self._out / INCOMPLETE)
 
     def write_parquet(self) -> Generator[int, None, None]:
         """One Parquet file of all columns, a row group at a time, in place of whatever results were there. Says how many rows a
@@ -134,7 +134,7 @@ class Results:
         if classes is not None:
             several = arrays[PREDICTIONS].ndim == 2
             schema = schema.append(pa.field("class", pa.list_(pa.string()) if several else pa.string()))
-        others = [self._out / name for name in _ALL if name != PARQUET]
+        others = [self._out / name for name in FILES if name != PARQUET]
         whole = whole_file(self._out / PARQUET, instead_of=others, record=self._out / INCOMPLETE)
         with whole as stream, parquet().ParquetWriter(stream, schema) as writer:
             for begin in range(0, self.count, ROWS):

@@ -3,13 +3,13 @@
 import platform
 from datetime import datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from halohop import __version__
+from halohop.files.urls import is_url, masked
 from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
 from halohop.launch.commands import launch as launch_command
@@ -153,20 +153,22 @@ def train(
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
     from halohop.launch.runs.afar import parts_here
+    from halohop.launch.runs.afar_results import run_here
     from halohop.launch.runs.outcome import show
     from halohop.launch.runs.source import SourceOptions
     from halohop.recipes.events import print_event
     from halohop.store.afar.staging import Stage
     from halohop.world import World
 
-    folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    options = {"out": str(folder), "deadline_s": deadline, "resume": resume is not None}
+    folder = resume or out or f"runs/{datetime.now():%Y%m%d-%H%M%S}"
     source = SourceOptions(num_parts=nodes, method=method.value, undirected=undirected, normalize=normalize)
-    place = Stage.of(stage, stage_bytes)
+    place, world = Stage.of(stage, stage_bytes), World.detect()
     with (
         fork_server(alone=is_alone(context)) as start,
-        parts_here(parts, place, console=logs.people(), world=World.detect()) as found,
+        parts_here(parts, place, console=logs.people(), world=world) as found,
     ):
+        here, copy_to = run_here(folder, place, resume=resume is not None, rank=world.rank)
+        options = {"out": here, "copy_to": copy_to, "deadline_s": deadline, "resume": resume is not None}
         settings = parsing.config_of(TrainConfig, given, parts=found, **options)
         outcome = runs.train(
             settings,
@@ -188,7 +190,7 @@ def infer(
     context: typer.Context,
     parts: shared.PartsOrServers,
     checkpoint: shared.Checkpoint,
-    out: shared.ResultFolder = Path("predictions"),
+    out: shared.ResultFolder = "predictions",
     overwrite: shared.OverwriteResults = _INFER["overwrite"],
     form: shared.ResultForm = choices.Form.npy,
     split: shared.Split = _INFER["split"],
@@ -227,16 +229,19 @@ def infer(
     from halohop.launch.processes.forking import fork_server
     from halohop.launch.runs import runs
     from halohop.launch.runs.afar import parts_here
+    from halohop.launch.runs.afar_results import checkpoint_here, results_here
     from halohop.recipes.events import print_event
     from halohop.store.afar.staging import Stage
     from halohop.world import World
 
-    place = Stage.of(stage, stage_bytes)
+    place, world = Stage.of(stage, stage_bytes), World.detect()
     with (
         fork_server(alone=is_alone(context) and nodes * trainers > 1) as start,
-        parts_here(parts, place, console=logs.people(), world=World.detect()) as found,
+        parts_here(parts, place, console=logs.people(), world=world) as found,
+        results_here(out, place, overwrite=overwrite, rank=world.rank) as results,
     ):
-        settings = parsing.config_of(InferConfig, given, parts=found, deadline_s=deadline)
+        options = {"out": str(results), "checkpoint": checkpoint_here(checkpoint, place), "deadline_s": deadline}
+        settings = parsing.config_of(InferConfig, given, parts=found, **options)
         files = runs.infer(
             settings,
             nodes=nodes,
@@ -247,7 +252,7 @@ def infer(
             start=start,
         )
     for file in files if not as_json else ():
-        typer.echo(file)
+        typer.echo(f"{masked(out)}/{file.name}" if is_url(out) else file)
 
 
 for command in (serve_command.serve, tools.health, tools.top, tools.bench, tools.demo):

@@ -4,7 +4,7 @@ import re
 from typing import Any, get_args
 
 from halohop.errors import InputError
-from halohop.files import refuse_url
+from halohop.files import is_url, masked, refuse_url
 
 _ADDRESS = re.compile(r"(tcp://)?([^\s/:]+|\[[^\s/]*\]|[0-9a-fA-F]*:[0-9a-fA-F:.]*):[0-9]+")
 """Of a name or an IPv4 address, an IPv6 address in brackets, and one without, which connecting refuses in words."""
@@ -15,6 +15,13 @@ def check_paths(**paths: str) -> None:
         if not path:
             raise InputError(f"{name} is empty; give a folder")
         refuse_url(path, name, "give a folder here; what lies elsewhere is fetched first: halohop.fetch(url, folder)")
+
+
+def check_copy(url: str | None) -> None:
+    if url is not None and not is_url(url):
+        raise InputError(f"copy_to={url!r} is no URL; write s3://BUCKET/RUN, or leave it out")
+    if url is not None and masked(url) != url:  # the config is written into the run's files
+        raise InputError(f"copy_to={masked(url)!r} holds a secret; leave it to the environment, or to the library's own files")
 
 
 def check_choices(config: object, **choices: Any) -> None:

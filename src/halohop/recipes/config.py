@@ -8,7 +8,15 @@ import msgspec
 
 from halohop.errors import DatasetError, InputError
 from halohop.files import decode_json, read_regular
-from halohop.recipes.checks import check_at_least, check_choices, check_fanout, check_paths, check_positive, servers_of
+from halohop.recipes.checks import (
+    check_at_least,
+    check_choices,
+    check_copy,
+    check_fanout,
+    check_paths,
+    check_positive,
+    servers_of,
+)
 
 TaskName = Literal["node", "link"]
 ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
@@ -28,6 +36,7 @@ class TrainConfig:
         parts: folder of the partitioned graph; on a host of several, of its own partitions. Or the addresses of servers that
             hold it (`halohop.serve`), ``HOST:PORT,HOST:PORT``: then nothing of the graph need be here, and batches are the same.
         out: folder of the run: ``metrics.jsonl`` and ``checkpoint/``. Only rank 0 writes there.
+        copy_to: URL to which rank 0 copies the state, the checkpoint and the events whenever they are saved, besides; None: none.
         task: "node" or "link".
         model: "sage", "gcn", "gat" (one node type, one relation), "rgcn", "hgt" (several of them), or "auto": sage or rgcn.
         target: node type to classify; None takes the one that has labels and a split "train".
@@ -82,6 +91,7 @@ class TrainConfig:
 
     parts: str
     out: str
+    copy_to: str | None = None
     task: TaskName = "node"
     model: ModelName = "auto"
     target: str | None = None
@@ -126,6 +136,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_paths(parts=self.parts, out=self.out)
+        check_copy(self.copy_to)
         check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
         check_choices(self, sampling=Sampling, locality=Locality)
         check_fanout("fanout", self.fanout)

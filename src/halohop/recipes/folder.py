@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from halohop.errors import InputError
-from halohop.files import remove, writing
+from halohop.files import UrlFolder, remove, writing
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import METRICS
 from halohop.recipes.resume import STATE
@@ -19,9 +19,14 @@ def check_run(config: TrainConfig) -> None:
     Raises:
         InputError: a run is there, and ``config.overwrite`` and ``config.resume`` are false.
     """
-    out = Path(config.out)
-    there = [name for name in _OF_A_RUN if (out / name).exists()]
-    if there and not config.overwrite and not config.resume:
+    if config.overwrite or config.resume:
+        return
+    out = config.out
+    there = [name for name in _OF_A_RUN if Path(out, name).exists()]
+    if not there and config.copy_to is not None:
+        target = UrlFolder(config.copy_to)
+        out, there = target.name, [name for name in target.files() if name.split("/")[0] in _OF_A_RUN]
+    if there:
         raise InputError(
             f"{out} holds a run, whose {there[0]} would be lost; choose another folder, go on with it (resume=True, --resume), "
             "or begin anew there (overwrite=True, --overwrite)"
@@ -34,3 +39,8 @@ def clear_run(config: TrainConfig) -> None:
         path = Path(config.out) / name
         with writing(path):
             remove(path)
+    if config.copy_to is not None:
+        target = UrlFolder(config.copy_to)
+        for name in target.files():
+            if name.split("/")[0] in _OF_A_RUN:
+                target.remove(name)

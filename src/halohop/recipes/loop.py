@@ -17,11 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 from halohop import memory
 from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.recipes.build import build_model
-from halohop.recipes.checkpoint import FORMAT, CheckpointInfo, save_checkpoint
+from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
-from halohop.recipes.events import Event, EventLog
+from halohop.recipes.copies import Copies
+from halohop.recipes.events import METRICS, Event, EventLog
 from halohop.recipes.folder import CHECKPOINT, clear_run
-from halohop.recipes.resume import Keeper, Part, RunProgress, Saved
+from halohop.recipes.resume import STATE, Keeper, Part, RunProgress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.task import Score, Setting, Task, moved
 from halohop.recipes.waiting import Watch, worst
@@ -49,6 +50,7 @@ class Run:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay)
         torch.manual_seed(self.config.seed + 1_000_003 * (self.world.rank + 1))  # dropout of its own on every rank
         self.loader = task.loader("train")
+        self.copies = Copies(self.config, self.world)
         self.keeper = Keeper(setting, self.model, self.optimizer, self.loader)
         self.progress = RunProgress()
         self.best_state: dict[str, Tensor] = {}
@@ -163,11 +165,13 @@ class Run:
             score = None if best is None else best.main
             info = CheckpointInfo(format=FORMAT, model=self.task.spec, train=self.config, epoch=epoch, val_score=score)
             save_checkpoint(Path(self.config.out) / CHECKPOINT, info, self.best_state)
+            self.copies.send(f"{CHECKPOINT}/{MODEL}")
 
     def _save(self, progress: RunProgress) -> None:
         """Makes this the place from which another run can go on."""
         progress = replace(progress, seconds=time.perf_counter() - self._start)
         self.keeper.save(Saved(progress=progress, best_state=self.best_state, log_bytes=self.emit.size))
+        self.copies.send(METRICS, STATE)
 
     def _resume(self) -> None:
         saved = self.keeper.restore()
@@ -231,4 +235,5 @@ class Run:
             "seconds": time.perf_counter() - self._start,
         }
         self.emit(end)
+        self.copies.send(METRICS)
         return end

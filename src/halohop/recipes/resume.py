@@ -26,7 +26,7 @@ MAY_CHANGE = frozenset(
     (
         *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
         *("cache", "memory", "hot_memory"),
-        *("out", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
+        *("out", "copy_to", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
     )
 )
 """What another run may choose for itself: none of it changes a batch, or what is learned from it."""

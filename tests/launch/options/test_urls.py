@@ -19,15 +19,17 @@ NEEDED = {
     "fetch": {"url": "parts", "folder": "here"},
     "infer": {"parts": "parts", "checkpoint": "checkpoint"},
     "upload": {"parts": "parts", "url": "there"},
+    "launch": {"data": "parts", "hosts": "1", "out": "run"},
     "partition": {"source": "synthetic:tiny", "out": "parts"},
 }
 """Arguments without which a command does not begin; those of others are like ``parts``."""
 
 NO_PATHS = {
-    *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "decoder", "device", "endpoints", "engine"),
-    *("eval_fanout", "fanout", "feature_dtype", "halo", "hot_memory", "listen", "locality", "memory", "method"),
-    *("metrics", "model", "name", "partitions", "peers", "relation", "replica_memory", "share", "size"),
-    *("split", "stage_bytes", "target", "time_attr"),
+    *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "decoder", "device", "endpoints"),
+    *("engine", "env", "eval_fanout", "fanout", "feature_dtype", "halo", "hosts", "hot_memory", "listen"),
+    *("locality", "memory", "method", "metrics", "model", "name", "partitions", "peers", "python"),
+    *("relation", "replica_memory", "script", "servers", "share", "size", "split", "stage_bytes", "target"),
+    *("time_attr", "train"),
 }
 """Options that are text, and name no file."""
 

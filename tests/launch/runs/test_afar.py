@@ -1,6 +1,7 @@
 """Commands that take URLs: what they fetch, where to, and what a run that goes on has of it."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,20 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from typer.testing import CliRunner
 
+from halohop.errors import InputError, WriteError
+from halohop.files import UrlFolder, write_file
 from halohop.launch.cli import app
 from halohop.launch.options.spec import OPTIONS
 from halohop.launch.runs import source
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.copies import Copies
+from halohop.recipes.events import METRICS
 from halohop.store.afar.fetching import fetch
 from halohop.store.disk import verify_parts
 from halohop.store.manifest import MANIFEST
+from halohop.world import World
 
-SMALL = ["--epochs", "1", "--fanout", "2", "--hidden", "8", "--device", "cpu", "--workers", "0"]
+SMALL = ["--fanout", "2", "--hidden", "8", "--device", "cpu", "--workers", "0"]
 
 
 @pytest.fixture
@@ -26,28 +33,85 @@ def as_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_run_on_a_url(tiny_parts: Path, tmp_path: Path, as_rank: None) -> None:
-    url, stage, out = f"file://{tiny_parts}", tmp_path / "stage", tmp_path / "run"
-    run = CliRunner().invoke(app, ["train", url, "--stage", str(stage), "--out", str(out), *SMALL])
-    assert run.exit_code == 0, run.output
-    (staged,) = (path for path in stage.iterdir() if path.is_dir())
-    assert (staged / MANIFEST).read_bytes() == (tiny_parts / MANIFEST).read_bytes()
-    kept = json.loads((out / OPTIONS).read_text())
-    assert (kept["parts"], kept["stage"]) == (url, str(stage))
-    more = CliRunner().invoke(app, ["train", "--resume", str(out), "--epochs", "2"])
-    assert more.exit_code == 0, more.output
-    found = ["infer", url, "--stage", str(stage), "--checkpoint", str(out / "checkpoint"), "--out", str(tmp_path / "found")]
-    inferred = CliRunner().invoke(app, [*found, "--device", "cpu"])
-    assert inferred.exit_code == 0, inferred.output
-    assert (tmp_path / "found" / "predictions.npy").is_file()
-
-
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What ``memory://`` has: nothing at first."""
     monkeypatch.setattr(MemoryFileSystem, "store", {})
     monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
     return MemoryFileSystem.store
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("compared", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_run_whose_data_and_results_are_at_urls(
+    tiny_parts: Path, tmp_path: Path, as_rank: None, objects: dict[str, Any], compared: bool
+) -> None:
+    data, there, stage = f"file://{tiny_parts}", "memory://bucket/run", tmp_path / "stage"
+    run("train", data, "--stage", str(stage), "--out", there, *SMALL, "--epochs", "1")
+    names = {METRICS, OPTIONS, "resume.pt", "checkpoint/model.pt", "picture.html"}
+    assert {name.removeprefix("/bucket/run/") for name in objects} == names
+    kept = json.loads(read(f"{there}/{OPTIONS}"))
+    assert (kept["parts"], kept["stage"]) == (data, str(stage))
+    shutil.rmtree(stage)  # another host goes on
+    run("train", "--resume", there, "--epochs", "2")
+    assert len(losses(read(f"{there}/{METRICS}"))) == 2
+    results = "memory://bucket/found"
+    line = ["infer", data, "--stage", str(stage), "--checkpoint", f"{there}/checkpoint", "--out", results, "--device", "cpu"]
+    assert f"{results}/predictions.npy\n" in run(*line)
+    found = {name.removeprefix("/bucket/found/") for name in objects if name.startswith("/bucket/found/")}
+    assert found == {"raw_ids.npy", "predictions.npy", "confidence.npy"}
+    again = CliRunner().invoke(app, line)
+    assert again.exit_code == 2
+    assert f"error: {results}/" in again.stderr
+    assert "would be lost; choose another URL, or replace what is there (--overwrite)" in again.stderr
+    refused = CliRunner().invoke(app, ["train", str(tiny_parts), "--stage", str(tmp_path / "other"), "--out", there, *SMALL])
+    assert refused.exit_code == 2
+    assert f"{there} holds a run, whose" in refused.stderr
+    assert not list(tmp_path.glob("**/memory:"))
+    if compared:
+        run("train", str(tiny_parts), "--out", str(tmp_path / "undisturbed"), *SMALL, "--epochs", "2")
+        assert losses(read(f"{there}/{METRICS}")) == losses((tmp_path / "undisturbed" / METRICS).read_bytes())
+        checkpoint = str(tmp_path / "undisturbed" / "checkpoint")
+        run("infer", str(tiny_parts), "--checkpoint", checkpoint, "--out", str(tmp_path / "here"), "--device", "cpu")
+        for name in found:
+            assert read(f"{results}/{name}") == (tmp_path / "here" / name).read_bytes()
+
+
+def test_a_run_is_not_lost_where_its_url_cannot_be_written(
+    tiny_parts: Path, tmp_path: Path, as_rank: None, objects: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = CliRunner().invoke(app, ["train", str(tiny_parts), "--out", "memory://ann:secret@b/run", "--stage", str(tmp_path)])
+    assert secret.exit_code == 2
+    assert "holds a secret; leave it to the environment" in secret.stderr
+    assert "secret@" not in secret.stderr
+    with pytest.raises(InputError, match="copy_to='run' is no URL"):
+        TrainConfig(parts="parts", out="run", copy_to="run")
+    config = TrainConfig(parts="parts", out=str(tmp_path / "run"), copy_to="memory://bucket/run")
+    write_file(tmp_path / "state", b"saved")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "state").rename(tmp_path / "run" / "resume.pt")
+    monkeypatch.setattr(MemoryFileSystem, "put_file", failing_after(0))
+    Copies(config, World(rank=1, size=2)).send("resume.pt")  # only rank 0 sends
+    with pytest.raises(WriteError, match=r"memory://bucket/run/resume.pt cannot be written \(OSError: no network\)"):
+        Copies(config, World()).send("not there", "resume.pt")
+    none = CliRunner().invoke(app, ["train", "--resume", "memory://bucket/no-run", "--stage", str(tmp_path), str(tiny_parts)])
+    assert none.exit_code == 2
+    assert "error: memory://bucket/no-run holds no run to go on with: it has no resume.pt; begin one with --out" in none.stderr
+
+
+def read(url: str) -> bytes:
+    folder, _, name = url.rpartition("/")
+    return UrlFolder(folder).read(name)
+
+
+def losses(log: bytes) -> list[float]:
+    events = [json.loads(line) for line in log.splitlines()]
+    return [event["loss"] for event in events if event["event"] == "epoch"]
 
 
 def test_partitions_are_built_here_and_sent(objects: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from halohop.errors import InputError
-from halohop.files.urls import is_url
+from halohop.files.urls import is_url, refuse_url
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
 from halohop.store.share import Share, shares
@@ -100,6 +100,9 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in _PATHS:
+            if name != "data":
+                refuse_url(getattr(self, name) or "", name, "give a folder or a file of the hosts; only data may be a URL")
         if self.engine not in ENGINES:
             raise InputError(f"engine={self.engine!r} is none of {', '.join(ENGINES)}")
         if not _NAME.fullmatch(self.name):

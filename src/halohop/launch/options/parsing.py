@@ -93,7 +93,7 @@ def read_config_option(context: typer.Context, path: Path | None) -> Path | None
         raise typer.BadParameter(str(error)) from error
 
 
-def read_run_option(context: typer.Context, folder: Path | None) -> Path | None:
+def read_run_option(context: typer.Context, folder: str | None) -> str | None:
     try:
         return spec.from_run(context, folder)
     except InputError as error:

@@ -218,7 +218,9 @@ Deadline = Annotated[
     float, _group(PLACE, "Seconds to wait for other trainers, and for servers, before giving up.", metavar="SECONDS")
 ]
 SamplingPlace = Annotated[Sampling, _group(PLACE, "Who makes the batches of a graph on servers.")]
-RunFolder = Annotated[Path | None, _group(PLACE, "Folder of the run.", metavar="FOLDER", show_default="runs/DATE-TIME")]
+RunFolder = Annotated[
+    str | None, _group(PLACE, "Folder of the run, or its URL.", metavar="FOLDER", show_default="runs/DATE-TIME")
+]
 
 MetricsAt = Annotated[
     str | None,
@@ -233,20 +235,20 @@ SaveEvery = Annotated[
     int, _group(PLACE, "Steps from one resumable state to the next, beside the one at the end of each epoch.", min=0)
 ]
 Resume = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--resume",
         metavar="RUN",
         callback=read_run_option,
         is_eager=True,
         show_default=False,
-        help="Go on with the run in this folder, with its options, as if it had never been interrupted.",
+        help="Go on with the run in this folder, or at this URL, with its options, as if it had never been interrupted.",
         rich_help_panel=PLACE,
     ),
 ]
 
-Checkpoint = Annotated[Path, typer.Option(metavar="FOLDER", help="What training wrote: RUN/checkpoint.")]
-ResultFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the results go.")]
+Checkpoint = Annotated[str, typer.Option(metavar="FOLDER", help="What training wrote: RUN/checkpoint; or its URL, with --stage.")]
+ResultFolder = Annotated[str, typer.Option(metavar="FOLDER", help="Where the results go; or a URL, with --stage.")]
 ResultForm = Annotated[Form, typer.Option(help="NumPy arrays, or one Parquet table.")]
 Split = Annotated[str | None, typer.Option(metavar="NAME", show_default="every node", help="Only the nodes of this split.")]
 EmbeddedType = Annotated[

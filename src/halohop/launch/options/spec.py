@@ -12,13 +12,15 @@ import typer
 from halohop.errors import InputError
 from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
+from halohop.files.url_folder import UrlFolder
+from halohop.files.urls import is_url, masked
 from halohop.files.whole import write_file
 from halohop.launch.options.urls import check_urls
 
 OPTIONS = "options.json"
 """In the folder of a run: how it was started."""
 
-_ALONE = {"config", "help", "resume"}
+_ALONE = {"config", "copy_to", "help", "resume"}
 
 
 def from_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -33,13 +35,14 @@ def from_file(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def from_run(context: typer.Context, folder: Path | None) -> Path | None:
-    """Callback of an eager option ``--resume``: the options that the run in a folder was started with become the defaults.
+def from_run(context: typer.Context, folder: str | None) -> str | None:
+    """Callback of an eager option ``--resume``: the options that the run in a folder, or at a URL, was started with become the
+    defaults.
 
     Where the folder is not here, as on the other hosts of a run, they have to be given again.
     """
-    if folder is not None and not context.resilient_parsing and (folder / OPTIONS).is_file():
-        context.default_map = {**_kept(folder / OPTIONS), **(context.default_map or {})}
+    if folder is not None and not context.resilient_parsing:
+        context.default_map = {**_kept(folder), **(context.default_map or {})}
     return folder
 
 
@@ -112,8 +115,13 @@ def options(table: Mapping[str, Any], known: Mapping[str, frozenset[str]], path:
     return found
 
 
-def _kept(file: Path) -> dict[str, Any]:
-    values: dict[str, Any] = decode_json(read_regular(file), file, dict[str, Any])
+def _kept(folder: str) -> dict[str, Any]:
+    """None where there is no such file."""
+    try:
+        data = UrlFolder(folder).read(OPTIONS) if is_url(folder) else read_regular(Path(folder, OPTIONS))
+    except FileNotFoundError:
+        return {}
+    values: dict[str, Any] = decode_json(data, f"{masked(folder)}/{OPTIONS}", dict[str, Any])
     return values
 
 

@@ -8,30 +8,18 @@ from halohop.files.urls import is_url, refuse_url
 
 TAKES_URLS = {
     "fetch": {"url"},
-    "infer": {"parts"},
+    "infer": {"checkpoint", "out", "parts"},
+    "launch": {"data"},
     "partition": {"out"},
     "serve": {"parts"},
-    "train": {"parts"},
+    "train": {"out", "parts", "resume"},
     "upload": {"url"},
 }
 """By command, the parameters where a URL is understood."""
 
 PATHS = {
-    *(
-        "assignment",
-        "checkpoint",
-        "column",
-        "config",
-        "folder",
-        "html",
-        "out",
-        "parts",
-        "resume",
-        "seeds",
-        "source",
-        "token_file",
-    ),
-    *("stage", "url"),
+    *("assignment", "checkpoint", "column", "config", "data", "folder", "html", "out", "parts", "resume", "seeds", "source"),
+    *("stage", "token_file", "url"),
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 

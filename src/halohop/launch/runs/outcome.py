@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from halohop.files.whole import write_file
+from halohop.files import UrlFolder, write_file
 from halohop.launch.pages.chart import short
 from halohop.launch.pages.page import page
 from halohop.launch.pages.picture import training_charts
@@ -70,6 +70,8 @@ def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
         charts=training_charts(outcome.epochs, parts, figure=start.get("figure", "accuracy")),
     )
     write_file(outcome.out / PICTURE, html.encode())
+    if config.copy_to is not None:
+        UrlFolder(config.copy_to).send(outcome.out / PICTURE, PICTURE)
 
 
 def show(outcome: Outcome, console: Console) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from halohop.errors import InputError
-from halohop.files import is_url, masked
+from halohop.files import UrlFolder, is_url, masked
 from halohop.launch.options import spec
 from halohop.launch.processes.starting import Start, fresh, is_launched
 from halohop.launch.processes.tasks import Event
@@ -106,6 +106,8 @@ def train(
         if afar:
             known |= {"parts": masked(given["parts"]), "stage_bytes": given.get("stage_bytes")}
         spec.keep_options(Path(config.out), to_dict(config) | known)
+        if config.copy_to is not None:
+            UrlFolder(config.copy_to).send(Path(config.out) / spec.OPTIONS, spec.OPTIONS)
     if joining:
         return train_as_one(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event)
     return train_here(config, nodes=nodes, trainers=trainers, console=console, on_event=on_event, start=start)

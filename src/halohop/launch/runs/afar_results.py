@@ -1,0 +1,116 @@
+"""Runs, checkpoints and results at URLs: they are written and read in a folder of this host, --stage, and copied."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from halohop.errors import IncompleteDatasetError, InputError
+from halohop.files import UrlFolder, is_url, masked, remove, write_file, writing
+from halohop.inference.results import FILES, INCOMPLETE
+from halohop.launch.options.spec import OPTIONS
+from halohop.recipes.checkpoint import MODEL
+from halohop.recipes.events import METRICS
+from halohop.recipes.folder import CHECKPOINT
+from halohop.recipes.resume import STATE
+from halohop.store.afar.staging import Stage
+
+
+def run_here(out: str, stage: Stage, *, resume: bool, rank: int) -> tuple[str, str | None]:
+    """The folder of a run, and the URL to which it is copied; None where it has none.
+
+    Args:
+        out: a folder, or a URL.
+        stage: where the folder of a URL is.
+        resume: whether the run at the URL goes on: then rank 0 brings it here.
+        rank: of this process.
+
+    Raises:
+        InputError: no folder to stage in, or no run at the URL to go on with.
+        DatasetError: the URL cannot be read.
+    """
+    if not is_url(out):
+        return out, None
+    folder = _folder_of(out, stage, "runs")
+    if resume and rank == 0:
+        source = UrlFolder(out)
+        if source.size(STATE) is None:
+            raise InputError(f"{source.name} holds no run to go on with: it has no {STATE}; begin one with --out")
+        _bring(source, folder, (OPTIONS, METRICS, f"{CHECKPOINT}/{MODEL}", STATE))
+    return str(folder), out
+
+
+def checkpoint_here(checkpoint: str, stage: Stage) -> str:
+    """The folder of a checkpoint, which is fetched if it lies at a URL.
+
+    Raises:
+        IncompleteDatasetError: there is no checkpoint at the URL.
+        InputError, DatasetError: as of `run_here`.
+    """
+    if not is_url(checkpoint):
+        return checkpoint
+    folder, source = _folder_of(checkpoint, stage, "checkpoints"), UrlFolder(checkpoint)
+    if source.size(MODEL) is None:
+        raise IncompleteDatasetError(f"{source.name} is no checkpoint: it has no {MODEL}; give RUN/checkpoint")
+    _bring(source, folder, (MODEL,))
+    return str(folder)
+
+
+@contextmanager
+def results_here(out: str, stage: Stage, *, overwrite: bool, rank: int) -> Iterator[Path]:
+    """The folder for the results of inference; where `out` is a URL, rank 0 sends them there when the block ends well.
+
+    Args:
+        out: a folder, or a URL.
+        stage: where the folder of a URL is; it is removed when the results are at the URL.
+        overwrite: whether results that are at the URL may be replaced.
+        rank: of this process.
+
+    Raises:
+        InputError: no folder to stage in, or results are at the URL.
+        WriteError: the URL cannot be written.
+    """
+    if not is_url(out):
+        yield Path(out)
+        return
+    folder = _folder_of(out, stage, "results")
+    if rank != 0:
+        yield folder
+        return
+    target = UrlFolder(out)
+    there = target.files()
+    if not overwrite and INCOMPLETE not in there and (found := [name for name in FILES if name in there]):
+        raise InputError(f"{target.at(found[0])} would be lost; choose another URL, or replace what is there (overwrite=True)")
+    for name in FILES:  # of a run that was stopped after its last step
+        remove(folder / name)
+    yield folder
+    write_file(folder / INCOMPLETE, b"These files are not complete: the run that sent them was stopped. Start it again.\n")
+    made = [name for name in FILES if (folder / name).exists()]
+    target.send(folder / INCOMPLETE, INCOMPLETE)
+    for name in set(there) & set(FILES) - set(made):
+        target.remove(name)
+    for name in made:
+        target.send(folder / name, name)
+    target.remove(INCOMPLETE)
+    remove(folder)
+
+
+def _folder_of(url: str, stage: Stage, kind: str) -> Path:
+    if stage.folder is None:
+        raise InputError(f"{masked(url)} is written and read through a folder here; say which: stage=FOLDER")
+    folder = stage.folder.resolve() / kind / hashlib.blake2b(url.rstrip("/").encode(), digest_size=16).hexdigest()
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _bring(source: UrlFolder, folder: Path, names: Sequence[str]) -> None:
+    for name in names:
+        with writing(folder / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            data = source.read(name)
+        except FileNotFoundError:  # the run has not come so far
+            remove(folder / name)
+        else:
+            write_file(folder / name, data)
