@@ -48,6 +48,7 @@ def launch(
     encrypt: launching.EncryptJob = None,
     dry_run: launching.DryRun = False,
     submit_nothing: launching.Print = False,
+    wait: launching.Wait = False,
 ) -> None:
     """Run a script, or halohop train, on several hosts: here, over ssh, on Slurm, Kubernetes or Ray. One file, one command.
 
@@ -56,6 +57,8 @@ def launch(
     $ halohop launch --config job.toml --engine ssh --hosts node1,node2
 
     $ halohop launch --config job.toml --engine slurm --print
+
+    $ halohop launch --config job.toml --engine slurm --wait
     """
     given = {each: context.params[each] for each in ("engine", "name", "hosts", "trainers", "data", "cache", "python", "folder")}
     given |= {"out": out, "encrypt": encrypt, "token_file": token_file and str(token_file), "run": script or None}
@@ -63,6 +66,8 @@ def launch(
     given["env"] = pairs(env or (), "--env") or None
     given["train"] = pairs(train or (), "--train") or None
     job = with_checked_options(read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}"), context)
+    if wait:
+        job = waited_for(job)
     if submit_nothing or (dry_run and job.engine == "local"):  # whose hosts have names that a plan needs
         typer.echo(engine_of(job.engine).show(job), nl=False)
     elif dry_run:
@@ -90,6 +95,17 @@ def _run(job: Job, context: Any, console: Console) -> None:
     import_module("halohop.launch.runs.runs")  # what trainers import is imported before they are forked
     with fork_server(alone=is_alone(context)) as start:
         replace(chosen, start=start).run(job, console)
+
+
+def waited_for(job: Job) -> Job:
+    """The job, for an engine that queues it, as one to wait for.
+
+    Raises:
+        InputError: the engine queues no jobs.
+    """
+    if job.engine != "slurm":
+        raise InputError(f"--wait is for the engine slurm, which queues jobs; leave it out with the engine {job.engine}")
+    return replace(job, options={**job.options, "wait": True})
 
 
 def check_not_launched() -> None:

@@ -46,6 +46,9 @@ CacheFolder = Annotated[
 Out = Annotated[str | None, _option(DATA, "Folder of the run: logs and results.", metavar="FOLDER", default="runs/DATE-TIME")]
 DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=JOB, help="Print what would run where, and start nothing.")]
 Print = Annotated[bool, typer.Option("--print", rich_help_panel=JOB, help="Print what the engine would submit.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", rich_help_panel=JOB, help="Slurm: stay until the job has ended; Ctrl-C cancels it.")
+]
 TokenOfJob = Annotated[
     Path | None,
     _option(JOB, "Holds the shared secret; only you may read it.", metavar="FILE", default="a new one for this run"),

@@ -13,7 +13,7 @@ from rich.text import Text
 from halohop.errors import HalohopError, InputError
 from halohop.launch.options.urls import check_urls
 from halohop.launch.processes.starting import is_launched
-from halohop.launch.terminal.refusal import RefusedError
+from halohop.launch.terminal.refusal import JobFailedError, RefusedError
 from halohop.launch.terminal.signals import Signals
 from halohop.launch.terminal.wording import options_of, spelled
 from halohop.world import World
@@ -24,7 +24,8 @@ _EXIT_FAILED, _EXIT_REFUSED = 1, 2
 class Commands(typer.core.TyperGroup):
     """Says the library's errors in one line, in the words of the command line, where a traceback would not help the user.
 
-    The exit code is 2 where an argument cannot work, and where a run was refused before anything of it was started; else 1.
+    The exit code is 2 where an argument cannot work, and where a run was refused before anything of it was started; that of a
+    cluster's job that failed; else 1.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -37,7 +38,7 @@ class Commands(typer.core.TyperGroup):
             command = self.get_command(ctx, ctx.invoked_subcommand)
             message = spelled(str(error), options_of(command.params if command else ()))
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
-            raise typer.Exit(_EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED) from error
+            raise typer.Exit(_exit_code(error)) from error
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Each with its whole first sentence."""
@@ -68,6 +69,12 @@ class Command(typer.core.TyperCommand):
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records, col_max=28)
+
+
+def _exit_code(error: HalohopError) -> int:
+    if isinstance(error, JobFailedError):
+        return error.exit_code
+    return _EXIT_REFUSED if isinstance(error, InputError | RefusedError) else _EXIT_FAILED
 
 
 def is_alone(context: Any) -> bool:

@@ -1,7 +1,15 @@
-"""The error of a run that was refused; in a module of its own, so that commands know it without importing torch."""
+"""Errors that have exit codes of their own; in a module of their own, so that commands know them without importing torch."""
 
-from halohop.errors import HalohopError
+from halohop.errors import ClusterError, HalohopError
 
 
 class RefusedError(HalohopError):
     """A run cannot work, and nothing of it was started; the cause says more."""
+
+
+class JobFailedError(ClusterError):
+    """A job of a cluster has failed; the command that waited for it ends with the job's exit code."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from halohop import partition
 from halohop.datasets import synthetic
 from halohop.errors import ClusterError, InputError
+from halohop.launch.cli import app
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job
-from halohop.launch.jobs.slurm.following import JobFailedError, follow
+from halohop.launch.jobs.slurm.following import follow
 from halohop.launch.jobs.slurm.queue import State, parsed
+from halohop.launch.terminal.refusal import JobFailedError
 from tests.support.slurm_stubs import Stubs
 
 
@@ -155,3 +158,18 @@ def test_jobs_that_are_refused_before_they_are_submitted(
     with pytest.raises(InputError, match=r"job 12 of Slurm writes to .*run 1 already.*scancel 12"):
         engine.run(job(tmp_path), console)
     assert not (stubs.folder / "submitted").exists()
+
+
+def test_the_command_waits_and_ends_with_the_exit_code_of_the_job(stubs: Stubs, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    stubs.states("RUNNING", "FAILED 3:0")
+    words = ["launch", "--engine", "slurm", "--data", "/data/parts", "--out", str(tmp_path / "run"), "--folder", str(tmp_path)]
+    done = CliRunner().invoke(app, [*words, "--wait", "--", "train.py"])
+    assert done.exit_code == 3, done.output
+    assert "error: job 7 ended as FAILED, with exit code 3" in done.output
+    done = CliRunner().invoke(app, [*words, "--", "train.py"])
+    assert done.exit_code == 0
+    assert "scancel 7" in done.output
+    done = CliRunner().invoke(app, [*words, "--engine", "local", "--wait", "--", "train.py"])
+    assert done.exit_code == 2
+    assert "--wait is for the engine slurm" in done.output

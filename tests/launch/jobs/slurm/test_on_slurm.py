@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -224,6 +225,24 @@ def test_ctrl_c_cancels_a_job_that_is_waited_for(launch: Launch) -> None:
 def children(pid: int) -> set[int]:
     """This process (`ip netns exec` becomes the command) and its children."""
     return {pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())}
+
+
+def test_the_commands_of_the_page_work(launch: Launch) -> None:
+    """In their order: files are written, `sh` and `console` run on the login host."""
+    page = Path(__file__).parents[4] / "docs" / "launch_slurm.md"
+    blocks = re.findall(r"^```(\S+) ?([^\n]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    commands = 0
+    for language, name, text in blocks:
+        if name:
+            (launch.folder / name).write_text(text)
+        elif language in ("sh", "console"):
+            commands += 1
+            launch.cluster.run("sh", "-ec", text, cwd=launch.folder)
+    assert commands == 3
+    launch.cluster.run("sh", "-ec", "rm -r runs/first; mkdir -p runs/first/logs; sbatch --wait job.sh", cwd=launch.folder)
+    for name in ("first", "second"):
+        (log,) = (launch.folder / "runs" / name / "logs").glob("slurm-*.log")
+        assert log.read_text().endswith("halohop: done\n")
 
 
 def test_what_slurm_refuses(launch: Launch) -> None:

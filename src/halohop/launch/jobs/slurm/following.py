@@ -8,18 +8,13 @@ from rich.console import Console
 
 from halohop.errors import ClusterError
 from halohop.launch.jobs.slurm import queue
+from halohop.launch.terminal.refusal import JobFailedError
 
 _SILENT_S = 300.0
 """How long Slurm may fail to answer, as while its controller is started again."""
 
 _SAYS = "halohop: "
 """Begins the lines of the batch script that say how a job ends."""
-
-
-class JobFailedError(ClusterError):
-    """A job of a cluster has failed; `exit_code` is its own."""
-
-    exit_code: int = 1
 
 
 def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> None:
@@ -52,9 +47,7 @@ def follow(number: str, log: Path, console: Console, *, every: float = 1.0) -> N
     _show(log, shown, console)
     if last.name != "COMPLETED":
         story = [f"job {number} ended as {last.name}, with exit code {last.code}; the end of {log}:", *_last_words(log)]
-        error = JobFailedError("\n".join(story))
-        error.exit_code = last.code or 1
-        raise error
+        raise JobFailedError("\n".join(story), exit_code=last.code or 1)
 
 
 def _state(number: str, pause: threading.Event, every: float) -> queue.State:
