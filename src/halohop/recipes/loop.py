@@ -5,9 +5,10 @@ however unevenly they are dealt.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import torch
@@ -24,6 +25,7 @@ from halohop.recipes.events import METRICS, Event, EventLog
 from halohop.recipes.folder import CHECKPOINT, clear_run
 from halohop.recipes.resume import STATE, Keeper, Part, RunProgress, Saved
 from halohop.recipes.spec import check_raw_ids
+from halohop.recipes.stopping import ResumableStop, never
 from halohop.recipes.task import Score, Setting, Task, moved
 from halohop.recipes.waiting import Watch, worst
 
@@ -38,10 +40,11 @@ class Run:
         task: what is learned.
         setting: where.
         emit: called with every event; on other ranks than 0 it does nothing.
+        asked: whether this rank is asked to end.
     """
 
-    def __init__(self, task: Task, setting: Setting, emit: EventLog) -> None:
-        self.task, self.emit = task, emit
+    def __init__(self, task: Task, setting: Setting, emit: EventLog, asked: Callable[[], bool] = never) -> None:
+        self.task, self.emit, self._asked = task, emit, asked
         self.config, self.graph, self.world, self.device = setting.config, setting.graph, setting.world, setting.device
         check_raw_ids(self.graph, task.spec)
         torch.manual_seed(self.config.seed)  # the same weights on every rank
@@ -57,7 +60,11 @@ class Run:
         self._start = time.perf_counter()  # as if there had been no interruption
 
     def go(self) -> Event:
-        """Trains, and tests the best model; returns the last event."""
+        """Trains, and tests the best model; returns the last event.
+
+        Raises:
+            ResumableStop: a rank was asked to end, and the run is saved.
+        """
         try:
             return self._go()
         finally:
@@ -76,6 +83,8 @@ class Run:
             self._save(self.progress)
         while self.progress.epoch < self.config.epochs and not 0 < self.config.patience <= self.progress.stale:
             self._finish_epoch()
+            if max_over_ranks(float(self._asked()), self.device, self.world):
+                self._stop(self.progress)
             self._save(self.progress)
         if self.progress.best is None:
             self._keep(None)
@@ -102,12 +111,14 @@ class Run:
         part, before, watch, start = begun, self.loader.statistics(), Watch(self.loader), time.perf_counter()
         edges = 0
         for step, batch in enumerate(self.loader, begun.step + 1):
-            loss, count = self._step(moved(batch, self.device))
+            loss, count, asked = self._step(moved(batch, self.device))
             edges += sum(store.edge_index.size(1) for store in batch.edge_stores if "edge_index" in store)
             part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
             if self.config.log_every and step % self.config.log_every == 0:
                 progress = {"step": step, "steps": len(self.loader), "loss": part.losses / max(part.known, 1)}
                 self.emit({"event": "step", "epoch": epoch, **progress})
+            if asked:
+                self._stop(replace(self.progress, part=self._measured(part, begun, edges, before, start)))
             if self.config.save_every and step % self.config.save_every == 0 and step < len(self.loader):
                 self._save(replace(self.progress, part=self._measured(part, begun, edges, before, start)))
         reason = worst(watch.reason(time.perf_counter() - start, rank=self.world.rank), self.device, self.world)
@@ -141,17 +152,23 @@ class Run:
         all_spent = {name: amount + begun.spent.get(name, 0) for name, amount in measured.items()}
         return replace(part, seconds=begun.seconds + seconds, spent=all_spent)
 
-    def _step(self, batch: Any) -> tuple[float, float]:
-        """One step of all ranks; returns the sum of their losses, and of how many examples.
+    def _step(self, batch: Any) -> tuple[float, float, bool]:
+        """One step of all ranks; returns the sum of their losses, of how many examples, and whether one is asked to end.
 
         A rank without examples goes through the same steps with a sum over nothing: no rank waits for it.
         """
         loss, count = self.task.loss(self.ddp, batch)
-        total, known = sum_over_ranks([float(loss.detach()), count], self.device, self.world)
+        total, known, asked = sum_over_ranks([float(loss.detach()), count, float(self._asked())], self.device, self.world)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss * (self.world.size / max(known, 1)))  # DDP will divide by the number of ranks
         self.optimizer.step()
-        return total, known
+        return total, known, asked > 0
+
+    def _stop(self, progress: RunProgress) -> NoReturn:
+        """Saves where all ranks are, and ends the run."""
+        self._save(progress)
+        self.emit({"event": "stop", "epoch": progress.epoch + 1, "step": progress.part.step})
+        raise ResumableStop
 
     def _keep(self, score: Score | None) -> None:
         """Remembers the model as it is now."""

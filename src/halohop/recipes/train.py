@@ -1,6 +1,7 @@
 """Training, the same for one trainer and for many: every trainer runs `train`."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import halohop
 from halohop import World
@@ -12,10 +13,17 @@ from halohop.recipes.link_task import LinkTask
 from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.sharing import choose_device, shared_graph
+from halohop.recipes.stopping import answering_sigterm, never
 from halohop.recipes.task import Setting
 
 
-def train(config: TrainConfig, *, world: World | None = None, on_event: Callable[[Event], None] = lambda _: None) -> Event:
+def train(
+    config: TrainConfig,
+    *,
+    world: World | None = None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    stoppable: bool = False,
+) -> Event:
     """Trains a model; called by every trainer of the world.
 
     Args:
@@ -24,6 +32,8 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
             (`World.detect`).
         on_event: called on rank 0 with every event, as it is written to ``<out>/metrics.jsonl``; of a resumed run,
             first with those of before.
+        stoppable: SIGTERM in any of the trainers ends all of them after their next step, when they have saved where they are:
+            with `ResumableStop`, an exit code of its own. Only in the main thread.
 
     Returns:
         The last event, "end", on every rank: test accuracy (of links: ``test_mrr``, ``test_auc``, ...), best epoch, totals.
@@ -42,14 +52,16 @@ def train(config: TrainConfig, *, world: World | None = None, on_event: Callable
         shared_graph(config, world=world, device=device) as graph,
         EventLog(config.out, world, on_event) as emit,
     ):
-        return _trained(Setting(config=config, graph=graph, world=world, device=device), emit)
+        setting = Setting(config=config, graph=graph, world=world, device=device)
+        with answering_sigterm() if stoppable else nullcontext(never) as asked:
+            return _trained(setting, emit, asked)
 
 
-def _trained(setting: Setting, emit: EventLog) -> Event:
+def _trained(setting: Setting, emit: EventLog, asked: Callable[[], bool]) -> Event:
     """In a function of its own, so that nothing of the run outlives it: the process group ends next."""
     config = setting.config
     task = NodeTask(setting) if config.task == "node" else LinkTask(setting)
-    run = Run(task, setting, emit)
+    run = Run(task, setting, emit, asked)
     if config.metrics is None:
         return run.go()
     with halohop.metrics(run.loader, listen=config.metrics, ahead=setting.world.local_rank):

@@ -1,6 +1,7 @@
 """One trainer process: ``python -m halohop.recipes.trainer CONFIG.json``, in the environment that a launcher sets.
 
-Rank 0 prints every event as a line of JSON. A failure ends the process with its traceback on standard error and exit code 1.
+Rank 0 prints every event as a line of JSON. A failure ends the process with its traceback on standard error and exit code 1;
+SIGTERM, when the run has been saved, with exit code 75.
 """
 
 import sys
@@ -16,7 +17,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m halohop.recipes.trainer CONFIG.json", file=sys.stderr)
         return 2
-    train(read_config(TrainConfig, arguments[0]), world=World.detect(), on_event=print_event)
+    train(read_config(TrainConfig, arguments[0]), world=World.detect(), on_event=print_event, stoppable=True)
     return 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
 from halohop.launch.processes import local
+from halohop.launch.terminal.signals import Resumable, Stopped
 from tests.support.deadlines import within
 
 PATIENCE_S = 30.0
@@ -75,6 +76,28 @@ def test_an_error_of_the_users_reaches_them_as_it_is(fake_trainer: str, tmp_path
     with pytest.raises(InputError, match=r"^lr=0 must be over 0$"):
         local.run(fake_trainer, [["refuse", "1"]] * 2, trainers=1, logs=tmp_path)
     assert "Traceback" in (tmp_path / "rank-1.log").read_text()
+
+
+def test_ranks_that_all_saved_end_the_run_with_their_code(fake_trainer: str, tmp_path: Path) -> None:
+    with pytest.raises(Resumable) as stop:
+        local.run(fake_trainer, [["save", "0", "1"]] * 2, trainers=1, logs=tmp_path)
+    assert stop.value.code == 75
+
+
+def test_a_rank_that_fails_counts_more_than_one_that_saved(
+    fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SETTLE_S", 0.1)
+    with pytest.raises(ClusterError, match=r"rank 1 .* failed with exit code 1"):
+        local.run(fake_trainer, [["save", "0", "fail"]] * 2, trainers=1, logs=tmp_path)
+
+
+def test_a_launcher_that_is_asked_to_end_asks_its_ranks(fake_trainer: str, tmp_path: Path) -> None:
+    def stop(event: local.Event) -> None:
+        raise Stopped(128 + signal.SIGTERM)
+
+    with pytest.raises(Resumable):
+        local.run(fake_trainer, [["save"]] * 2, trainers=1, logs=tmp_path, on_event=stop)
 
 
 def test_old_logs_go(fake_trainer: str, tmp_path: Path) -> None:

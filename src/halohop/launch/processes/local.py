@@ -4,6 +4,7 @@ Every process leads a process group, so that whatever it starts ends with it, an
 keeps the TCPStore where the ranks meet, as torchrun's agent does.
 """
 
+import logging
 import os
 import queue
 import secrets
@@ -23,6 +24,7 @@ from halohop.files.aside import writing
 from halohop.launch.processes.failures import failure
 from halohop.launch.processes.starting import CORES, Start, fresh
 from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
+from halohop.launch.terminal.signals import EXIT_RESUMABLE, Resumable, Stopped
 from halohop.transport import TOKEN_VARIABLE
 from halohop.world import World
 
@@ -31,6 +33,8 @@ SETTLE_S = 5.0
 """Seconds that the other ranks have, after one failed, to say themselves what they saw."""
 GRACE_S = 3.0
 """Seconds between asking a process to end and killing it: everything ends within 5 s of Ctrl-C."""
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(
@@ -115,7 +119,13 @@ def run_tasks(
         stack.callback(_end, children)
         for number, task in enumerate(tasks_in(env)):
             children.append(started(start, task, number, lifeline, news))
-        _attend(children, news, on_event, linger)
+        try:
+            _attend(children, news, on_event, linger)
+        except Stopped as stop:  # this process is asked to end, and so asks the others
+            _end(children)
+            if _all_saved(children, news, on_event):
+                raise Resumable from stop
+            raise
 
 
 def worlds(nodes: int, trainers: int) -> list[World]:
@@ -235,11 +245,17 @@ def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], N
             on_event(item)
             continue
         running.remove(item.number)
+        if item.code and children[item.number].task.spare:
+            _LOG.warning("%s has ended (%d); others stand in for it", children[item.number].name, item.code)
+            continue
         if item.code:
             failed.append(item)
-        patience = SETTLE_S if item.code else None if children[item.number].task.stays else linger
-        if patience is not None and (deadline is None or item.code):
+        fails = item.code not in (0, EXIT_RESUMABLE)
+        patience = SETTLE_S if fails else None if children[item.number].task.stays else linger
+        if patience is not None and (deadline is None or fails):
             deadline = min(deadline or float("inf"), time.monotonic() + patience)
+    if failed and not running and all(item.code == EXIT_RESUMABLE for item in failed):
+        raise Resumable
     if failed:
         raise failure(
             [children[ended.number].failed(ended.code) for ended in failed],
@@ -248,6 +264,19 @@ def _attend(children: Sequence[Child], news: News, on_event: Callable[[Event], N
     if late := [children[number].name for number in sorted(running) if not children[number].task.stays]:
         logs = children[0].task.log.parent
         raise ClusterError(f"{', '.join(late)} did not end within {linger:g} s after the others had; see {logs}")
+
+
+def _all_saved(children: Sequence[Child], news: News, on_event: Callable[[Event], None]) -> bool:
+    """Whether all that do not stay have ended with a state to go on from, by the news that are left."""
+    codes: dict[int, int] = {}
+    while not news.empty():
+        item = news.get()
+        if isinstance(item, Ended):
+            codes[item.number] = item.code
+        else:
+            on_event(item)
+    ranks = [number for number, child in enumerate(children) if not child.task.stays]
+    return all(codes.get(number) == EXIT_RESUMABLE for number in ranks)
 
 
 def _end(children: Sequence[Child]) -> None:

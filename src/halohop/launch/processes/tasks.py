@@ -37,6 +37,7 @@ class Task:
         log: file for what it prints.
         folder: its working directory; None: this process's.
         stays: it serves the others, and is ended when these have.
+        spare: others stand in for it: the run goes on without it.
         events: JSON objects that it prints to its standard output, one per line, are events, and do not go to the log.
         echo, echo_errors: get each line of its standard output, and of its standard error, in a thread, beside the log.
     """
@@ -48,6 +49,7 @@ class Task:
     log: Path
     folder: str | None = None
     stays: bool = False
+    spare: bool = False
     events: bool = False
     echo: Echo | None = None
     echo_errors: Echo | None = None

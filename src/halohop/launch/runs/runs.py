@@ -143,9 +143,9 @@ def train_as_one(
     world = World.detect()
     _check_options(world, nodes, trainers)
     if world.rank != 0:
-        recipe(config, world=world, on_event=ignore_event)
+        recipe(config, world=world, on_event=ignore_event, stoppable=True)
         return None
-    outcome = _watched(lambda watch: recipe(config, world=world, on_event=watch), config, console, on_event)
+    outcome = _watched(lambda watch: recipe(config, world=world, on_event=watch, stoppable=True), config, console, on_event)
     draw(outcome, config, f"{counted(world.num_hosts, 'node')} x {counted(world.local_size, 'trainer')}")
     return outcome
 

@@ -94,6 +94,9 @@ class TrainingDisplay:
             self._console.print(Text(epoch_line(event, self._epochs, self._figure)))
             if event.get("held_up"):
                 self._console.print(Text(f"         {event['held_up']['line']}", style="yellow"))
+        elif event["event"] == "stop":
+            place = f"epoch {event['epoch']}, step {event['step']}"
+            self._console.print(f"asked to end, and saved after {place}; --resume goes on from there", highlight=False)
         elif event["event"] == "step":
             self._step(event)
 

@@ -20,6 +20,8 @@ from typing import Self
 GRACE_S = 4.5
 """Seconds that a command has to undo what it has begun."""
 _AGAIN_S = 0.02
+EXIT_RESUMABLE = 75
+"""As of `halohop.recipes.stopping`, which is not imported this early."""
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "terminated: its terminal is gone"}
 _SHOW_CURSOR = "\x1b[?25h"
@@ -27,6 +29,13 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 class Stopped(SystemExit):
     """A signal asks the command to end; the code is 128 + its number."""
+
+
+class Resumable(SystemExit):
+    """A process of the command, or the command itself, was asked to end, and has left a state to go on from: exit code 75."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_RESUMABLE)
 
 
 class _Stage(Enum):
@@ -72,7 +81,7 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stage = _Stage.ended
-        if self._first is not None:  # whatever libraries have made of the exception
+        if self._first is not None and not isinstance(error, Resumable):  # whatever libraries have made of the exception
             self._say(self._first)
             raise Stopped(128 + self._first) from None
 

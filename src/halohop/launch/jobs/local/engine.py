@@ -128,6 +128,7 @@ def _task(process: Process, job: Job, name: str, folder: Path, env: Mapping[str,
         folder=job.folder,
         log=folder / f"{name}.log",
         stays=process.role == "server",
+        spare=process.role == "server" and job.servers is not None and job.servers.replicas > 1,
         echo=output,
         echo_errors=errors,
     )
