@@ -86,9 +86,9 @@ class TestOnACluster:
     def test_the_pages_script(self, nodes: Nodes, folder: Path) -> None:
         done = launch(nodes, folder)
         assert done.returncode == 0, done.stderr
-        logs = {path.name.partition("-")[2]: path.read_text() for path in (folder / "runs/ray/logs").glob("*.log")}
-        assert "epoch 2: loss" in logs["trainer-0.log"]
-        assert "trainer-1 of 2" in logs["trainer-1.log"]
+        assert "epoch 2: loss" in done.stdout
+        assert "epoch 2: loss" in next(folder.glob("runs/ray/logs/*-rank-0.log")).read_text()
+        assert "rank-1 of 2" in next(folder.glob("runs/ray/logs/*-rank-1.log")).read_text()
         nothing_left(nodes)
 
     def test_the_pages_recipe_goes_on_after_a_kill(self, nodes: Nodes, folder: Path) -> None:
@@ -115,12 +115,12 @@ class TestOnACluster:
         [
             (
                 "import halohop\nif halohop.World.detect().rank:\n    halohop.World(rank=5)\n",
-                "trainer-1 on .*: rank=5 is outside",
+                "rank-1 on .*: rank=5 is outside",
             ),
             (
                 "import os, halohop\nprint('so far', flush=True)\nif halohop.World.detect().rank:\n    os.kill(os.getpid(), 9)\n"
                 "import torch.distributed as dist\ndist.barrier()\n",
-                r"trainer-1 on .* was killed, or its node is gone; the end of .*trainer-1\.log:\n.*so far",
+                r"rank-1 on .* was killed, or its node is gone; the end of .*rank-1\.log:\n.*so far",
             ),
         ],
     )
@@ -140,7 +140,7 @@ class TestOnACluster:
             running = subprocess.Popen(
                 [sys.executable, "-m", "halohop", "launch", "--config", "job.toml"], cwd=folder, env=env, stderr=log
             )
-        until(lambda: len([*folder.glob("runs/ray/logs/*trainer-*.log")]) == 2, 200, "two trainers")
+        until(lambda: len([*folder.glob("runs/ray/logs/*rank-*.log")]) == 2, 200, "two trainers")
         pids = nodes.workers()
         running.send_signal(kind)
         gone([running.pid, *pids], 10)
@@ -152,7 +152,7 @@ class TestOnACluster:
             ({"count = 2": "count = 4"}, r"4 servers need 1 CPUs, each on a node of its own .* 3 nodes: .* with 4 CPUs"),
             ({"hosts = 2": "hosts = 20"}, r"20 trainers with 1 CPUs and 0 GPUs each, and 2 servers .* do not fit"),
             ({'data = "parts"': 'data = "elsewhere"'}, r"server-\d on .*: there is no folder .*elsewhere here"),
-            ({"train.py": "gone.py"}, r"trainer-\d on .*: there is no script gone\.py in .* here"),
+            ({"train.py": "gone.py"}, r"rank-\d on .*: there is no script gone\.py in .* here"),
             ({"[ray]": '[ray]\naddress = "127.0.0.1:1"'}, r"no cluster of Ray answers at address='127\.0\.0\.1:1'"),
         ],
     )

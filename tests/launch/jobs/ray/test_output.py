@@ -9,7 +9,7 @@ from halohop.errors import WriteError
 from halohop.launch.jobs.ray.output import Output
 from halohop.launch.jobs.ray.registry import Member
 
-MEMBER = Member(name="trainer-1", host="node7", ip="10.0.0.7", pid=42)
+MEMBER = Member(name="rank-1", host="node7", ip="10.0.0.7", pid=42)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def say() -> Any:
 
 
 def test_each_process_has_a_file(say: Any, tmp_path: Path) -> None:
-    output = Output(tmp_path / "logs", None)
+    output = Output(tmp_path / "logs", verbose=False)
     with output.received():
         say("42", "first", "second")
         say("43", "of a process that is no member")
@@ -42,19 +42,34 @@ def test_each_process_has_a_file(say: Any, tmp_path: Path) -> None:
     say("42", "after the end")
     output.write([MEMBER])
     assert {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()} == {
-        "node7-trainer-1.log": "first\nsecond\nthird\n",
+        "node7-rank-1.log": "first\nsecond\nthird\n",
         "10.0.0.7-Other.log": "of a process that is no member\n",
     }
-    assert output.tail(MEMBER) == f"the end of {tmp_path / 'logs' / 'node7-trainer-1.log'}:\n    first\n    second\n    third"
+    assert output.tail(MEMBER) == f"the end of {tmp_path / 'logs' / 'node7-rank-1.log'}:\n    first\n    second\n    third"
+
+
+def test_what_rank_0_says_is_shown_or_with_v_what_all_say(say: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rank_0 = Member(name="rank-0", host="node6", ip="10.0.0.7", pid=41)
+    for verbose in (False, True):
+        output = Output(tmp_path / "logs", verbose=verbose)
+        with output.received():
+            say("41", "epoch 1")
+            say("42", "hello")
+        output.write([rank_0, MEMBER])
+        shown = capsys.readouterr()
+        if verbose:
+            assert (shown.out, shown.err) == ("", "[node6 rank-0] epoch 1\n[node7 rank-1] hello\n")
+        else:
+            assert (shown.out, shown.err) == ("epoch 1\n", "")
 
 
 def test_a_process_that_printed_nothing_says_so(tmp_path: Path) -> None:
-    assert "(it printed nothing)" in Output(tmp_path, None).tail(MEMBER)
+    assert "(it printed nothing)" in Output(tmp_path, verbose=False).tail(MEMBER)
 
 
 def test_a_folder_that_cannot_be_written_is_named(say: Any, tmp_path: Path) -> None:
     (tmp_path / "logs").touch()
-    output = Output(tmp_path / "logs", None)
+    output = Output(tmp_path / "logs", verbose=False)
     with output.received():
         say(42, "lost")
     with pytest.raises(WriteError, match=r"logs"):

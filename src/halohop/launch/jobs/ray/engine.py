@@ -25,6 +25,7 @@ from halohop.launch.jobs.ray.registry import Member, RegistryClient, start_regis
 from halohop.launch.jobs.ray.service import GraphService
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.tables import convert
+from halohop.launch.terminal import logs
 from halohop.launch.terminal.wording import counted
 from halohop.transport import Token
 
@@ -66,7 +67,7 @@ class RayEngine:
         """
         options = _options(job)
         token = Token(secret_of(job), encrypt=job.encrypt)
-        output = Output(Path(job.out) / "logs", console if console.is_terminal else None)
+        output = Output(Path(job.out) / "logs", verbose=logs.is_verbose())
         with _connected(job, options), output.received(), ExitStack() as undo:
             ray_nodes = _num_servers(job)
             check_trainers(
@@ -139,7 +140,7 @@ class _Watch:
         lost = [(rank, error) for rank, error in getattr(failure, "worker_failures", {}).items() if _is_lost(error)]
         if lost:
             rank, error = lost[0]
-            member = self._last(f"trainer-{rank}")
+            member = self._last(f"rank-{rank}")
             if member is None:
                 return ClusterError(f"trainer-{rank} is gone: {error}")
             return ClusterError(f"{member.name} on {member.host} was killed, or its node is gone; {self._output.tail(member)}")

@@ -1,12 +1,11 @@
 """What servers and trainers print, on whichever node: Ray brings it to the driver, which writes it to the run folder."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
-
-from rich.console import Console
 
 from halohop.errors import WriteError
 from halohop.launch.jobs.ray.library import ray_library
@@ -21,12 +20,12 @@ class Output:
 
     Args:
         folder: of the files; it is made.
-        console: shows all lines, with their process's name; None shows none.
+        verbose: show the lines of all processes, with their names; else those of rank 0.
     """
 
-    def __init__(self, folder: Path, console: Console | None) -> None:
+    def __init__(self, folder: Path, *, verbose: bool) -> None:
         self._folder = folder
-        self._console = console
+        self._verbose = verbose
         self._lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     @contextmanager
@@ -58,9 +57,7 @@ class Output:
             name = member.name if member else said["actor_name"] or f"process-{said['pid']}"
             host = member.host if member else said["ip"]
             self._append(self.file(host, name), said["lines"])
-            if self._console is not None:
-                for line in said["lines"]:
-                    self._console.print(f"{host} {name}: {line}", markup=False, highlight=False)
+            self._show(host, name, said["lines"], is_error=said["is_err"])
 
     def file(self, host: str, name: str) -> Path:
         """The log of a process."""
@@ -71,6 +68,14 @@ class Output:
         file = self.file(member.host, member.name)
         lines = file.read_text(errors="replace").splitlines()[-TAIL_LINES:] if file.is_file() else []
         return f"the end of {file}:\n" + ("\n".join(f"    {line}" for line in lines) or "    (it printed nothing)")
+
+    def _show(self, host: str, name: str, lines: list[str], *, is_error: bool) -> None:
+        if not self._verbose and name != "rank-0":
+            return
+        prefix = f"[{host} {name}] " if self._verbose else ""
+        stream = sys.stderr if self._verbose or is_error else sys.stdout
+        stream.writelines(f"{prefix}{line}\n" for line in lines)
+        stream.flush()
 
     def _append(self, file: Path, lines: list[str]) -> None:
         try:

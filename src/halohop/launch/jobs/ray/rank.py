@@ -53,12 +53,12 @@ def train_rank(config: Mapping[str, RankTask]) -> None:
     """
     task, world = config["task"], World.detect()
     client = RegistryClient(task.service)
-    member = Member.here(f"trainer-{world.rank}")
+    member = Member.here(f"rank-{world.rank}")
     begun_before = client.ask("enter", member)
     for report in client.reports():
         if report.is_final:  # it would fail again
             raise report.error()
-    print(f"trainer-{world.rank} of {world.size} on {member.host} begins", flush=True)
+    print(f"rank-{world.rank} of {world.size} on {member.host} begins", flush=True)
     try:
         _take_place(task, client)
         graph = task.graph if task.parts is None else task.parts.here(_share_of_this_node(world))

@@ -22,7 +22,7 @@ class Member:
     """A process of a job.
 
     Args:
-        name: "server-0", "trainer-3".
+        name: "server-0", "rank-3".
         host: name of its machine.
         ip: address of its node, as Ray has it.
         pid: its number there.
@@ -65,9 +65,9 @@ class Report:
         """An error that names the process, of the class that it raised, or a `ClusterError`.
 
         Example:
-            >>> member = Member(name="trainer-1", host="node7", ip="10.0.0.7", pid=42)
+            >>> member = Member(name="rank-1", host="node7", ip="10.0.0.7", pid=42)
             >>> Report.of(member, InputError("lr=0 must be over 0")).error()
-            InputError('trainer-1 on node7: lr=0 must be over 0')
+            InputError('rank-1 on node7: lr=0 must be over 0')
         """
         kind = getattr(errors, self.kind, None) if self.is_final else None
         where = f"{self.member.name} on {self.member.host}"
