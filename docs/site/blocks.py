@@ -69,7 +69,7 @@ def outputs(
         subprocess.CalledProcessError: a block failed; its output holds what the page printed.
     """
     given = dict(os.environ if environment is None else environment)
-    given |= {"PATH": f"{Path(python).parent}:{given['PATH']}", "COLUMNS": "100", "PYTHONUNBUFFERED": "1"}
+    given |= {"PATH": f"{Path(python).parent}:{given['PATH']}", "COLUMNS": "88", "PYTHONUNBUFFERED": "1"}
     with tempfile.TemporaryDirectory(prefix="halohop-page-") as place:
         found = Path(place) / "printed.json"
         subprocess.run(

@@ -64,6 +64,7 @@ def read_page(app: Sphinx, name: str, text: list[str]) -> None:
         text[0] += "\n\n" + "\n".join(map(toctree, structure.sections()))
     if name.endswith((".rst", ".py")) or name.startswith("reference/"):
         return
+    text[0] = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text[0])  # the start page of the project is that of the site
     printed = iter(run(name) if name.startswith("docs/tutorials/") else ())
 
     def replaced(fence: re.Match[str]) -> str:
@@ -92,9 +93,10 @@ def shown(block: blocks.Block, printed: str) -> str:
         return f"```{block.tag}\n{block.text}```"
     kind = Path(block.file).suffix.lstrip(".") if block.file else block.language
     language = {"py": "python", "console": "sh"}.get(kind, kind if kind in LANGUAGES else "text")
-    caption = f":caption: {block.file}\n" if block.file else ""
+    options = f":caption: {block.file}\n" if block.file else ""
+    options += ":class: message\n" if block.language == "message" else ""
     output = f"\n\n```{{code-block}} text\n:class: output\n\n{printed.rstrip()}\n```" if printed.strip() else ""
-    return f"```{{code-block}} {language}\n{caption}\n{block.text}```{output}"
+    return f"```{{code-block}} {language}\n{options}\n{block.text}```{output}"
 
 
 def read_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
