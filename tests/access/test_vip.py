@@ -13,6 +13,8 @@ from halohop.testing.graphs import power_law, ring, star, typed
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, NODE
 
+pytestmark = pytest.mark.xdist_group("vip")  # one process makes the fixtures of the module
+
 RELATIONS = {("user", "buys", "item"): 300, ("item", "of", "user"): 250, ("user", "knows", "user"): 200}
 TYPED = typed({"user": 60, "item": 50}, RELATIONS)
 

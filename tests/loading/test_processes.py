@@ -27,6 +27,7 @@ from halohop.datasets import synthetic
 from halohop.errors import BatchError, DeadlineExceededError, IdError, InputError
 from halohop.pyg.convert import tables_from_pyg
 from tests.support.deadlines import within
+from tests.support.forked import Forked
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +256,7 @@ def test_a_worker_that_dies_while_idle_is_noticed(data):
 def ended(*descriptors: int) -> None:
     """Waits until the processes behind these pidfds have ended."""
     for descriptor in descriptors:
-        assert select.select([descriptor], [], [], 20)[0]
+        assert select.select([descriptor], [], [], 60)[0]
         os.close(descriptor)
 
 
@@ -399,77 +400,83 @@ def test_a_process_that_inherits_an_iterator_leaves_the_workers_alone(data):
     assert len(list(batches)) == 9
 
 
-SCRIPT = """
+TRAINER = """
 import os, signal, sys, torch
 from torch_geometric.data import Data
 from halohop import NeighborLoader
 
+then, persistent = sys.argv[1:]
+
 def transform(batch):
-    if int(batch.input_id[0]) >= 1000 and "{then}" == "stuck":
+    if int(batch.input_id[0]) >= 1000 and then == "stuck":
         while True:
             pass
     return os.getpid(), batch
 
 data = Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 40_000)))
-options = dict(run="processes", num_workers=2, transform=transform, persistent_workers={persistent})
-loader = NeighborLoader(data, [10], batch_size=500, **options)
-batches = iter(loader)
-held = [next(batches), next(batches)]
-if "{then}" == "bystander" and os.fork() == 0:
+
+def begin(persistent):
+    options = dict(run="processes", num_workers=2, transform=transform, persistent_workers=persistent)
+    batches = iter(NeighborLoader(data, [10], batch_size=500, **options))
+    return batches, [next(batches), next(batches)]
+
+if then == "exit":
+    held = [begin(False), begin(True)]
+    raise SystemExit(3)
+os.setsid()
+batches, held = begin(persistent == "persistent")
+if then == "bystander" and os.fork() == 0:
     signal.pause()
 print(*dict.fromkeys(pid for pid, _ in held), flush=True)
-if "{then}" == "exit":
-    raise SystemExit(3)
-next(batches) if "{then}" == "stuck" else sys.stdin.read()
+next(batches) if then == "stuck" else signal.pause()
 """
 
 
-def start(then: str, persistent: bool) -> tuple[subprocess.Popen[str], list[int]]:
-    """A trainer that holds an iterator, and pidfds of its workers (those that made its first batches)."""
-    trainer = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(then=then, persistent=persistent)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert trainer.stdout is not None
-    line = trainer.stdout.readline()
-    if then == "exit":
-        return trainer, []
-    return trainer, [os.pidfd_open(int(pid)) for pid in line.split()]
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a trainer that holds an iterator; gives it and pidfds of its workers (those that made its first batches)."""
+    (tmp_path / "a_trainer.py").write_text(TRAINER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with contextlib.ExitStack() as stack:
+
+        def begin(then: str, how: str) -> tuple[Forked, list[int]]:
+            trainer = Forked("a_trainer", [then, how], os.environ)
+            stack.callback(trainer.close)
+            stack.callback(trainer.wait, 60)
+            stack.callback(trainer.kill)
+            return trainer, [os.pidfd_open(int(pid)) for pid in trainer.stdout.readline().split()]
+
+        yield begin
 
 
 @pytest.mark.parametrize("then", ["idle", "stuck", "bystander"])
-def test_no_worker_outlives_a_killed_trainer(then):
+def test_no_worker_outlives_a_killed_trainer(start, then):
     """Not while it makes a batch, and not while another process holds a copy of the trainer's end of the line."""
-    trainer, workers = start(then, persistent=False)
+    trainer, workers = start(then, "once")
     assert workers
     trainer.kill()
-    assert trainer.wait(30) == -signal.SIGKILL
+    assert trainer.wait(60) == -signal.SIGKILL
     try:
         ended(*workers)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(trainer.pid, signal.SIGKILL)  # the bystander, if not more
-        trainer.communicate(timeout=30)
 
 
-def test_ctrl_c_ends_trainer_and_workers():
-    trainer, workers = start("idle", persistent=True)
+def test_ctrl_c_ends_trainer_and_workers(start):
+    trainer, workers = start("idle", "persistent")
     os.killpg(trainer.pid, signal.SIGINT)
-    _, err = trainer.communicate(timeout=within(5))
-    assert trainer.returncode in (-signal.SIGINT, 1, 130)
+    assert trainer.wait(within(5)) in (-signal.SIGINT, 1, 130)
+    err = trainer.stderr.read()
     assert err.count("Traceback") == 1, err  # the trainer's own
     ended(*workers)
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_script_may_end_with_an_unfinished_iterator(persistent):
-    trainer, _ = start("exit", persistent)
-    _, err = trainer.communicate(timeout=30)
-    assert (trainer.returncode, err) == (3, "")
+def test_a_script_may_end_with_unfinished_iterators():
+    """Of workers for one epoch, and of some that stay."""
+    command = [sys.executable, "-c", TRAINER, "exit", ""]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_systems_without_fork(data, monkeypatch):

@@ -18,6 +18,7 @@ from halohop.net.finders import Folder
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, hosts
 from halohop.transport import Limits
+from tests.support.forked import forkserver
 
 LIMITS = Limits(call_seconds=30, attempt_seconds=2, connect_seconds=20)
 
@@ -137,10 +138,10 @@ def count(begun: NeighborLoader, graph: halohop.Graph, answers: Any) -> None:
         answers.put((rows(begun), graph.num_nodes))
 
 
-@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.full)])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.full), "forkserver"])
 def test_another_process_goes_through_a_loader(parts, expected, monkeypatch, method):
     monkeypatch.setenv("HALOHOP_TOKEN", TOKEN.key.decode())
-    context = multiprocessing.get_context(method)
+    context = forkserver() if method == "forkserver" else multiprocessing.get_context(method)
     with client(parts, "servers") as graph:
         answers = context.SimpleQueue()
         process = context.Process(target=count, args=(loader(graph), graph, answers))

@@ -31,6 +31,8 @@ from tests.pyg.test_everywhere import (
     typed_data,
 )
 
+pytestmark = pytest.mark.xdist_group("columns")  # one process makes the fixtures of the module
+
 CHOSEN: dict[str, dict[str, Any]] = {
     "typed": {"node_columns": {"paper": ["x"], "author": ("when", "x")}, "edge_columns": ["edge_attr"]},
     "plain": {"node_columns": ["y"], "edge_columns": []},

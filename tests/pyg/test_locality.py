@@ -32,6 +32,8 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.worlds import TOKEN, free_addresses, hosts
 from tests.support.blocks import as_data, clustered, write_in_blocks
 
+pytestmark = pytest.mark.xdist_group("locality")  # one process makes the fixtures of the module
+
 BLOCKS, SIZE, BATCH = 8, 14, 5
 TABLES, BLOCK = clustered(BLOCKS, SIZE)
 NODES = torch.arange(BLOCKS * SIZE)

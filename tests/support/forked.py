@@ -7,10 +7,18 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from typing import IO
 
 _IMPORTED = ("halohop.recipes.train", "halohop.recipes.inference")
 """Modules that a trainer imports, and their own."""
+
+
+def forkserver() -> ForkServerContext:
+    """Starts processes that have imported `halohop.recipes`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_IMPORTED))
+    return context
 
 
 class Forked:
@@ -32,8 +40,7 @@ class Forked:
     """
 
     def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(_IMPORTED))
+        context = forkserver()
         out, err = context.Pipe(duplex=False), context.Pipe(duplex=False)
         self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), out[1], err[1]))
         self._process.start()

@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,12 @@ from halohop.launch.runs.nodes import node_folders
 from tests.support.deadlines import within
 from tests.support.hosts import Host, wait_until_it_serves
 
+pytestmark = pytest.mark.xdist_group("clusters")  # one process makes the fixtures of the module
+
 CLIENT = Path(__file__).parent / "client.py"
 WORKER = Path(__file__).parent / "worker.py"
 SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
-EPOCHS, MANY_EPOCHS = 3, 21
+EPOCHS = 3
 PORT = 5510
 PATIENCE = 100.0
 """Seconds that a call may take where its outcome shall be a batch."""
@@ -40,18 +44,25 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {num_parts: folder / str(num_parts) for num_parts in (2, 8)}
 
 
+Lines = Callable[[int], list[str]]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(folders) -> list[str]:
-    """The lines of a long run that nothing happens to, on the opened graph."""
-    command = [sys.executable, str(WORKER), str(folders[2]), str(MANY_EPOCHS), "0", "neighbor"]
-    alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=True)
-    return alone.stdout.splitlines()[:-1]
+def undisturbed(folders) -> Lines:
+    """The lines of so many epochs that nothing happens to, on the opened graph."""
+
+    @cache
+    def lines(epochs: int) -> list[str]:
+        command = [sys.executable, str(WORKER), str(folders[2]), str(epochs), "0", "neighbor"]
+        alone = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=True)
+        return alone.stdout.splitlines()[:-1]
+
+    return lines
 
 
 @pytest.fixture(scope="module")
 def expected(undisturbed) -> list[str]:
-    """The lines of its first epochs."""
-    return undisturbed[: len(undisturbed) // MANY_EPOCHS * EPOCHS]
+    return undisturbed(EPOCHS)
 
 
 class Cluster:
@@ -163,10 +174,10 @@ def test_any_number_of_servers_and_clients(network, folders, expected, num_serve
         assert take_all(client) == expected
 
 
-def play_servers(network: list[Host], folders: dict[int, Path], undisturbed: list[str], rounds: int, _: Path) -> None:
+def play_servers(network: list[Host], folders: dict[int, Path], undisturbed: Lines, rounds: int, _: Path) -> None:
     """Each round two clients go through all epochs, and one of the four, each in its turn, is killed and started again."""
     chance = random.Random(rounds)
-    expected = undisturbed[: len(undisturbed) // MANY_EPOCHS * EPOCHS]
+    expected = undisturbed(EPOCHS)
     cluster = Cluster(network, folders[2], 2)
     for number in range(rounds):
         clients = [cluster.start_client(0, "servers"), cluster.start_client(1, "client")]
@@ -183,7 +194,7 @@ def play_servers(network: list[Host], folders: dict[int, Path], undisturbed: lis
             assert before + take_all(client) == expected, (number, step, victim)
 
 
-def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: list[str], rounds: int, views: Path) -> None:
+def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: Lines, rounds: int, views: Path) -> None:
     """Each epoch a trainer is killed that shares its host's port, and then one, each in its turn, that had opened one.
 
     The others go on after the first, and after the second come to their end, naming its host. Then all are started again where
@@ -191,8 +202,8 @@ def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: lis
     """
     chance = random.Random(rounds)
     job = Job(network, folders[8], views)
-    steps = len(undisturbed) // MANY_EPOCHS
-    expected, trainers, place = undisturbed[: steps * (rounds + 1)], job.start(rounds + 1), 0
+    expected, trainers, place = undisturbed(rounds + 1), job.start(rounds + 1), 0
+    steps = len(expected) // (rounds + 1)
     for number in range(rounds):
         sharer, owner = 2, (1, 0, 3)[number % 3]
         running = dict(enumerate(trainers))
@@ -283,6 +294,7 @@ def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
     assert f"peer 'server 0' at tcp://{home.address}:{PORT}" in err
 
 
+@pytest.mark.full  # test_serve.py stops one of two servers
 @pytest.mark.parametrize("sampling", ["servers", pytest.param("client", marks=pytest.mark.soak)])
 def test_a_stopped_server_is_stood_in_for(network, folders, expected, sampling):
     """The first and the third have the same partition. The first, which is asked, stops with all its connections open."""
@@ -342,6 +354,7 @@ def test_ctrl_c_ends_a_trainer_that_waits_for_servers_to_start(network):
     assert not network[0].process_ids()
 
 
+@pytest.mark.full  # test_serve.py does it without a network
 def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(network, folders):
     cluster = Cluster(network, folders[2], 2)
     client = cluster.start_client(0, "servers")

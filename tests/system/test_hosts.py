@@ -51,7 +51,7 @@ def alone(folder: Path, epochs: int, method: str) -> list[str]:
 @pytest.mark.parametrize(
     ("method", "runs"),
     [
-        ("neighbor", (4,)),
+        pytest.param("neighbor", (4,), marks=pytest.mark.full),  # tests/pyg/test_everywhere.py has hosts in one process
         pytest.param("neighbor", (1,), marks=pytest.mark.full),
         pytest.param("labor", (2,), marks=pytest.mark.soak),
     ],

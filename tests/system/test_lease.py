@@ -26,7 +26,7 @@ graph = halohop.connect(sys.argv[1:], limits=Limits(call_seconds=20))
 graph.hold("state")
 graph.push("state", torch.arange(5), torch.ones(5))
 loader = halohop.NeighborLoader(
-    graph, [100_000, 3], batch_size=3, replace=True, seed=1, num_workers=48, backlog_bytes=1 << 40, prefetch_factor=4
+    graph, [30_000, 3], batch_size=3, replace=True, seed=1, num_workers=48, backlog_bytes=1 << 40, prefetch_factor=4
 )
 for batch in loader:
     sys.stdin.readline()

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +66,46 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
                 assert wrong.wait(20) == -signal.SIGKILL
                 start("0,1", place)
         assert told(got) == undisturbed
+
+
+def test_a_stopped_server_is_stood_in_for(parts, start):
+    """The one that is asked first stops with all its connections open."""
+    with halohop.open(parts) as graph:
+        undisturbed = told(batches(graph))
+    stopped, address = start("0,1")
+    limits = replace(LIMITS, heartbeat_seconds=0.3)
+    with (
+        halohop.serve(parts, token=TOKEN) as other,
+        halohop.connect([address, other.address], token=TOKEN, limits=limits, first=address) as graph,
+    ):
+        got = []
+        for number, batch in enumerate(batches(graph)):
+            got.append(batch)
+            if number == 3:
+                stopped.send_signal(signal.SIGSTOP)
+        assert told(got) == undisturbed
+        assert other.statistics()["batches"] > 0
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(parts, start):
+    place, gone = free_addresses(2)
+    waiting, address = start("0", place, gone)
+    limits = replace(LIMITS, call_seconds=30)
+    with ThreadPoolExecutor(1) as pool:
+        with (
+            halohop.serve(parts, partitions=[1], listen=gone, peers=[place], token=TOKEN) as other,
+            halohop.connect([address, gone], token=TOKEN, limits=limits, first=address) as graph,
+        ):
+            iterator = iter(batches(graph))
+            next(iterator)
+            other.close()
+            rest = pool.submit(list, iterator)
+            with pytest.raises(TimeoutError):
+                rest.result(3)
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.wait(within(5)) == 130
+        with pytest.raises(halohop.errors.HalohopError):
+            rest.result(60)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 
+
+@pytest.mark.full  # tests/launch/runs/test_runs.py has ranks of one host, tests/recipes hosts with folders of their own
 def test_three_hosts_train_together(network, folders, tmp_path):
     agents = [
         host.start(

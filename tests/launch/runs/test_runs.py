@@ -23,6 +23,8 @@ from halohop.world import World
 from tests.support.deadlines import within
 from tests.support.ranks import ranks_of
 
+pytestmark = pytest.mark.xdist_group("runs")  # one process makes the fixtures of the module
+
 HALOHOP = [sys.executable, "-m", "halohop"]
 PATIENCE_S = 100
 SMALL = ["--hidden", "8", "--fanout", "4,3", "--batch-size", "128", "--model", "sage"]
@@ -109,6 +111,7 @@ def test_predictions_from_the_checkpoint(trained: tuple[Path, str], tiny_parts: 
     np.testing.assert_allclose(confidence, expected_confidence, rtol=1e-3)
 
 
+@pytest.mark.full  # a run of training writes events below
 def test_results_for_machines(trained: tuple[Path, str], tiny_parts: Path, tmp_path: Path) -> None:
     given = ("infer", tiny_parts, "--checkpoint", trained[0] / "checkpoint", "--out", tmp_path / "predictions", "--json")
     done = run(*given)
@@ -144,6 +147,7 @@ def test_torchrun_starts_the_same_run(tiny_parts: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["ranks"] == 2
 
 
+@pytest.mark.full  # tests/system/test_train_servers.py kills one, too
 def test_a_trainer_that_is_killed_is_named_and_ends_the_run(tiny_parts: Path, tmp_path: Path) -> None:
     with endless(tiny_parts, tmp_path) as (launcher, ranks):
         os.kill(ranks[1], signal.SIGKILL)

@@ -20,7 +20,7 @@ def assign(*args: Any, **options: Any) -> Assignment:
     return assign_module.assign(*args, **options).part
 
 
-@pytest.mark.parametrize("num_parts", [2, 4, 13])
+@pytest.mark.parametrize("num_parts", [2, pytest.param(4, marks=pytest.mark.full), 13])
 @pytest.mark.parametrize("make", [power_law, clustered, mixed])
 @pytest.mark.parametrize("method", ["metis", "fennel"])
 def test_nodes_training_nodes_and_edges_are_balanced(make: type, num_parts: int, method: str) -> None:
