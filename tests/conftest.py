@@ -27,7 +27,7 @@ settings.load_profile("halohop")
 # tensors of tests are small: threads of OpenMP would spin waiting for each other. Trainers ask for one per core, hence the limit.
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 20.0
 """How long a thread that was told to stop may take to do so."""
 
 HARMLESS_THREADS = re.compile(r"pytest_timeout|tqdm|TMonitor|fsspecIO|_DummyThread|_TimerThread")

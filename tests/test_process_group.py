@@ -112,7 +112,7 @@ def test_a_group_that_exists_is_taken_and_stays(tiny_parts: str, tmp_path: Path)
     finally:
         for process in ranks:
             process.kill()
-            process.wait(10)
+            process.wait(60)
             process.close()
 
 
@@ -144,7 +144,7 @@ def test_a_rank_that_waits_for_the_others_ends_at_sigterm(tiny_parts: str, tmp_p
         assert process.wait(within(10)) == 143, process.stderr.read()
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         process.close()
 
 

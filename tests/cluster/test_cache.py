@@ -196,7 +196,7 @@ def test_a_forked_process_does_not_wait_for_its_parents_lock():
     with cache._tables[NODE].lock:
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
-        process.join(20)
+        process.join(60)
     assert process.exitcode == 0
     assert len(cache.take(NODE, ("x",), gid).here) == 10
 

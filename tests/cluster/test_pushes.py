@@ -121,7 +121,7 @@ def test_a_push_that_comes_twice_at_once_counts_once():
     pushes, at_once = held(), threading.Barrier(2)
 
     def push(number: int) -> bool:
-        at_once.wait(timeout=20)
+        at_once.wait(timeout=60)
         return pushes.push(a_push(number))
 
     with ThreadPoolExecutor(2) as pool:

@@ -24,7 +24,7 @@ def meet(key="here"):
     place.mkdir(exist_ok=True)
     (place / str(rank)).touch()
     while len(list(place.iterdir())) < size:
-        assert time.monotonic() - begin < 30, f"not every rank came to {key}"
+        assert time.monotonic() - begin < 100, f"not every rank came to {key}"
         time.sleep(0.01)
 
 def meet_in_store():
@@ -32,7 +32,7 @@ def meet_in_store():
     import torch.distributed as dist
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     store.set(f"here/{rank}", "")
-    store.wait([f"here/{other}" for other in range(size)], timedelta(seconds=30))
+    store.wait([f"here/{other}" for other in range(size)], timedelta(seconds=100))
 
 command = sys.argv[1]
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")

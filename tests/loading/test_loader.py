@@ -86,7 +86,7 @@ def test_workers_leave_torchs_threads_to_the_trainer(data, run):
     try:
         used = {batch.threads for batch in NeighborLoader(data, [2], transform=threads, run=run, num_workers=2, batch_size=500)}
         with ThreadPoolExecutor(1) as pool:
-            elsewhere = pool.submit(torch.get_num_threads).result(10)
+            elsewhere = pool.submit(torch.get_num_threads).result(60)
         assert (used, torch.get_num_threads(), elsewhere) == ({1}, 3, 3)
     finally:
         torch.set_num_threads(before)

@@ -30,7 +30,7 @@ def test_items_come_in_order_whatever_finishes_first(threads):
     def make(n: int) -> int:
         if threads == 4 and n < 4:  # the first four run together; let them finish backwards
             if n < 3:
-                assert gates[n + 1].wait(10)
+                assert gates[n + 1].wait(60)
             gates[n].set()
         return n * n
 
@@ -144,7 +144,7 @@ def test_what_was_handed_over_is_held_by_nobody():
     gone = threading.Event()
     weakref.finalize(item, gone.set)
     del item
-    assert gone.wait(10)  # a thread may need a moment to come back from making it
+    assert gone.wait(60)  # a thread may need a moment to come back from making it
     items.close()
 
 

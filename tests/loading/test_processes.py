@@ -247,7 +247,7 @@ def test_a_worker_that_dies_while_idle_is_noticed(data):
     ended(victim)
     for thread in threading.enumerate():
         if thread.name == "halohop-loader-0":
-            thread.join(20)
+            thread.join(60)
     assert len(set(loader) - {pid}) == 1  # another took its place
     del loader
     gc.collect()

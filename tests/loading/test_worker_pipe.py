@@ -26,7 +26,7 @@ def test_messages_arrive_whole_and_in_order(ends, size):
     sender = threading.Thread(target=lambda: [near.send(message) for message in messages])
     sender.start()
     assert [far.receive() for _ in messages] == [(message, None) for message in messages]
-    sender.join(10)
+    sender.join(60)
 
 
 def test_descriptors_travel_with_their_message(ends):
@@ -52,7 +52,7 @@ def test_cutting_wakes_who_waits_on_either_side(ends):
         thread.start()
     ends[0].cut()
     for thread in waiting:
-        thread.join(10)
+        thread.join(60)
     assert heard == [None, None]
     with pytest.raises(OSError, match="Broken pipe"):
         ends[1].send(b"too late")
@@ -68,7 +68,7 @@ def test_a_peer_that_is_gone_is_noticed_though_its_socket_is_still_open():
         end = WorkerPipe(near, pidfd(peer.pid))
         assert end.receive() == (b"whole", None)
         assert end.receive() is None  # it ended in the middle of a header
-        peer.join(10)
+        peer.join(60)
         assert peer.exitcode == 0
         assert end.receive() is None
         end.close()

@@ -59,7 +59,7 @@ def published(address: list[str]) -> Iterator[tuple[str, list[int]]]:
             yield f"127.0.0.1:{listener.getsockname()[1]}", connected
         finally:
             end.close()
-            thread.join(20)
+            thread.join(60)
             for key in [*selector.get_map().values()]:
                 if isinstance(key.data, socket.socket):
                     key.fileobj.close()

@@ -25,7 +25,7 @@ from halohop.testing.worlds import TOKEN, free_addresses
 from halohop.transport import Channel, Identity, Limits, connect, serve
 
 LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
-PATIENCE = 30.0
+PATIENCE = 60.0
 IDENTITY = Identity(dataset="d", parts=(0,))
 
 

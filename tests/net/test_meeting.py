@@ -17,6 +17,7 @@ from halohop.net.rendezvous import Rendezvous
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import free_addresses
 from halohop.world import World
+from tests.support.deadlines import within
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_who_shares_a_host(monkeypatch):
             found.append(pool.submit(meeting.find_hosts, held[rank]))
             while not board.check([f"{meeting.prefix}/rank/{rank}"]):
                 assert not found[-1].done() or found[-1].exception() is None
-        worlds = [future.result(timeout=20) for future in found]
+        worlds = [future.result(timeout=60) for future in found]
     assert [(world.host, world.local_rank, world.local_size) for world in worlds] == [
         (0, 0, 2),
         (1, 0, 1),
@@ -94,9 +95,9 @@ def test_ranks_with_different_world_sizes_are_refused():
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(meeting.find_hosts, ()) for meeting in meetings]
         with pytest.raises(ClusterError, match="rank 1 was started as one of 3 ranks, and rank 0 as one of 2; give all"):
-            futures[0].result(timeout=20)
+            futures[0].result(timeout=60)
         with pytest.raises(ClusterError, match="rank 2 did not come"):
-            futures[1].result(timeout=20)
+            futures[1].result(timeout=60)
 
 
 def test_two_processes_with_one_rank_are_refused(monkeypatch):
@@ -128,7 +129,7 @@ def test_a_master_that_is_not_reached_is_named():
     start = time.monotonic()
     with pytest.raises(ClusterError, match=f"no store answers at {master} within 1 s; was rank 0 started"):
         join_board(("127.0.0.1", int(master.split(":")[1])), rank=1, deadline=1.0)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < within(20)
 
 
 def test_no_master_at_all_is_named(parts):

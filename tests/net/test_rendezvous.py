@@ -55,7 +55,7 @@ def test_a_store_that_is_gone_is_called_that():
         del store
         gone = rf"the store at 127.0.0.1:{port} \(kept by rank 0's process, .* is gone"
         with pytest.raises(ClusterError, match=gone):
-            waiting.result(timeout=20)
+            waiting.result(timeout=60)
     for ask in (other.leave, lambda: other.announce(card(0)), lambda: Rendezvous(boards[1], world(0, 2), deadline=20)):
         with pytest.raises(ClusterError, match=gone):
             ask()
@@ -70,17 +70,17 @@ def test_rank_0_which_may_keep_the_board_goes_last():
         def wait(self, keys: list[str], timeout: timedelta) -> None:
             board.wait(keys, timeout)
             looked.set()
-            assert may_go.wait(20)
+            assert may_go.wait(60)
 
     visits = [Rendezvous(board, world(0, 2), deadline=20), Rendezvous(Slow(), world(1, 2), deadline=20)]
     with ThreadPoolExecutor(2) as pool:
         leaving = [pool.submit(visit.leave) for visit in visits]
-        assert looked.wait(20)  # both have said that they ask no more, and one is still reading what the other said
+        assert looked.wait(60)  # both have said that they ask no more, and one is still reading what the other said
         with pytest.raises(TimeoutError):
             leaving[0].result(timeout=0.5)
         may_go.set()
         for each in leaving:
-            each.result(timeout=20)
+            each.result(timeout=60)
 
 
 def test_another_data_set_is_refused():

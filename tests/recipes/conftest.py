@@ -19,7 +19,7 @@ from halohop.datasets import synthetic, synthetic_hetero
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from tests.support.forked import Forked
 
-DEADLINE = 90.0
+DEADLINE = 200.0
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ class Trainer:
     def wait(self, deadline: float = DEADLINE) -> int:
         code = self.process.wait(deadline)
         for reader in self.readers:
-            reader.join(10)
+            reader.join(60)
         return code
 
     @property

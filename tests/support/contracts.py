@@ -54,7 +54,7 @@ class TransportContract(PeerContract):
                 values = [1000 * thread + i for i in range(60)]
                 futures = [channel.submit(self.ask(value, size=1 + value % 5000)) for value in values]
                 for value, future in zip(values, futures, strict=True):
-                    gid = future.result(timeout=20).gid
+                    gid = future.result(timeout=60).gid
                     assert gid.tolist() == [value + 1] * (1 + value % 5000)
 
             with ThreadPoolExecutor(8) as pool:
@@ -84,7 +84,7 @@ class TransportContract(PeerContract):
             peers = {"first": to_first, "second": to_second}
             futures = [to_first.submit(Unheard(text="second")) for _ in range(4)]
             futures += [to_second.submit(Unheard(text="first")) for _ in range(4)]
-            assert [int(future.result(timeout=20).gid) for future in futures] == [7] * 8
+            assert [int(future.result(timeout=60).gid) for future in futures] == [7] * 8
 
     def test_a_slow_request_of_a_type_that_was_quick_holds_up_no_client(self) -> None:
         """How long the next one takes does not follow from those before."""
@@ -92,7 +92,7 @@ class TransportContract(PeerContract):
 
         def handler(request: LocateRequest) -> LocateReply:
             if int(request.raw) == 0:
-                assert released.wait(20)
+                assert released.wait(60)
             return LocateReply(gid=request.raw)
 
         with self.pair(handler) as (channel, listener):
@@ -101,10 +101,10 @@ class TransportContract(PeerContract):
             with connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
                 slow = channel.submit(self.ask(0))
                 for asked in (channel, other) * 10:
-                    assert asked.submit(self.ask(2)).result(timeout=10).gid.tolist() == [2]
+                    assert asked.submit(self.ask(2)).result(timeout=60).gid.tolist() == [2]
                 assert not slow.done()
                 released.set()
-                assert slow.result(timeout=20).gid.tolist() == [0]
+                assert slow.result(timeout=60).gid.tolist() == [0]
                 assert channel.statistics()["connections"] == other.statistics()["connections"] == 1
 
     def test_closing_from_within_and_amidst_requests(self) -> None:
@@ -116,7 +116,7 @@ class TransportContract(PeerContract):
                 listener.close()
             if int(request.raw) == 0:
                 inside.set()
-                assert released.wait(20)
+                assert released.wait(60)
             return LocateReply(gid=request.raw)
 
         for last in (0, 2):
@@ -124,13 +124,13 @@ class TransportContract(PeerContract):
                 channel.call(self.ask(1))
                 future = channel.submit(self.ask(last), seconds=1)
                 if last == 0:
-                    assert inside.wait(20)
+                    assert inside.wait(60)
                 start = time.monotonic()
                 listener.close()
-                assert time.monotonic() - start < 10  # the handler would stay for 20
+                assert time.monotonic() - start < 10  # the handler would stay for a minute
                 released.set()
                 with pytest.raises(TransportError):
-                    future.result(timeout=20)
+                    future.result(timeout=60)
 
     def test_a_listener_that_was_closed_is_gone_though_a_handler_has_not_returned(self) -> None:
         """Its address is free, and its clients know."""
@@ -139,15 +139,15 @@ class TransportContract(PeerContract):
         def handler(request: LocateRequest) -> LocateReply:
             if int(request.raw) == 0:
                 inside.set()
-                released.wait(20)
+                released.wait(60)
             return LocateReply(gid=request.raw)
 
         with self.pair(handler) as (channel, listener):
             future = channel.submit(self.ask(0))
-            assert inside.wait(20)
+            assert inside.wait(60)
             listener.close()
             with self.elsewhere(5, bind=listener.address):
-                assert future.result(timeout=20).gid.tolist() == [5]
+                assert future.result(timeout=60).gid.tolist() == [5]
                 released.set()
                 listener.close()  # once more: the address is no longer its own
                 with connect(listener.address, codec=self.codec, token=self.token, limits=LIMITS) as other:
@@ -207,7 +207,7 @@ class TransportContract(PeerContract):
         released = threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
-            released.wait(20)
+            released.wait(60)
             return LocateReply(gid=request.raw)
 
         limits = Limits(call_seconds=0.6, attempt_seconds=0.3)
@@ -216,7 +216,7 @@ class TransportContract(PeerContract):
             start = time.monotonic()
             with pytest.raises(DeadlineExceededError, match=r"0\.6 s") as caught:
                 channel.call(self.ask(1))
-            assert 0.5 < time.monotonic() - start < 10  # the handler would stay for 20
+            assert 0.5 < time.monotonic() - start < 10  # the handler would stay for a minute
             self.assert_named(caught.value, listener)
             assert channel.statistics()["retries"] == 0  # nothing is lost on a connection that lasts
             assert listener.statistics()["in_flight"] == 1
@@ -249,14 +249,14 @@ class TransportContract(PeerContract):
         released = threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
-            released.wait(20)
+            released.wait(60)
             return LocateReply(gid=request.raw)
 
         with self.pair(handler) as (channel, listener):
             futures = [channel.submit(self.ask(value)) for value in range(20)]
             start = time.monotonic()
             channel.close()
-            assert time.monotonic() - start < 10  # the handler would stay for 20
+            assert time.monotonic() - start < 10  # the handler would stay for a minute
             for future in [*futures, channel.submit(self.ask(1))]:
                 with pytest.raises(TransportError, match="was closed") as caught:
                     future.result(timeout=0)
@@ -272,27 +272,27 @@ class TransportContract(PeerContract):
         second: Future[Future[Any]] = Future()
         with self.pair() as (channel, _):
             channel.submit(self.ask(1)).add_done_callback(lambda _: second.set_result(channel.submit(self.ask(2))))
-            assert same(second.result(timeout=10).result(timeout=10), self.ask(2))
+            assert same(second.result(timeout=60).result(timeout=60), self.ask(2))
 
     def test_statistics(self) -> None:
         arrived, released = threading.Semaphore(0), threading.Event()
 
         def handler(request: LocateRequest) -> LocateReply:
             arrived.release()
-            assert released.wait(20)
+            assert released.wait(60)
             return LocateReply(gid=request.raw)
 
         limits = Limits(max_in_flight=2)
         with self.pair(handler, limits=limits) as (channel, listener):
             futures = [channel.submit(self.ask(value, size=1000)) for value in range(3)]
             for _ in range(2):
-                assert arrived.acquire(timeout=10)
+                assert arrived.acquire(timeout=60)
             for side in (channel, listener):
                 assert side.statistics()["in_flight"] == 2
             assert channel.statistics()["waiting"] == 1
             released.set()
             for future in futures:
-                future.result(timeout=10)
+                future.result(timeout=60)
             channel.call(self.ask(9))  # by its answer, the listener has counted those before it
             client, server = channel.statistics(), listener.statistics()
         assert (client["calls"], client["failures"], client["in_flight"], client["waiting"]) == (4, 0, 0, 0)

@@ -123,7 +123,7 @@ def joined(count: int, tag: str = "hh") -> Iterator[list[Host]]:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
         for process in started:
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
         for name in made:
             ip("netns", "del", name)
 

@@ -17,7 +17,7 @@ from halohop.store.npy import ArrayFile
 from tests.support.featured import featured_tables, random_parts
 from tests.support.forked import Forked
 
-DEADLINE_S = 60
+DEADLINE_S = 200
 
 
 def build(seed: int, out: Path, scale: int = 1, **options: Any) -> Report:

@@ -22,7 +22,7 @@ from tests.support.messages import MESSAGE_TYPES
 GREETING, SEALED_GREETING = b"halohop\0", b"halohop\1"
 """How each side of a connection begins, without encryption and with it."""
 
-_SECONDS = 20
+_SECONDS = 60
 
 
 def endpoint(listener: Listener | str) -> tuple[str, int]:

@@ -33,7 +33,7 @@ def forked(module: str, arguments: list[str], env: dict[str, str]) -> Iterator[F
     with closing(Forked(module, arguments, env)) as process:
         yield process
         process.kill()
-        process.wait(20)
+        process.wait(60)
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -41,12 +41,12 @@ def test_arguments_environment_output_and_exit_code(env: dict[str, str], code: i
     with forked("module_that_says", [str(code), "more"], env) as process:
         assert process.stdout.read().splitlines() == [f"__main__ ['{code}', 'more'] 42 False", "the end"]
         assert process.stderr.read() == "trouble\n"
-        assert process.wait(20) == code
+        assert process.wait(60) == code
 
 
 def test_an_error_is_a_traceback(env: dict[str, str]) -> None:
     with forked("module_that_fails", [], env) as process:
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
         assert process.stderr.read().splitlines()[-1] == "LookupError: no such luck"
 
 
@@ -56,4 +56,4 @@ def test_killed_or_waited_for_in_vain(env: dict[str, str]) -> None:
         with pytest.raises(AssertionError, match=f"process {process.pid} runs on"):
             process.wait(0.01)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(20) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM

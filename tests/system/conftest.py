@@ -72,10 +72,10 @@ def start(parts) -> Iterator[Any]:
         told = f"serving partitions {', '.join(partitions.split(','))} of {path} at tcp://127.0.0.1:"
         if not line.startswith(told):
             process.kill()
-            pytest.fail(line + process.communicate(timeout=20)[1])
+            pytest.fail(line + process.communicate(timeout=60)[1])
         return process, line.split()[-1]
 
     yield begin
     for process in running:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)

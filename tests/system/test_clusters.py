@@ -27,7 +27,7 @@ WORKER = Path(__file__).parent / "worker.py"
 SECRET = {"HALOHOP_TOKEN": "a secret of these tests only"}
 EPOCHS = 3
 PORT = 5510
-PATIENCE = 100.0
+PATIENCE = 200.0
 """Seconds that a call may take where its outcome shall be a batch."""
 PROMISED = 5.0
 """Seconds until everything has ended after Ctrl-C."""
@@ -130,7 +130,7 @@ def take(client: Process, count: int) -> list[str]:
     client.stdin.flush()
     lines = [client.stdout.readline().strip() for _ in range(count)]
     if "" in lines:
-        pytest.fail(f"the client ended: {client.communicate(timeout=20)[1]}")
+        pytest.fail(f"the client ended: {client.communicate(timeout=60)[1]}")
     return lines
 
 
@@ -155,7 +155,7 @@ def take_all(client: Process) -> list[str]:
 
 def kill(process: Process) -> None:
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_peer_that_never_answers_is_named_at_the_deadline(network, folders):
     assert silent.stdout is not None
     assert silent.stdout.readline() == "listens\n"
     client = other.start(CLIENT, f"{home.address}:{PORT}", 1, "servers", 3.0, env=SECRET)
-    _, err = client.communicate(timeout=40)
+    _, err = client.communicate(timeout=60)
     assert client.returncode == 1
     assert "halohop.errors.PeerLostError: " in err
     assert f"peer 'server 0' at tcp://{home.address}:{PORT}" in err
@@ -337,7 +337,7 @@ def test_ctrl_c_ends_a_trainer(network, folders, alive, sampling):
         with pytest.raises(subprocess.TimeoutExpired):
             client.wait(3)
     client.send_signal(signal.SIGINT)
-    assert client.wait(within(PROMISED)) == -signal.SIGINT, client.communicate(timeout=20)[1]  # what a shell calls 130
+    assert client.wait(within(PROMISED)) == -signal.SIGINT, client.communicate(timeout=60)[1]  # what a shell calls 130
     assert not cluster.others[0].process_ids()
     assert_no_shared_memory(client)
 
@@ -350,7 +350,7 @@ def test_ctrl_c_ends_a_trainer_that_waits_for_servers_to_start(network):
     with pytest.raises(subprocess.TimeoutExpired):
         client.wait(3)
     client.send_signal(signal.SIGINT)
-    assert client.wait(within(PROMISED)) == -signal.SIGINT, client.communicate(timeout=20)[1]
+    assert client.wait(within(PROMISED)) == -signal.SIGINT, client.communicate(timeout=60)[1]
     assert not network[0].process_ids()
 
 
@@ -365,7 +365,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_a_dead_peer(network, folders):
         client.wait(3)
     server = cluster.servers[1]
     server.send_signal(signal.SIGINT)
-    assert server.wait(within(PROMISED)) == 130, server.communicate(timeout=20)[1]
+    assert server.wait(within(PROMISED)) == 130, server.communicate(timeout=60)[1]
     assert not cluster.homes[1].process_ids()
     assert_no_shared_memory(server)
 

@@ -64,4 +64,4 @@ def test_the_command_line(parts, expected):
                 halohop.connect([address], token=TOKEN, limits=LIMITS)
         finally:
             process.kill()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)

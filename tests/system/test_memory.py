@@ -52,5 +52,5 @@ def test_a_second_trainer_adds_no_copy(tmp_path):
         assert 0.99 * size < mapped < 1.05 * size
     finally:
         for trainer in trainers:
-            trainer.communicate(timeout=30)
+            trainer.communicate(timeout=60)
     assert [trainer.returncode for trainer in trainers] == [0, 0]

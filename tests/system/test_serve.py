@@ -40,7 +40,7 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
             got.append(batch)
             if number == 7:
                 first.send_signal(signal.SIGKILL)
-                assert first.wait(20) == -signal.SIGKILL
+                assert first.wait(60) == -signal.SIGKILL
                 first, _ = start("0", place, later)
         assert told(got) == undisturbed
 
@@ -58,12 +58,12 @@ def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, star
             got.append(batch)
             if number == 3:
                 first.send_signal(signal.SIGKILL)
-                assert first.wait(20) == -signal.SIGKILL
+                assert first.wait(60) == -signal.SIGKILL
                 wrong, _ = start("0,1", place, path=tmp_path / "other")
                 with halohop.connect([address], sampling="client", token=TOKEN, limits=LIMITS) as other:
                     assert len(next(iter(batches(other))).n_id) > 20  # it answers, and numbers nodes otherwise
                 wrong.send_signal(signal.SIGKILL)
-                assert wrong.wait(20) == -signal.SIGKILL
+                assert wrong.wait(60) == -signal.SIGKILL
                 start("0,1", place)
         assert told(got) == undisturbed
 
@@ -130,7 +130,7 @@ def test_a_server_with_a_grace_ends_well(parts, start):
             if number == 1:
                 first.send_signal(signal.SIGTERM)
         assert told(got) == undisturbed
-        assert first.wait(20) == 0
+        assert first.wait(60) == 0
         assert "terminated: all clients have left" in first.stderr.read()
 
 
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_a_script_that_waits_for_a_dead_server(start):
         assert script.stdin is not None
         assert script.stdout.readline() == "a batch\n"
         process.kill()
-        process.wait(20)
+        process.wait(60)
         script.stdin.write("\n" * 1000)
         script.stdin.flush()
         try:

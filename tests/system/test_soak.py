@@ -44,7 +44,7 @@ def hear(visitor: Process, *words: str) -> None:
     heard = [visitor.stdout.readline().strip() for _ in words]
     if heard != [*words]:
         visitor.kill()
-        pytest.fail(visitor.communicate(timeout=20)[1])
+        pytest.fail(visitor.communicate(timeout=60)[1])
 
 
 def size_of(process: Process) -> dict[str, int]:
@@ -83,7 +83,7 @@ def test_everybody_stays_as_they_are_while_jobs_come_and_go(network, parts, trou
         begin(visitor, "servers", ALL_BATCHES)
         hear(visitor, "batch")
         visitor.kill()
-        visitor.communicate(timeout=20)
+        visitor.communicate(timeout=60)
 
     def settled() -> list[dict[str, int]]:
         with pytest.raises(subprocess.TimeoutExpired):

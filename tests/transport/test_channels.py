@@ -75,7 +75,7 @@ def occupy(channel, listener, go: threading.Event, seconds: float) -> None:
     assert wait_for(lambda: listener.statistics()["in_flight"] == 1)
     future.add_done_callback(stay)
     go.set()
-    assert inside.wait(20)
+    assert inside.wait(60)
 
 
 def test_many_replies_at_once_whose_callbacks_ask_again():
@@ -84,7 +84,7 @@ def test_many_replies_at_once_whose_callbacks_ask_again():
     depths = []
 
     def handler(request):
-        assert go.wait(20)
+        assert go.wait(60)
         return answer(request)
 
     def again(_):
@@ -95,7 +95,7 @@ def test_many_replies_at_once_whose_callbacks_ask_again():
         occupy(channel, listener, go, 2)
         for value in range(count):
             channel.submit(ask(value)).add_done_callback(again)
-        assert all(done.acquire(timeout=20) for _ in range(count))
+        assert all(done.acquire(timeout=60) for _ in range(count))
     assert max(depths) < 50
 
 
@@ -113,7 +113,7 @@ def test_a_callback_that_takes_long_is_no_silence_of_the_peer():
     go, released = threading.Event(), threading.Event()
 
     def handler(request):
-        assert (go if int(request.raw[0]) == 0 else released).wait(20)
+        assert (go if int(request.raw[0]) == 0 else released).wait(60)
         return answer(request)
 
     with pair(handler, limits=limits, server_limits=limits) as (channel, listener):
@@ -121,7 +121,7 @@ def test_a_callback_that_takes_long_is_no_silence_of_the_peer():
         late = channel.submit(ask(1))
         assert not wait_for(late.done, 3.5)
         released.set()
-        assert late.result(timeout=20).gid.tolist() == [2]
+        assert late.result(timeout=60).gid.tolist() == [2]
         assert channel.statistics()["connections"] == 1
 
 
@@ -157,7 +157,7 @@ def test_interrupts_in_the_midst_of_sending(token, monkeypatch):
                     interrupts += 1
                 finally:
                     signal.setitimer(signal.ITIMER_REAL, 0)
-                assert channel.submit(ask(value)).result(timeout=20).gid.tolist() == [value + 1]
+                assert channel.submit(ask(value)).result(timeout=60).gid.tolist() == [value + 1]
     finally:
         signal.signal(signal.SIGALRM, before)
     assert interrupts == 60
@@ -243,7 +243,7 @@ def test_a_process_without_descriptors_connects_when_it_has_one_again():
             assert not future.done()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert future.result(timeout=20).gid.tolist() == [3]
+        assert future.result(timeout=60).gid.tolist() == [3]
 
 
 # ---- servers
@@ -269,8 +269,8 @@ def test_servers_that_ask_each_other_and_are_full():
         peers = {0: to_first, 1: to_second}
         with channel(first) as one, channel(second) as two:
             futures = [asked.submit(ask(value)) for value in range(20) for asked in (one, two)]
-            assert [int(future.result(timeout=20).gid) for future in futures[::2]] == list(range(1, 21))
-            assert [int(future.result(timeout=20).gid) for future in futures[1::2]] == list(range(1, 21))
+            assert [int(future.result(timeout=60).gid) for future in futures[::2]] == list(range(1, 21))
+            assert [int(future.result(timeout=60).gid) for future in futures[1::2]] == list(range(1, 21))
 
 
 @BOTH
@@ -297,7 +297,7 @@ def test_requests_of_clients_that_left_are_not_answered():
 
     def handler(request):
         served.append(int(request.raw[0]))
-        assert released.wait(20)
+        assert released.wait(60)
         return answer(request)
 
     with pair(handler, server_limits=Limits(handler_threads=1)) as (channel, listener):
@@ -309,7 +309,7 @@ def test_requests_of_clients_that_left_are_not_answered():
             assert wait_for(lambda: listener.statistics()["in_flight"] == 6)
         assert wait_for(lambda: len(listener._clients) == 1)
         released.set()
-        assert future.result(timeout=20).gid.tolist() == [8]
+        assert future.result(timeout=60).gid.tolist() == [8]
         assert channel.call(ask(9)).gid.tolist() == [10]
         assert wait_for(lambda: listener.statistics()["in_flight"] == 0)
         assert (served, listener.statistics()["expired"]) == ([7, 9], 5)
@@ -354,7 +354,7 @@ def test_a_connection_with_itself_is_none(monkeypatch):
         monkeypatch.setattr(socket.socket, "connect_ex", connect_with_itself)
         port.open()
         port.send([b"hello"])
-        (lost,) = port.wait(20)
+        (lost,) = port.wait(60)
         assert isinstance(lost, Lost)
         with socket.create_server(address):  # its place is free at once
             port.drop()
@@ -371,7 +371,7 @@ def test_what_can_be_no_name_of_a_host(host):
 def test_heartbeats_that_hardly_ever_come(seconds):
     limits = Limits(heartbeat_seconds=seconds, call_seconds=seconds)
     with pair(limits=limits, server_limits=limits) as (channel, _):
-        assert channel.submit(ask(1)).result(timeout=20).gid.tolist() == [2]
+        assert channel.submit(ask(1)).result(timeout=60).gid.tolist() == [2]
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan")])

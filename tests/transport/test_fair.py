@@ -22,7 +22,7 @@ def test_closing_ends_every_wait_and_leaves_the_rest():
         thread.start()
     queue.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert got == [None] * 3
     queue.put("a", 1)
     assert queue.get() is None

@@ -62,7 +62,7 @@ class Room:
 
     def assert_others_are_served(self, count=20):
         futures = [self.reader.submit(ask(0)) for _ in range(count)]
-        assert all(len(future.result(timeout=20).gid) == ROWS for future in futures)
+        assert all(len(future.result(timeout=60).gid) == ROWS for future in futures)
         assert self.reader.statistics()["connections"] == 1
 
 

@@ -236,5 +236,5 @@ def test_what_is_left_over_is_sent_when_there_is_room():
                     break
                 assert {type(event) for _, event in port.wait(5, True)} <= {Flushed}
             port.close()
-            reader.join(20)
+            reader.join(60)
             assert got == GREETING + framed(data)

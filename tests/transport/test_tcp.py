@@ -243,7 +243,7 @@ def test_a_request_that_is_repeated_while_it_is_answered_is_answered_once():
 
     def handler(request):
         served.append(request)
-        assert released.wait(10)
+        assert released.wait(60)
         return answer(request)
 
     with serve(handler, codec=CODEC, token=TOKEN) as listener, Attacker(listener, TOKEN) as attacker:
@@ -315,7 +315,7 @@ def test_an_impostor_that_takes_over_the_port():
                 sock.sendall(GREETING + framed(_step(Step.CHALLENGE) + bytes(32)))
                 sock.sendall(framed(_step(Step.WELCOME) + bytes(56)))
                 with pytest.raises(AuthenticationError, match="could not prove"):
-                    future.result(timeout=5)
+                    future.result(timeout=60)
                 while data := sock.recv(1000):
                     heard += data
     hello = framed(ClientHandshake(TOKEN, TERMS).hello())
@@ -337,7 +337,7 @@ def test_a_killed_process_is_named_at_the_deadline():
         process.kill()
         start = time.monotonic()
         with pytest.raises(PeerLostError, match=r"LocateRequest: peer 'host 7' at .* went away") as caught:
-            future.result(timeout=20)
+            future.result(timeout=60)
         assert time.monotonic() - start < LIMITS.call_seconds / 2
         assert address in str(caught.value)
         assert process.wait(timeout=60) == -signal.SIGKILL
@@ -368,7 +368,7 @@ def test_a_process_that_stops_for_a_while():
         with pytest.raises(TimeoutError):
             futures[0].result(timeout=1)
         process.send_signal(signal.SIGCONT)
-        assert [int(future.result(timeout=15).gid[-1]) for future in futures] == [1, 2, 3, 4, 5]
+        assert [int(future.result(timeout=60).gid[-1]) for future in futures] == [1, 2, 3, 4, 5]
 
 
 def test_a_silent_peer_is_noticed_by_its_heartbeats():
@@ -380,7 +380,7 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
         future = channel.submit(ask(2))
         assert wait_for(lambda: channel._session is None)
         process.send_signal(signal.SIGCONT)
-        assert future.result(timeout=20).gid.tolist() == [3]
+        assert future.result(timeout=60).gid.tolist() == [3]
 
 
 @pytest.mark.parametrize("ending", ["tidy", "forgetful"])
@@ -443,7 +443,7 @@ def test_a_connection_that_is_cut_again_and_again():
             with connect(f"127.0.0.1:{proxy.getsockname()[1]}", codec=CODEC, token=TOKEN, limits=limits) as channel:
                 futures = [channel.submit(ask(value, size=1 + value * 97 % 9000)) for value in range(100)]
                 for value, future in enumerate(futures):
-                    assert future.result(timeout=20).gid.tolist() == [value + 1] * (1 + value * 97 % 9000)
+                    assert future.result(timeout=60).gid.tolist() == [value + 1] * (1 + value * 97 % 9000)
                 assert channel.statistics()["connections"] > 2
         finally:
             proxy.shutdown(socket.SHUT_RDWR)
@@ -459,7 +459,7 @@ def test_requests_that_nobody_waits_for_are_not_answered():
 
     def handler(request):
         seen.append(int(request.raw[0]))
-        assert released.wait(20)
+        assert released.wait(60)
         return answer(request)
 
     limits = Limits(handler_threads=1)
@@ -469,7 +469,7 @@ def test_requests_that_nobody_waits_for_are_not_answered():
         assert wait_for(lambda: listener.statistics()["in_flight"] == 5)
         for future in futures:
             with pytest.raises(TimeoutError):
-                future.result(timeout=20)
+                future.result(timeout=60)
         threading.Event().wait(0.3)  # the listener's clock started when it had read them
         released.set()
         assert wait_for(lambda: listener.statistics()["expired"] == 4)
@@ -480,7 +480,7 @@ def test_a_busy_listener_leaves_the_rest_on_the_wire():
     released = threading.Event()
 
     def handler(request):
-        assert released.wait(10)
+        assert released.wait(60)
         return answer(request)
 
     limits = Limits(max_in_flight=3, handler_threads=2)
@@ -490,7 +490,7 @@ def test_a_busy_listener_leaves_the_rest_on_the_wire():
         threading.Event().wait(0.2)
         assert listener.statistics()["in_flight"] <= 8  # and what had arrived with the third
         released.set()
-        assert [int(future.result(timeout=10).gid[0]) for future in futures] == list(range(1, 101))
+        assert [int(future.result(timeout=60).gid[0]) for future in futures] == list(range(1, 101))
 
 
 def test_clients_that_left_are_forgotten():
@@ -553,7 +553,7 @@ def test_large_tensors_survive_being_dropped_by_the_sender():
     with pair(handler=handler) as (channel, _):
         futures = [channel.submit(ask(value, size=50_000)) for value in range(30)]
         for value, future in enumerate(futures):
-            gid = future.result(timeout=20).gid
+            gid = future.result(timeout=60).gid
             assert int(gid.min()) == int(gid.max()) == value
             del gid
 

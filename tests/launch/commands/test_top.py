@@ -17,7 +17,7 @@ from halohop.transport import Token
 from tests.support.deadlines import within
 
 HALOHOP = [sys.executable, "-m", "halohop"]
-PATIENCE_S = 100
+PATIENCE_S = 250
 SECRET = "a secret of sixteen bytes and more"
 
 

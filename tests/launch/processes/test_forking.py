@@ -17,7 +17,7 @@ from tests.support.forked import Forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
-PATIENCE_S = 60
+PATIENCE_S = 100
 
 Tell = Callable[[str], dict[str, Any]]
 

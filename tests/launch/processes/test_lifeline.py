@@ -11,7 +11,7 @@ import pytest
 from halohop.errors import InputError
 from halohop.launch.processes import lifeline
 
-PATIENCE_S = 30
+PATIENCE_S = 100
 
 
 def test_nobody_to_hold() -> None:

@@ -15,7 +15,7 @@ from halohop.launch.processes import local
 from halohop.launch.terminal.signals import Resumable, Stopped
 from tests.support.deadlines import within
 
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 
 
 def gone(pid: int) -> bool:

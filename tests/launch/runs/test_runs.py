@@ -26,7 +26,7 @@ from tests.support.ranks import ranks_of
 pytestmark = pytest.mark.xdist_group("runs")  # one process makes the fixtures of the module
 
 HALOHOP = [sys.executable, "-m", "halohop"]
-PATIENCE_S = 100
+PATIENCE_S = 250
 SMALL = ["--hidden", "8", "--fanout", "4,3", "--batch-size", "128", "--model", "sage"]
 
 
@@ -151,7 +151,7 @@ def test_torchrun_starts_the_same_run(tiny_parts: Path, tmp_path: Path) -> None:
 def test_a_trainer_that_is_killed_is_named_and_ends_the_run(tiny_parts: Path, tmp_path: Path) -> None:
     with endless(tiny_parts, tmp_path) as (launcher, ranks):
         os.kill(ranks[1], signal.SIGKILL)
-        _, said = launcher.communicate(timeout=60)
+        _, said = launcher.communicate(timeout=PATIENCE_S)
         assert launcher.returncode == 1
         assert re.search(rf"error: rank 1 \(node 1, process {ranks[1]}\) was killed by SIGKILL", said), said
     assert sorted(ranks) == [0, 1]

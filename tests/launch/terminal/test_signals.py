@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.deadlines import within
 
-PATIENCE_S = 60
+PATIENCE_S = 100
 HALOHOP = [sys.executable, "-m", "halohop"]
 LINES = {signal.SIGINT: "halohop: interrupted\n", signal.SIGTERM: "halohop: terminated\n"}
 

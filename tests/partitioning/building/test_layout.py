@@ -25,7 +25,7 @@ def test_a_graph_in_files_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     process = Forked("tests.support.mapped_build", arguments, os.environ | {"PYTHONPATH": str(Path.cwd())})
     try:
         said = process.stdout.read()
-        assert process.wait(60) == 0, process.stderr.read()
+        assert process.wait(200) == 0, process.stderr.read()
     finally:
         process.kill()
         process.close()

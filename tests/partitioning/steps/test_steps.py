@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Forked]]:
     for process in started:
         process.kill()
         with suppress(AssertionError):
-            process.wait(10)
+            process.wait(200)
         process.close()
 
 
@@ -61,7 +61,7 @@ def test_processes_share_the_steps(tmp_path: Path, start: Callable[[], Forked], 
     with Steps(tmp_path / "sums.build", toy_build.PLAN):  # so that nothing is removed before the last one has begun
         started = [start() for _ in range(processes)]
         for process in started:
-            code = process.wait(60)
+            code = process.wait(200)
             assert code == 0, process.stderr.read()
     assert (tmp_path / "sums").read_text() == SUMS
     found = runs(tmp_path)
@@ -79,7 +79,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, start: Callable[
         at = chance.randrange(2)
         kills[workers[at].pid] = time.monotonic()
         workers[at].kill()
-        assert workers[at].wait(10) in (-signal.SIGKILL, 0)
+        assert workers[at].wait(60) in (-signal.SIGKILL, 0)
         workers[at] = start()
     toy_build.build(tmp_path, 2)
     assert (tmp_path / "sums").read_text() == SUMS
@@ -133,19 +133,19 @@ def test_the_first_of_several_plans_is_kept(tmp_path: Path) -> None:
     leaving = threading.Barrier(5)
 
     def begin(number: int) -> None:
-        gate.wait(10)
+        gate.wait(60)
         try:
             with Steps(tmp_path / "w", {"number": number % 2}):
                 entered.append(number % 2)
-                leaving.wait(10)
+                leaving.wait(60)
         except InputError as error:
             refused.append(str(error))
-            leaving.wait(10)
+            leaving.wait(60)
 
     threads = [threading.Thread(target=begin, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
-    leaving.wait(10)
+    leaving.wait(60)
     for thread in threads:
         thread.join()
     assert len(set(entered)) == 1
@@ -159,7 +159,7 @@ def test_a_failure_reaches_the_other_workers_and_the_step_may_be_tried_again(tmp
 
     def failing(number: int, progress: StepProgress) -> int:
         if number == 3:
-            assert waiting.wait(10)
+            assert waiting.wait(60)
             raise WriteError("no room at all")
         return number
 

@@ -50,11 +50,11 @@ def test_of_workers_who_claim_at_once_one_wins(place: Path) -> None:
 
     def race() -> None:
         with Worker(place / "workers") as worker:
-            gate.wait(10)
+            gate.wait(60)
             for name in map(str, range(100)):
                 if worker.claim(place / "work" / name, 0 if int(name) < 50 else -1):
                     won.append(name)
-            gate.wait(10)
+            gate.wait(60)
 
     threads = [threading.Thread(target=race) for _ in range(4)]
     for thread in threads:
@@ -67,7 +67,8 @@ def test_of_workers_who_claim_at_once_one_wins(place: Path) -> None:
 @pytest.mark.parametrize("why", ["other host", "no locks"])
 def test_where_locks_are_not_seen_the_heartbeat_counts(place: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(workers, "BEAT_S", 0.02)
-    monkeypatch.setattr(workers, "SILENT_S", within(0.15))
+    silent = within(0.2)
+    monkeypatch.setattr(workers, "SILENT_S", silent)
     if why == "other host":
         boots = iter(["00000001", "00000002"])
         monkeypatch.setattr(workers, "boot", lambda: "00000003")
@@ -86,11 +87,11 @@ def test_where_locks_are_not_seen_the_heartbeat_counts(place: Path, monkeypatch:
         assert claim(one, place)
         for _ in range(10):
             assert not claim(other, place)
-            threading.Event().wait(within(0.15) / 5)
+            threading.Event().wait(silent / 5)
         one._stopping.set()
         one._beating.join()
         assert not claim(other, place)  # it was seen alive just now
-        threading.Event().wait(within(0.15) * 1.5)
+        threading.Event().wait(silent * 1.5)
         assert claim(other, place)
         assert not one.owns(place / "work" / "7")
         assert other.owns(place / "work" / "7")
@@ -106,7 +107,7 @@ def test_a_heartbeat_that_fails_is_an_error(place: Path, monkeypatch: pytest.Mon
         worker.check()
         with monkeypatch.context() as patch:
             patch.setattr(workers.os, "utime", broken)
-            worker._beating.join(10)
+            worker._beating.join(60)
         with pytest.raises(ClusterError, match=r"cannot be touched any more.*Stale"):
             worker.check()
 
