@@ -98,7 +98,7 @@ def partition(
         seed=seed,
         tolerance=tolerance,
         blocks=blocks,
-        by_type=balance_types,
+        balance_types=balance_types,
         halo=halo,
         edge_dir=edge_dir,
         overwrite=overwrite,

@@ -71,6 +71,15 @@ def test_every_rank_gets_its_place_and_its_nodes_arguments(fake_trainer: str, tm
         assert found[0] + found[2] == cores
 
 
+def test_ranks_share_the_cores_that_their_launcher_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of the machine: a container may have few of many."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(local, "usable_cores", lambda: [3, 4, 5, 6, 7, 9])
+    for size, threads in ((2, "3"), (4, "1"), (16, "1")):
+        with local._meeting_place(size, {}) as (env, _):
+            assert env["OMP_NUM_THREADS"] == threads
+
+
 def test_an_error_of_the_users_reaches_them_as_it_is(fake_trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "SETTLE_S", 0.1)
     with pytest.raises(InputError, match=r"^lr=0 must be over 0$"):

@@ -10,12 +10,12 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from tests.support.assigning import graph, mixed, power_law
 
 
-@pytest.mark.parametrize("by_type", [False, True])
+@pytest.mark.parametrize("balance_types", [False, True])
 @pytest.mark.parametrize("piece", [7, 10**6])
-def test_loads_are_counted(monkeypatch: pytest.MonkeyPatch, by_type: bool, piece: int) -> None:
+def test_loads_are_counted(monkeypatch: pytest.MonkeyPatch, balance_types: bool, piece: int) -> None:
     monkeypatch.setattr(loads_module, "_PIECE", piece)
     tables = mixed()
-    loads = Loads(tables, by_type=by_type)
+    loads = Loads(tables, balance_types=balance_types)
     rows = loads.rows(0, 800)
     expected = {"training nodes": torch.cat([tables.nodes["paper"].columns["train_mask"], torch.zeros(300)]).int()}
     paper = torch.cat([torch.ones(500), torch.zeros(300)]).int()
@@ -24,7 +24,7 @@ def test_loads_are_counted(monkeypatch: pytest.MonkeyPatch, by_type: bool, piece
     for relation, table in tables.edges.items():
         in_edges[relation[2] == "author"] += torch.bincount(table.dst, minlength=len(in_edges[relation[2] == "author"]))
     expected["in-edges"] = torch.cat(in_edges).int()
-    nodes = ("nodes of 'paper'", "nodes of 'author'") if by_type else ("nodes",)
+    nodes = ("nodes of 'paper'", "nodes of 'author'") if balance_types else ("nodes",)
     assert loads.kinds == (*nodes, "training nodes", "in-edges")
     assert torch.equal(rows, torch.stack([expected[kind] for kind in loads.kinds], dim=1))
     assert torch.equal(loads.totals, rows.sum(0))
@@ -33,7 +33,7 @@ def test_loads_are_counted(monkeypatch: pytest.MonkeyPatch, by_type: bool, piece
 
 def test_loads_that_no_node_has_are_left_out() -> None:
     tables = GraphTables(nodes={"a": NodeTable(num_nodes=3), "b": NodeTable(num_nodes=0)}, edges={})
-    assert Loads(tables, by_type=True).kinds == ("nodes of 'a'",)
+    assert Loads(tables, balance_types=True).kinds == ("nodes of 'a'",)
     assert Loads(tables).limit(2, 0.05).tolist() == [2.0]  # 1.5, rounded up
 
 

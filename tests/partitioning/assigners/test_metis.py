@@ -116,7 +116,7 @@ def test_types_are_balanced_together_or_each_on_its_own() -> None:
             ("author", "knows", "author"): EdgeTable(src=rows.repeat(4), dst=torch.cat([rows.roll(k) for k in (1, 2, 3, 4)])),
         },
     )
-    together, each = (assign(tables, 2, "metis", by_type=by_type).part for by_type in (False, True))
+    together, each = (assign(tables, 2, "metis", balance_types=balance_types).part for balance_types in (False, True))
     assert cut(tables, together) == 0
     assert 0 < cut(tables, each) < 0.1
     for name in ("paper", "author"):

@@ -1,7 +1,6 @@
 """`halohop bench`: how fast this machine samples and gathers. (Comparisons with peers are in benchmarks/ of the source tree.)"""
 
 import itertools
-import os
 import platform
 import statistics
 import tempfile
@@ -18,6 +17,7 @@ from torch import Tensor
 import halohop
 from halohop import ops
 from halohop.cluster.graph import Graph, in_memory
+from halohop.cores import usable_cores
 from halohop.datasets import synthetic
 from halohop.errors import InputError
 from halohop.sampling.batch import Seeds
@@ -74,7 +74,7 @@ def bench(
     benches = {"sampling": _sampling, "gather": _gather, "partitioned": _partitioned}
     if name not in benches:
         raise InputError(f"unknown benchmark {name!r}; known: {list(benches)}")
-    threads = threads or os.cpu_count() or 1
+    threads = threads or len(usable_cores())
     if rounds < 1 or threads < 1:
         raise InputError(f"rounds={rounds} and threads={threads} must be at least 1")
     return list(benches[name](size, fanout, threads, rounds))
@@ -82,7 +82,7 @@ def bench(
 
 def render(rows: list[Measured], *, title: str) -> Table:
     """The table that the command prints."""
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    machine = f"{platform.processor() or platform.machine()}, {len(usable_cores())} cores, torch {torch.__version__}"
     table = Table(title=title, caption=machine)
     for head in ("", "ms a batch", "best", "worst", "M/s", ""):
         table.add_column(head, justify="left" if head == "" else "right")

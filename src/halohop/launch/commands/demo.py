@@ -1,10 +1,10 @@
 """`halohop demo`: everything once, small: a synthetic graph, two partitions, two nodes, and a picture at the end."""
 
-import os
 from pathlib import Path
 
 from rich.console import Console
 
+from halohop.cores import usable_cores
 from halohop.launch.pages.summary import render, summarize
 from halohop.launch.processes.starting import Start, fresh
 from halohop.launch.runs import runs
@@ -29,7 +29,7 @@ def demo(out: Path, *, size: str, console: Console, start: Start = fresh) -> Out
     console.print(f"[bold]1. Partition[/] a synthetic graph of size {size!r} for {NODES} nodes")
     partition_source(f"synthetic:{size}", parts, num_parts=NODES, method="auto", seed=0, overwrite=True, console=console)
     console.print(render(summarize(parts)))
-    trainers = 2 if (os.cpu_count() or 1) >= 2 * NODES else 1
+    trainers = 2 if len(usable_cores()) >= 2 * NODES else 1
     console.print(
         f"\n[bold]2. Train[/] GraphSAGE on {NODES} nodes x {trainers} trainer{'s' * (trainers > 1)}: "
         "every node holds one partition and asks the other for the rest"

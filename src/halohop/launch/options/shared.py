@@ -76,7 +76,7 @@ Blocks = Annotated[
         help="Blocks of near nodes, for --locality blocks: a power of two, which only metis makes; 0: none.",
     ),
 ]
-ByType = Annotated[bool, typer.Option("--balance-types", help="Balance the nodes of each type on their own.")]
+BalanceTypes = Annotated[bool, typer.Option("--balance-types", help="Balance the nodes of each type on their own.")]
 GivenAssignment = Annotated[
     list[str] | None,
     typer.Option(

@@ -174,8 +174,7 @@ def _meeting_place(size: int, secret: Mapping[str, str]) -> Iterator[tuple[dict[
         "PYTHONUNBUFFERED": "1",
     }
     # What the user has set counts. All ranks share this machine, and gloo needs no name resolution to find it.
-    share = max((os.cpu_count() or 1) // size, 1)
-    polite = {"OMP_NUM_THREADS": str(share)}
+    polite = {"OMP_NUM_THREADS": str(max(len(usable_cores()) // size, 1))}
     if "lo" in (name for _, name in socket.if_nameindex()):
         polite["GLOO_SOCKET_IFNAME"] = "lo"
     try:

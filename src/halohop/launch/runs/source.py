@@ -76,7 +76,7 @@ def partition_source(
     console: Console,
     tolerance: float = TOLERANCE,
     blocks: int | None = None,
-    by_type: bool = False,
+    balance_types: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     feature_dtype: str | None = None,
@@ -118,7 +118,7 @@ def partition_source(
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
         options |= {"memory": memory, "worker": worker}
-        options |= {"tolerance": tolerance, "blocks": blocks, "by_type": by_type}
+        options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*directions(tables), *scales(tables)):

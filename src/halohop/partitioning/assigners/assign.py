@@ -41,7 +41,7 @@ def assign(
     seed: int = 0,
     tolerance: float = TOLERANCE,
     num_blocks: int | None = None,
-    by_type: bool = False,
+    balance_types: bool = False,
     memory: Budget | None = None,
     scratch: Path | None = None,
 ) -> Division:
@@ -63,8 +63,8 @@ def assign(
 
     Args:
         tables, method: the graph, and how it is divided.
-        num_parts, seed, tolerance, num_blocks, by_type, memory, scratch: see `AssignRequest`; None for memory is half of what is
-            available.
+        num_parts, seed, tolerance, num_blocks, balance_types, memory, scratch: see `AssignRequest`; None for memory is half of
+            what is available.
 
     Raises:
         InputError: an unknown method, a number that cannot be, METIS is not installed, or an assignment that does not fit.
@@ -88,7 +88,7 @@ def assign(
         seed=seed,
         tolerance=tolerance,
         num_blocks=num_blocks,
-        by_type=by_type,
+        balance_types=balance_types,
         memory=Budget.parse(memory),
         scratch=scratch,
     )

@@ -40,7 +40,7 @@ class AssignRequest:
         seed: of what is drawn at random.
         tolerance: no partition shall have more than ``1 + tolerance`` times the mean of any load.
         num_blocks: how many blocks, 0 for none; None leaves it to the assigner, which makes none where they would not fit.
-        by_type: whether the nodes of each type are balanced on their own, rather than all types together.
+        balance_types: whether the nodes of each type are balanced on their own, rather than all types together.
         memory: how much it may take.
         scratch: a folder on disk for what does not fit into memory; None: the system's folder for temporary files.
     """
@@ -49,7 +49,7 @@ class AssignRequest:
     seed: int = 0
     tolerance: float = TOLERANCE
     num_blocks: int | None = None
-    by_type: bool = False
+    balance_types: bool = False
     memory: Budget = field(default_factory=lambda: Budget.parse(None))
     scratch: Path | None = None
 

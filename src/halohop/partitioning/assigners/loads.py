@@ -24,7 +24,7 @@ class Loads:
 
     Args:
         tables: the graph.
-        by_type: whether the nodes of each type are a load of their own, rather than all together.
+        balance_types: whether the nodes of each type are a load of their own, rather than all together.
 
     Example:
         >>> from halohop.store.tables import EdgeTable, NodeTable
@@ -34,8 +34,8 @@ class Loads:
         (('nodes', 'in-edges'), [3, 2], [[1, 0], [1, 2], [1, 0]])
     """
 
-    def __init__(self, tables: GraphTables, *, by_type: bool = False) -> None:
-        self._tables, self._by_type, self._first = tables, by_type, first_nodes(tables)
+    def __init__(self, tables: GraphTables, *, balance_types: bool = False) -> None:
+        self._tables, self._balance_types, self._first = tables, balance_types, first_nodes(tables)
         self._num_nodes = sum(table.num_nodes for table in tables.nodes.values())
         self._in_edges = torch.zeros(self._num_nodes, dtype=torch.int32)
         for (_, _, destination), table in tables.edges.items():
@@ -43,7 +43,7 @@ class Loads:
             for begin in range(0, table.num_edges, _PIECE):
                 ops.count_keys(table.dst[begin : begin + _PIECE], own)
         kinds = (*(f"nodes of {name!r}" for name in tables.nodes), "training nodes", "in-edges")
-        kinds = kinds if by_type else ("nodes", *kinds[-2:])
+        kinds = kinds if balance_types else ("nodes", *kinds[-2:])
         self._used = torch.arange(len(kinds))
         totals = sum((self.rows(low, high).sum(0) for low, high in self._pieces()), torch.zeros(len(kinds), dtype=torch.int64))
         self._used = totals.nonzero().view(-1)
@@ -52,14 +52,14 @@ class Loads:
 
     def rows(self, first: int, last: int) -> Tensor:
         """The loads of the nodes ``first <= v < last``, int32 ``[last - first, k]``, of the kinds that any node has."""
-        types = len(self._tables.nodes) if self._by_type else 1
+        types = len(self._tables.nodes) if self._balance_types else 1
         loads = torch.zeros(last - first, types + 2, dtype=torch.int32)
         for index, (name, table) in enumerate(self._tables.nodes.items()):
             low, high = (min(max(end - self._first[name], 0), table.num_nodes) for end in (first, last))
             if low < high:
                 rows = slice(low + self._first[name] - first, high + self._first[name] - first)
                 masks = {key: column[low:high] for key, column in table.columns.items() if key == "train_mask"}
-                loads[rows, index if self._by_type else 0] = 1
+                loads[rows, index if self._balance_types else 0] = 1
                 loads[rows, -2] = train_rows(masks, high - low).int()
         loads[:, -1] = self._in_edges[first:last]
         return loads[:, self._used].contiguous()

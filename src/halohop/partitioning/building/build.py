@@ -49,7 +49,7 @@ def partition(
     seed: int = 0,
     tolerance: float = TOLERANCE,
     blocks: int | None = None,
-    by_type: bool = False,
+    balance_types: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     overwrite: bool = False,
@@ -66,7 +66,7 @@ def partition(
         tables: the graph; columns may be mapped over files.
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
-        method, seed, tolerance, blocks, by_type: see `halohop.partitioning.assigners.assign.assign`.
+        method, seed, tolerance, blocks, balance_types: see `halohop.partitioning.assigners.assign.assign`.
         halo, edge_dir: see `build_parts`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         memory: what this process may take, beside the columns that are in its memory: bytes, or a size such as "4GB"; None is
@@ -103,12 +103,12 @@ def partition(
         memory=memory,
         worker=worker,
         partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
-        divided={"tolerance": tolerance, "blocks": blocks, "by_type": by_type, "method": by},
+        divided={"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types, "method": by},
     )
     listed = tables if edge_dir == "in" else tables.turned()
 
     def divide(budget: Budget, scratch: Path) -> Division:
-        options: dict[str, Any] = {"tolerance": tolerance, "num_blocks": blocks, "by_type": by_type}
+        options: dict[str, Any] = {"tolerance": tolerance, "num_blocks": blocks, "balance_types": balance_types}
         return assign(listed, num_parts, method, seed=seed, **options, memory=budget, scratch=scratch)
 
     return build(tables, out, request, divide, progress or _no_progress)
