@@ -226,10 +226,10 @@ class PortChannel:
     def _drop(self, problem: Lost) -> None:
         """Back to having no connection; what was in flight is sent again over the next one."""
         self._port.drop()
+        self._dialling.failed(self._port.address, problem.reason, announced=self._is_leaving)
         self._handshake = self._session = None
         self._is_leaving = False
         self._handshake_until = math.inf
-        self._dialling.failed(self._port.address, problem.reason)
         self._calls.lose()
         for call in self._calls:
             if call.once:

@@ -32,13 +32,13 @@ class Dialling:
         self._reasons: dict[str, str] = {}
         self._random = random.Random()
         self.lost_since: float | None = time.monotonic()
-        self._was_lost = False
+        self._lost = logging.NOTSET  # how loudly the end of the last connection was said
 
-    def failed(self, address: str, reason: str) -> None:
-        """There is no connection to this address, or no longer."""
+    def failed(self, address: str, reason: str, *, announced: bool = False) -> None:
+        """There is no connection to this address, or no longer; `announced` if the peer has said that it ends."""
         if self.lost_since is None:
-            _LOG.warning("lost the connection to %s: %s; connecting again", address, reason)
-            self.lost_since, self._was_lost = time.monotonic(), True
+            self.lost_since, self._lost = time.monotonic(), logging.INFO if announced else logging.WARNING
+            _LOG.log(self._lost, "lost the connection to %s: %s; connecting again", address, reason)
         self._reasons[address] = reason
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures) * self._random.uniform(0.5, 1)
         self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
@@ -46,9 +46,9 @@ class Dialling:
 
     def connected(self, address: str) -> None:
         """The expected peer is there."""
-        if self._was_lost:
-            _LOG.warning("connected again, to %s", address)
-        self.lost_since, self._was_lost = None, False
+        if self._lost:
+            _LOG.log(self._lost, "connected again, to %s", address)
+        self.lost_since, self._lost = None, logging.NOTSET
         self._reasons.clear()
 
     def answered(self) -> None:
