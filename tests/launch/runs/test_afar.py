@@ -1,6 +1,7 @@
 """Commands that take URLs: what they fetch, where to, and what a run that goes on has of it."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,14 @@ def failing_after(count: int) -> Callable[..., None]:
         plain(self, lpath, rpath, **options)
 
     return put_file
+
+
+def test_a_build_needs_room(objects: dict[str, Any], tmp_path: Path) -> None:
+    huge = "synthetic:powerlaw?nodes=100000000&edges=90000000000&features=1000"
+    line = ["partition", huge, "memory://bucket/parts", "--stage", str(tmp_path), "--memory", "20GB"]
+    done = CliRunner().invoke(app, line)
+    assert done.exit_code == 1
+    assert re.search(r"builds/\w+ needs .* more, and its disk has .* left; make room there, or choose another", done.stderr)
 
 
 def test_several_hosts_do_not_build_for_a_url(tmp_path: Path) -> None:

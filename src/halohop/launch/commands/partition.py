@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,10 @@ from halohop.launch.options import choices, shared
 from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
 from halohop.partitioning.assigners.defaults import TOLERANCE
+
+if TYPE_CHECKING:
+    from halohop.launch.commands.planning import Planned
+    from halohop.partitioning.assigners.assign import Method
 
 
 def partition(
@@ -86,22 +90,9 @@ def partition(
     from halohop.launch.runs.source import assigned_by, partition_source
 
     if plan:
-        from halohop.launch.commands.planning import Planned, planned
+        from halohop.launch.commands.planning import planned
 
-        wanted = Planned(
-            source=source,
-            out=folder,
-            num_parts=parts,
-            method=assigned_by(method.value, assignment or ()),
-            halo=tuple(halo.split(",")) if halo else (),
-            edge_dir=edge_dir.value,
-            blocks=blocks,
-            feature_dtype=feature_dtype,
-            memory=memory,
-            undirected=undirected,
-            normalize=normalize,
-        )
-        Console().print(planned(wanted))
+        Console().print(planned(_planned(given, folder, assigned_by(method.value, assignment or ()))))
         return
     partition_source(
         source,
@@ -141,8 +132,23 @@ def partition(
     Console().print(summary.render(summary.summarize(folder)))
 
 
+def _planned(given: Mapping[str, Any], folder: Path, method: "Method") -> "Planned":
+    """What an estimate is made of."""
+    from halohop.launch.commands.planning import Planned
+
+    return Planned(
+        out=folder,
+        num_parts=given["parts"],
+        method=method,
+        halo=tuple(given["halo"].split(",")) if given["halo"] else (),
+        edge_dir=given["edge_dir"].value,
+        **{name: given[name] for name in ("source", "blocks", "feature_dtype", "memory", "undirected", "normalize")},
+    )
+
+
 def _to_url(given: Mapping[str, Any]) -> None:
     """Divides a graph in a folder of this host, and sends the partitions to a URL."""
+    from halohop.launch.commands.planning import check_disk
     from halohop.launch.runs.afar import built_and_sent
     from halohop.store.afar.staging import Stage
 
@@ -153,6 +159,7 @@ def _to_url(given: Mapping[str, Any]) -> None:
     }
 
     def build(folder: Path) -> None:
+        check_disk(_planned(given, folder, "range"))  # by any method they take as much
         partition(**{**given, "out": str(folder), "overwrite": True})
 
     built_and_sent(

@@ -15,9 +15,10 @@ from halohop.launch.pages.summary import readable_bytes
 from halohop.partitioning.assigners.assign import Method, chosen
 from halohop.partitioning.building.narrowing import parse_feature_dtype, stored_shares
 from halohop.partitioning.planning.budget import Budget
-from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, estimate
+from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, Rates, estimate
 from halohop.partitioning.planning.rates import measured_rates
 from halohop.partitioning.planning.sizes import GraphSizes
+from halohop.store.afar.chunks import check_room
 from halohop.typing import EdgeDir
 
 _GIVEN = "range"  # what reading an assignment costs about as much as
@@ -56,14 +57,33 @@ def planned(wanted: Planned) -> RenderableType:
         InputError, DatasetError: as reading the source, as far as its files' beginnings show it; or the memory is too little.
         WriteError: the disk cannot be written.
     """
+    sizes, plan = _plan(wanted)
+    rates = measured_rates(wanted.out.resolve().parent, plan.method)
+    found = estimate(sizes, plan, rates, Budget.parse(wanted.memory))
+    free = shutil.disk_usage(wanted.out.resolve().parent).free
+    return rendered(sizes, plan.num_parts, found, free)
+
+
+def check_disk(wanted: Planned) -> None:
+    """Compares the room on the disk with the estimate, before what may take hours.
+
+    Raises:
+        WriteError: there is too little.
+        InputError, DatasetError: as of `planned`.
+    """
+    sizes, plan = _plan(wanted)
+    any_rates = Rates(read=1, number=1, count=1, move=1, sort=1, finish=1, assign={plan.method: 1})  # of the seconds only
+    found = estimate(sizes, plan, any_rates, Budget.parse(wanted.memory))
+    check_room(wanted.out.resolve(), found.disk_bytes + found.scratch_bytes)
+
+
+def _plan(wanted: Planned) -> tuple[GraphSizes, PartitionPlan]:
     sizes = source_sizes(wanted.source, undirected=wanted.undirected, normalize=wanted.normalize)
     owners = import_owners(wanted.source) if wanted.num_parts is None and is_import(wanted.source) else None
     kept = owners is not None and wanted.method == "auto"
     method = chosen(wanted.method) if isinstance(wanted.method, str) and not kept else _GIVEN
-    num_parts = wanted.num_parts or (owners.num_parts if owners else 2)
-    rates = measured_rates(wanted.out.resolve().parent, method)
     plan = PartitionPlan(
-        num_parts=num_parts,
+        num_parts=wanted.num_parts or (owners.num_parts if owners else 2),
         method=method,
         ordered=method == "range" and isinstance(wanted.method, str) and not kept,
         halo=wanted.halo,
@@ -71,9 +91,7 @@ def planned(wanted: Planned) -> RenderableType:
         blocks=wanted.blocks,
         stored=stored_shares(parse_feature_dtype(wanted.feature_dtype) if wanted.feature_dtype else None),
     )
-    found = estimate(sizes, plan, rates, Budget.parse(wanted.memory))
-    free = shutil.disk_usage(wanted.out.resolve().parent).free
-    return rendered(sizes, num_parts, found, free)
+    return sizes, plan
 
 
 def rendered(sizes: GraphSizes, num_parts: int, found: Estimate, free: int) -> RenderableType:
