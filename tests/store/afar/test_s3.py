@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, WriteError
+from halohop.launch.cli import app
 from halohop.store.afar.fetching import fetch
 from halohop.store.afar.uploading import upload
 from halohop.store.manifest import MANIFEST
@@ -78,6 +80,30 @@ def test_what_is_sent_is_equal_file_by_file(s3: object, far_parts: Path, tmp_pat
     assert contents(fetch("s3://bucket/sent/parts", tmp_path / "here")) == contents(far_parts)
     with pytest.raises(WriteError, match=r"s3://no-such-bucket/parts/manifest.uploading cannot be written"):
         upload(far_parts, "s3://no-such-bucket/parts")
+
+
+def test_the_commands(s3: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    stage = ["--stage", str(tmp_path / "stage")]
+    lines = [
+        ["partition", "synthetic:tiny", "s3://bucket/tiny", "--parts", "2", "--method", "random", *stage],
+        ["train", "s3://bucket/tiny", "--out", "s3://bucket/run", "--epochs", "1", "--device", "cpu", "--workers", "0", *stage],
+        ["train", "--resume", "s3://bucket/run", "--epochs", "2"],
+        ["infer", "s3://bucket/tiny", "--checkpoint", "s3://bucket/run/checkpoint", "--out", "s3://bucket/found", *stage],
+        ["fetch", "s3://bucket/tiny", str(tmp_path / "tiny")],
+        ["upload", str(tmp_path / "tiny"), "s3://bucket/again"],
+    ]
+    for line in lines:
+        done = CliRunner().invoke(app, line)
+        assert done.exit_code == 0, done.output
+        assert "testing" not in done.output
+    names = {name.removeprefix("bucket/") for name in s3.find("bucket")}  # type: ignore[attr-defined]
+    assert {"run/resume.pt", "run/checkpoint/model.pt", "run/metrics.jsonl", "found/predictions.npy"} <= names
+    assert {name.removeprefix("tiny/") for name in names if name.startswith("tiny/")} == {
+        name.removeprefix("again/") for name in names if name.startswith("again/")
+    }
+    assert not [name for name in names if name.endswith((".uploading", ".incomplete"))]
 
 
 def test_no_bucket_and_no_credentials(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
