@@ -256,6 +256,19 @@ def test_a_rank_may_ask_for_another_turn_by_itself(stubs: Stubs, tmp_path: Path)
     assert stubs.log()[-1] == "scontrol requeue 7"
 
 
+def test_where_a_host_does_not_answer_any_more_the_job_is_queued_again(stubs: Stubs, tmp_path: Path) -> None:
+    """Its peers fail at once; Slurm takes minutes to see that it is lost."""
+    given = {"python": str(stubs.write("python", FAILING)), "out": str(tmp_path / "run"), "trainers": 2}
+    srun = (stubs.folder / "srun").read_text()
+    stubs.write(
+        "srun", srun.replace("mapfile", 'if [[ $* == true ]]; then echo "unable to contact n2" >&2; exit 1; fi\nmapfile', 1)
+    )
+    code, output = stubs.run(script(job(run=("fail",), **given), Options()))
+    assert code == 0
+    assert "a host of the job does not answer any more\nhalohop: the job is queued again" in output
+    assert stubs.log()[-1] == "scontrol requeue 7"
+
+
 def test_a_run_of_halohop_train_goes_on(stubs: Stubs, tmp_path: Path) -> None:
     out = tmp_path / "run"
     text = script(job(train={"epochs": 2}, python=str(stubs.write("python", SAVING)), out=str(out), hosts=1), Options())

@@ -60,6 +60,11 @@ explain() {{
   fi
 }}
 
+# Whether all hosts of the job answer. Trainers miss one that is lost before Slurm does.
+answering() {{
+  timeout 60 srun --overlap --nodes="${{#hosts[@]}}" --ntasks="${{#hosts[@]}}" --ntasks-per-node=1 true
+}}
+
 # Queues the job again, which then goes on.
 again() {{
   if ((${{SLURM_RESTART_COUNT:-0}} >= {restarts})); then
@@ -108,6 +113,10 @@ wait"""
 
 ENDING = """\
 if grep -q '^[01] [0-9.]* 75 ' "$ends"; then again; fi
+if ((code)) && ! answering; then
+  echo "halohop: a host of the job does not answer any more"
+  again
+fi
 if ((code)); then explain; else echo "halohop: done"; fi
 rm -f "$ends"
 exit "$code\""""
