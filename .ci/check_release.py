@@ -5,6 +5,7 @@ Then the wheel is installed into bare environments, with the newest and the olde
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -87,6 +88,7 @@ def run_bare(wheel: Path, constraints: Path, torch: str | None) -> None:
         (folder / "constraints.txt").write_text(pinned)
         venv.create(folder / "venv", with_pip=True)
         python, halohop = folder / "venv/bin/python", folder / "venv/bin/halohop"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         quiet = ["--quiet", "--disable-pip-version-check"]
         for command in (
             [python, "-m", "pip", "install", *quiet, "-c", folder / "constraints.txt", wheel],
@@ -95,7 +97,7 @@ def run_bare(wheel: Path, constraints: Path, torch: str | None) -> None:
             [halohop, "train", "synthetic:tiny", "--epochs", "1", "--fanout", "4,4", "--out", "run"],
         ):
             print("$", *(str(word).replace(f"{folder}/", "") for word in command), flush=True)
-            done = subprocess.run(list(map(str, command)), cwd=folder, timeout=1800, check=False)
+            done = subprocess.run(list(map(str, command)), cwd=folder, env=environment, timeout=1800, check=False)
             if done.returncode:
                 sys.exit(f"with {constraints.name}: exit status {done.returncode}")
 

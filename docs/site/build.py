@@ -31,8 +31,7 @@ def gather(pages: Path) -> None:
     (pages / "reference").mkdir(parents=True)
     shutil.copy2(structure.ROOT / "README.md", pages / "index.md")
     listed = [page for section in structure.sections() for page in section.pages if not page.startswith("reference/")]
-    pictures = [path.relative_to(structure.ROOT).as_posix() for path in structure.ROOT.glob("docs/**/*.svg")]
-    for name in [*listed, *pictures, *structure.linked_sources(["README.md", *listed])]:
+    for name in {*listed, *structure.linked_files(["README.md", *listed])}:
         place = pages / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(structure.ROOT / name, place)

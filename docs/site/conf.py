@@ -82,9 +82,10 @@ def run(name: str) -> list[str]:
     """What each block of a tutorial prints."""
     with tempfile.TemporaryDirectory(prefix="halohop-site-") as folder:
         try:
-            return blocks.outputs(structure.ROOT / f"{name}.md", Path(folder))
+            printed = blocks.outputs(structure.ROOT / f"{name}.md", Path(folder))
         except subprocess.CalledProcessError as error:
             raise ExtensionError(f"{name}.md: a block failed\n{error.output}") from error
+    return [text.replace(f"{folder}/", "").replace(sys.executable, "python") for text in printed]
 
 
 def shown(block: blocks.Block, printed: str) -> str:

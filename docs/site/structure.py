@@ -61,14 +61,13 @@ def subjects() -> list[Subject]:
     ]
 
 
-def linked_sources(pages: list[str]) -> list[str]:
-    """Python files that pages link to: the site has a page for each."""
+def linked_files(pages: list[str]) -> list[str]:
+    """Files that pages link to, beside those of Markdown: Python gets a page in the site, others can be downloaded."""
     found = set()
     for page in pages:
         text = (ROOT / page).read_text() if page.endswith(".md") else ""
-        for target, _ in LINK.findall(text):
-            if target.endswith(".py"):
-                found.add((ROOT / page).parent.joinpath(target).resolve().relative_to(ROOT).as_posix())
+        linked = ((ROOT / page).parent.joinpath(target).resolve() for target, _ in LINK.findall(text))
+        found |= {path.relative_to(ROOT).as_posix() for path in linked if path.suffix != ".md" and path.is_file()}
     return sorted(found)
 
 
