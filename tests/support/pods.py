@@ -1,6 +1,7 @@
 """Pods of manifests on hosts in network namespaces: their very command lines, and names that move with them."""
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,10 +50,11 @@ class Pods:
         return home.start(*container.argv[1:], env={**container.env})
 
     def _publish(self) -> None:
-        """What the name server of a cluster would answer; in place, since processes have this very file."""
+        """What the name server of a cluster would answer, and who a host is; in place, since processes have this very file."""
         lines = [f"{home.address} {self._pods[name].name}" for name, home in self._at.items()]
         for host in self._hosts:
-            _file(host).write_text("\n".join(("127.0.0.1 localhost", *lines, "")))
+            own = ("127.0.0.1 localhost", f"{host.address} {socket.gethostname()}")
+            _file(host).write_text("\n".join((*own, *lines, "")))
 
 
 @contextmanager

@@ -32,6 +32,7 @@ def job(**given: Any) -> Job:
         ({"options": OPTIONS | {"claim": ""}}, r"out='/shared/run' is on no volume; name the PersistentVolumeClaim"),
         ({"options": {"image": "halohop"}}, r"\[k8s\]: .*secret"),
         ({"cache": "/cache/{host}"}, "each pod has a cache of its own; leave {host} out"),
+        ({"env": {"JOB_COMPLETION_INDEX": "0"}}, "JOB_COMPLETION_INDEX in env is the number of a pod"),
         ({"env": {"A": "b\0"}}, "the value of A in env holds a zero byte"),
         ({"servers": Servers(shares=("0/2", "0/2,1/2"))}, "pods of one kind differ by their number only"),
         ({"servers": Servers(count=2, replicas=3)}, "replicas=3 of each partition need as many servers"),

@@ -128,6 +128,8 @@ def _check(setting: Setting, made: Plan) -> None:
     if job.cache is not None and "{" in job.cache:
         raise InputError(f"cache={job.cache!r}: each pod has a cache of its own; leave {{host}} out")
     for name, value in job.env.items():
+        if name in (_SERVER_INDEX, JOB_INDEX):
+            raise InputError(f"{name} in env is the number of a pod, which Kubernetes gives it; leave it out")
         if "\0" in value:
             raise InputError(f"the value of {name} in env holds a zero byte, which no environment can")
     shared = {"out": job.out, **({} if job.cache else {"data": job.data})}
