@@ -1,5 +1,6 @@
 """Pods of the engine k8s: they move, their names with them, and trainers go on with the same batches."""
 
+import json
 import random
 import subprocess
 import sys
@@ -133,6 +134,50 @@ def test_the_job_of_the_page_trains(network, tmp_path):
         for server in servers.values():
             terminate(server)
     assert (tmp_path / "runs" / "papers" / "model.pt").is_file()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_trainers_that_are_asked_to_end_save_and_go_on_when_they_start_again(network, tmp_path):
+    """One pod gets SIGTERM; all ranks save, all pods end with codes that Kubernetes starts again, and losses are those of a run
+    that nothing happened to."""
+    halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=2, method="random")
+    names = [f"halohop-trainers-{number}" for number in range(2)]
+    homes = dict(zip(names, network[:2], strict=True))
+
+    def manifests(out: str) -> str:
+        options = {"image": "halohop", "secret": "halohop-token", "claim": "shared", "mount": str(tmp_path)}
+        train = {"epochs": 12, "batch_size": 16, "fanout": [5, 5], "eval_every": 12}
+        places = {"data": f"{tmp_path}/parts", "out": f"{tmp_path}/{out}"}
+        return Kubernetes().show(Job(engine="k8s", hosts=2, train=train, options=options, **places))
+
+    def losses(out: str) -> list[float]:
+        return [event["loss"] for event in events(tmp_path / out) if event["event"] == "epoch"]
+
+    with on_pods(network, manifests("undisturbed"), SECRETS) as pods:
+        for trainer in pods.start(homes).values():
+            _, err = trainer.communicate(timeout=150)
+            assert trainer.returncode == 0, err
+    with on_pods(network, manifests("stopped"), SECRETS) as pods:
+        first, second = pods.start(homes).values()
+        while not losses("stopped"):
+            assert first.poll() is None
+        second.terminate()
+        codes = [trainer.wait(timeout=100) for trainer in (first, second)]
+        assert codes == [75, 143], first.communicate(timeout=20)[1]
+        assert 0 < len(losses("stopped")) < 12
+        for trainer in pods.start(homes).values():
+            _, err = trainer.communicate(timeout=150)
+            assert trainer.returncode == 0, err
+    assert [event["event"] for event in events(tmp_path / "stopped")].count("resume") == 1
+    assert losses("stopped") == losses("undisturbed")
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    """Those that a run has written so far."""
+    file = out / "metrics.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 @pytest.mark.soak

@@ -2,8 +2,8 @@
 
 from halohop.launch.jobs.k8s.pods import Object, Pods, headless, resources
 from halohop.launch.jobs.plan import Plan, torchrun
+from halohop.recipes.stopping import EXIT_RESUMABLE
 
-SAVED = 75
 INDEX = "JOB_COMPLETION_INDEX"
 """The environment variable that Kubernetes gives a pod of an Indexed Job."""
 
@@ -56,7 +56,7 @@ def _agent(words: tuple[str, ...], made: Plan, start_seconds: int) -> tuple[str,
 
 def _rules(container: str, retries: int) -> list[Object]:
     """What a pod's end means: one that was asked to end is replaced; trainers that failed have failed, unless they may again."""
-    asked = sorted((SAVED, _TERMINATED))
+    asked = sorted((EXIT_RESUMABLE, _TERMINATED))
     rules: list[Object] = [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "Ignore", "onExitCodes": {"containerName": container, "operator": "In", "values": asked}},
