@@ -77,7 +77,7 @@ def given(*kinds: tuple[str, int]) -> Any:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @given(("servers", 1), ("client", 1), ("servers", 2))
 def test_two_pods_that_move_to_each_others_addresses_are_found(network, expected, pods):
     """All servers are lost at once, and each name has the address at which the other server was."""
@@ -92,7 +92,7 @@ def test_two_pods_that_move_to_each_others_addresses_are_found(network, expected
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @given(("servers", 2), ("client", 2))
 def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(network, expected, pods):
     """One after the other, each comes back on another host: all batches are those of an undisturbed run."""
@@ -116,7 +116,7 @@ def test_a_server_that_is_asked_to_end_under_load_ends_well_and_no_batch_fails(n
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_job_of_the_page_trains(network, tmp_path):
     """Two servers, and two pods of torchrun that find the first of them by its name."""
     files = {block.file: block.text for block in blocks(PAGE.read_text(), {"/shared": str(tmp_path)}) if block.file}
@@ -137,7 +137,7 @@ def test_the_job_of_the_page_trains(network, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_trainers_that_are_asked_to_end_save_and_go_on_when_they_start_again(network, tmp_path):
     """One pod gets SIGTERM; all ranks save, all pods end with codes that Kubernetes starts again, and losses are those of a run
     that nothing happened to."""

@@ -34,7 +34,7 @@ JOBS = {
     "one server": job(servers=Servers(count=1)),
     "servers": job(hosts=3, servers=Servers(count=12, replicas=3, port=6000, options={"grace": 5, "memory": "1GB"})),
     "our recipe": job(run=(), train={"fanout": [10, 5], "batch_size": 8, "lr": "1e3"}, servers=Servers()),
-    "a URL": job(data="s3://bucket/parts", cache="/cache", out="s3://bucket/out", options={"claim": ""}),
+    "a URL": job(data="s3://bucket/parts", cache="/cache"),
     "servers that fetch": job(data="s3://bucket/parts", cache="/cache", servers=Servers(count=3, replicas=2), encrypt=True),
     "everything": job(
         hosts=5,

@@ -8,7 +8,6 @@ from typing import NoReturn
 from rich.console import Console
 
 from halohop.errors import InputError
-from halohop.files.urls import is_url
 from halohop.launch.jobs.engine import Engine
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.k8s.documents import yaml_of
@@ -134,8 +133,6 @@ def _check(setting: Setting, made: Plan) -> None:
             raise InputError(f"the value of {name} in env holds a zero byte, which no environment can")
     shared = {"out": job.out, **({} if job.cache else {"data": job.data})}
     for name, path in shared.items():
-        if is_url(path):
-            continue
         if not options.claim:
             raise InputError(
                 f"{name}={path!r} is on no volume; name the PersistentVolumeClaim that all pods mount (claim in [k8s])"
