@@ -3,7 +3,6 @@
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from halohop.errors import ClusterError, HalohopError, InputError
+from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
 from halohop.launch.jobs.plan import program
 from halohop.launch.jobs.ray.data import Parts
@@ -21,17 +20,15 @@ from halohop.launch.jobs.ray.nodes import check_trainers
 from halohop.launch.jobs.ray.options import RayOptions
 from halohop.launch.jobs.ray.output import Output
 from halohop.launch.jobs.ray.rank import RankTask, train_rank
-from halohop.launch.jobs.ray.registry import Member, RegistryClient, start_registry
+from halohop.launch.jobs.ray.registry import start_registry
 from halohop.launch.jobs.ray.service import GraphService
+from halohop.launch.jobs.ray.watch import Watch
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.wording import counted
 from halohop.transport import Token
 
-_LOOK_S = 0.5
-_LAST_LINES_S = 1.0
-"""What a process printed last comes so much later."""
 _PATCHED_PRINT = "RAY_TRAIN_ENABLE_PRINT_PATCH"
 """Ray Train would write all that scripts print twice."""
 
@@ -92,74 +89,7 @@ class RayEngine:
                 graph="" if service is None else ",".join(service.addresses),
                 parts=Parts(source=job.data, cache=job.cache) if service is None else None,
             )
-            _Watch(job, task, service, output).until_done(_trainer(job, options, task, name))
-
-
-class _Watch:
-    """Waits for the trainers, and meanwhile writes logs and looks after the servers."""
-
-    def __init__(self, job: Job, task: RankTask, service: GraphService | None, output: Output) -> None:
-        self._client = RegistryClient(task.service)
-        self._service = service
-        self._output = output
-        self._members: dict[tuple[str, int], Member] = {}
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
-
-    def until_done(self, trainer: Any) -> None:
-        # In a thread: Ray would answer Ctrl-C itself, and the command shall, with its exit code.
-        threading.Thread(target=self._fit, args=(trainer,), name="halohop-ray-train", daemon=True).start()
-        while not self._ended.wait(_LOOK_S):
-            self._look()
-            if self._service is not None:
-                self._service.check()
-        self._look()
-        if self._failure is not None:
-            threading.Event().wait(_LAST_LINES_S)
-            self._look()
-            raise self._told(self._failure) from self._failure
-
-    def _fit(self, trainer: Any) -> None:
-        try:
-            trainer.fit()
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._ended.set()
-
-    def _look(self) -> None:
-        for member in self._client.ask("members"):
-            self._members[member.ip, member.pid] = member
-        self._output.write(self._members.values())
-
-    def _told(self, failure: BaseException) -> HalohopError:
-        """The first failure, with the process's name, host and the end of its log."""
-        reports = sorted(self._client.reports(), key=lambda report: not report.is_final)
-        if reports and reports[0].is_final:
-            return reports[0].error()
-        lost = [(rank, error) for rank, error in getattr(failure, "worker_failures", {}).items() if _is_lost(error)]
-        if lost:
-            rank, error = lost[0]
-            member = self._last(f"rank-{rank}")
-            if member is None:
-                return ClusterError(f"trainer-{rank} is gone: {error}")
-            return ClusterError(f"{member.name} on {member.host} was killed, or its node is gone; {self._output.tail(member)}")
-        if reports:
-            return ClusterError(f"{reports[0].error()}; {self._output.tail(reports[0].member)}")
-        return ClusterError(f"Ray Train failed: {failure}")
-
-    def _last(self, name: str) -> Member | None:
-        return next((member for member in reversed(self._members.values()) if member.name == name), None)
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether a worker did not raise the error itself."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ray_library().exceptions.RayActorError):
-            return True
-        cause = cause.__cause__
-    return False
+            Watch(name, service, output).until_done(_trainer(job, options, task, name))
 
 
 def _options(job: Job) -> RayOptions:

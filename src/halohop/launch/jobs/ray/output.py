@@ -39,20 +39,22 @@ class Output:
         finally:
             dispatcher.remove_handler(_HANDLER)
 
-    def write(self, members: Iterable[Member]) -> None:
-        """Writes what has come since the last call.
+    def write(self, members: Iterable[Member]) -> bool:
+        """Writes what has come since the last call; whether something has.
 
         Raises:
             WriteError: a file cannot be written; names it.
         """
+        has_come = False
         known = {(member.ip, str(member.pid)): member for member in members}
         while True:
             try:
                 said = self._lines.get_nowait()
             except Empty:
-                return
+                return has_come
             if not said["job"]:  # of Ray itself
                 continue
+            has_come = True
             member = known.get((said["ip"], str(said["pid"])))
             name = member.name if member else said["actor_name"] or f"process-{said['pid']}"
             host = member.host if member else said["ip"]
