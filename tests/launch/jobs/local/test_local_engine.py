@@ -100,6 +100,16 @@ def test_one_host_reads_the_folder_itself_and_shows_all_lines_where_asked(job: A
 
 
 @pytest.mark.timeout(60)
+def test_data_from_afar_are_fetched_once_for_all_hosts(job: Any, tmp_path: Path, tiny_parts: Path) -> None:
+    run(job(data=f"file://{tiny_parts}", cache=str(tmp_path / "cache"), hosts=3))
+    for rank in range(3):
+        about = json.loads((tmp_path / "run" / f"rank-{rank}.json").read_text())
+        assert about["parts"] == ["manifest.json", f"part-000{rank}"]
+    (fetched,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
+    assert (fetched / "manifest.json").read_bytes() == (tiny_parts / "manifest.json").read_bytes()
+
+
+@pytest.mark.timeout(60)
 def test_the_first_failure_names_host_rank_exit_code_and_the_end_of_its_log(
     job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +157,6 @@ def test_a_server_that_ends_early_is_named(job: Any, tmp_path: Path, monkeypatch
         ({"python": "/no/python"}, "there is no interpreter /no/python"),
         ({"hosts": 4}, "trainers-3 on host-3: share 3/4 has no partition, because the data set has 3"),
         ({"options": {"user": "me"}}, r"the engine local has no options of its own, but the file has \['user'\]"),
-        ({"data": "s3://bucket/parts", "cache": "/c"}, "s3://bucket/parts' is not here; fetch it first: halohop fetch"),
         ({"hosts": 2, "servers": Servers(count=2, replicas=3)}, "replicas=3 of each partition need as many servers"),
     ],
 )

@@ -1,9 +1,9 @@
 """The engine "local": the hosts of a job are played by this machine, each with its own share of the partitions."""
 
-import contextlib
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from halohop.launch.processes.tasks import Echo, Task
 from halohop.launch.runs.nodes import link_parts
 from halohop.launch.runs.verifying import check_still_whole
 from halohop.launch.terminal import logs
+from halohop.launch.terminal.progress import stages
+from halohop.store.afar.staging import Stage, staged
 from halohop.store.disk import read_manifest
 from halohop.store.share import in_shares
 from halohop.transport import TOKEN_VARIABLE
@@ -51,8 +53,17 @@ class Local:
         return printed(_plan(job))
 
     def run(self, job: Job, console: Console) -> None:
-        made = _plan(job)
+        _plan(job)
         _check_script(job)
+        with ExitStack() as stack:
+            if is_url(job.data):
+                with stages(console) as progress:
+                    fetched = stack.enter_context(staged(job.data, Stage.of(job.cache), progress=progress))
+                job = replace(job, data=str(fetched.folder), cache=None)
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        made = _plan(job)
         secret = {TOKEN_VARIABLE: secret_of(job)}
         check_parts(made, read_manifest(job.data).num_parts)
         _check_ports(made)
@@ -83,11 +94,10 @@ def _plan(job: Job) -> Plan:
     """
     if job.options:
         raise InputError(f"the engine local has no options of its own, but the file has {sorted(job.options)} in [local]")
-    if is_url(job.data):
-        raise InputError(f"data={job.data!r} is not here; fetch it first: halohop fetch {job.data} FOLDER, and give the folder")
     hosts = [f"host-{number}" for number in range(job.hosts)] if isinstance(job.hosts, int) else list(job.hosts)
     apart = job.servers is None and len(hosts) > 1
-    job = replace(job, cache=str(Path(job.out) / "nodes" / "{host}") if apart else None)
+    if apart or not is_url(job.data):
+        job = replace(job, cache=str(Path(job.out) / "nodes" / "{host}") if apart else None)
     return plan(job, hosts, [local.LOOPBACK] * len(hosts))
 
 
@@ -162,7 +172,7 @@ def _check_ports(made: Plan) -> None:
     """
     for server in made.servers:
         place = parsed(server.address)
-        with contextlib.closing(socket.socket()) as probe:
+        with closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(place)
