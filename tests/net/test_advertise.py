@@ -1,13 +1,17 @@
 """Servers that others reach at another address than that where they listen, as behind a published port."""
 
+import json
 import selectors
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
 import halohop
 from halohop import Limits
@@ -15,7 +19,7 @@ from halohop.errors import InputError
 from halohop.net.interfaces import reached_as
 from halohop.net.messages import MeetRequest, server_codec
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN
+from halohop.testing.worlds import TOKEN, hosts
 from halohop.transport import connect
 
 LIMITS = Limits(call_seconds=60, attempt_seconds=0.3, connect_seconds=30)
@@ -109,3 +113,14 @@ def test_what_others_cannot_find_is_refused(advertised: str, complaint: str, par
         reached_as(advertised, "0.0.0.0:5510")
     with pytest.raises(InputError, match=complaint.replace("[", r"\[")):
         halohop.serve(parts, token=TOKEN, advertise=advertised)
+
+
+def test_hosts_of_one_run_are_given_the_address_that_each_advertises(parts):
+    board = dist.HashStore()
+    with hosts(parts, [[0], [1]], board=board, advertise="localhost:0") as graphs:
+        cards = [json.loads(board.get(f"halohop/0/1/host/{host}")) for host in range(2)]
+        assert all(card["address"].startswith("tcp://localhost:") for card in cards)
+        assert len({card["address"] for card in cards}) == 2
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda graph: graph.locate(torch.arange(200)).numel(), graphs))
+        assert found == [200, 200]

@@ -81,8 +81,9 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stage = _Stage.ended
-        if self._first is not None and not isinstance(error, Resumable):  # whatever libraries have made of the exception
+        if self._first is not None:
             self._say(self._first)
+        if self._first is not None and not isinstance(error, Resumable):  # whatever libraries have made of the exception
             raise Stopped(128 + self._first) from None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
