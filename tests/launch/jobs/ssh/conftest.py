@@ -89,7 +89,7 @@ class Launches:
     def run(self, *run: object, **options: object) -> tuple[int, str, str]:
         """Runs a job to its end: exit code, standard output, standard error."""
         process = self.start(*run, **options)  # type: ignore[arg-type]
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=within(100))
         return process.returncode, out, err
 
     def wait_for(self, found: Callable[[], object], process: subprocess.Popen[str]) -> None:

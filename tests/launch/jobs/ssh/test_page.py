@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import within
 from tests.support.sshd import Cluster
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.full]
@@ -30,7 +31,7 @@ def losses(text: str) -> list[str]:
 def output(cluster: Cluster, command: list[str]) -> str:
     """What a command prints on the launcher's host."""
     process = cluster.here.start("-m", *command)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=within(100))
     assert process.returncode == 0, err
     return out
 
@@ -65,7 +66,7 @@ def test_halohop_train_has_the_losses_of_one_machine(launches, parts: Path, serv
             f'[ssh]\ncommand = "ssh -F {launches.cluster.config}"\n'
         )
         process = launches.cluster.here.start("-m", "halohop", "launch", "--config", job)
-        _, err = process.communicate(timeout=200)
+        _, err = process.communicate(timeout=within(100))
         assert process.returncode == 0, err
         lines = (out / "metrics.jsonl").read_text().splitlines()
         found[engine] = [re.findall(r'"(?:loss|val_accuracy)":[\d.]+', line) for line in lines if '"event":"epoch"' in line]
