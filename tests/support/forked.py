@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import IO
 
 _IMPORTED = ("halohop.recipes.train", "halohop.recipes.inference")
@@ -30,6 +31,7 @@ class Forked:
         module: what to run as ``__main__``.
         arguments: its command line.
         env: the whole environment.
+        cwd: the folder that it works in; that of the process that began first unless given.
 
     Example:
         >>> process = Forked("platform", [], os.environ)
@@ -39,10 +41,10 @@ class Forked:
         >>> process.close()
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str], *, cwd: Path | None = None) -> None:
         context = forkserver()
         out, err = context.Pipe(duplex=False), context.Pipe(duplex=False)
-        self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), out[1], err[1]))
+        self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), cwd, out[1], err[1]))
         self._process.start()
         self.stdout, self.stderr = _text(out), _text(err)
 
@@ -78,10 +80,14 @@ def _text(pipe: tuple[Connection, Connection]) -> IO[str]:
     return stream
 
 
-def _run(module: str, arguments: tuple[str, ...], env: dict[str, str], out: Connection, err: Connection) -> None:
+def _run(
+    module: str, arguments: tuple[str, ...], env: dict[str, str], cwd: Path | None, out: Connection, err: Connection
+) -> None:
     for connection, descriptor in ((out, 1), (err, 2)):
         os.dup2(connection.fileno(), descriptor)
         connection.close()
+    if cwd is not None:
+        os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     sys.path[:0] = [folder for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder and folder not in sys.path]
