@@ -2,18 +2,13 @@
 
 import os
 from itertools import chain
+from types import ModuleType
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch_geometric.data import Data
-from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
-from torch_geometric.nn import GraphSAGE
 
 from halohop import HalohopSampler, NeighborLoader
-
-pl = pytest.importorskip("lightning.pytorch")
-LightningEnvironment = pytest.importorskip("lightning.pytorch.plugins.environments").LightningEnvironment
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{message}")
@@ -40,6 +35,14 @@ def on_a_cluster(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
+def parts() -> ModuleType:
+    pytest.importorskip("lightning.pytorch")
+    from tests.pyg import lightning_parts
+
+    return lightning_parts
+
+
+@pytest.fixture(scope="module")
 def data() -> Data:
     torch.manual_seed(1)
     data = Data(x=torch.randn(200, 8), y=torch.arange(200) % 3, edge_index=torch.randint(200, (2, 1500)))
@@ -48,49 +51,11 @@ def data() -> Data:
     return data
 
 
-class Classifier(pl.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = GraphSAGE(8, 16, 2, 3)
-        self.seen: list[list[int]] = []
-
-    def loss(self, batch: Data) -> torch.Tensor:
-        out = self.net(batch.x, batch.edge_index)[: batch.batch_size]
-        return F.cross_entropy(out, batch.y[: batch.batch_size])
-
-    def training_step(self, batch: Data, index: int) -> torch.Tensor:
-        self.seen.append(batch.input_id.tolist())
-        return self.loss(batch)
-
-    def validation_step(self, batch: Data, index: int) -> None:
-        self.log("loss", self.loss(batch), batch_size=len(batch.input_id))
-
-    def test_step(self, batch: Data, index: int) -> None:
-        self.validation_step(batch, index)
-
-    def predict_step(self, batch: Data, index: int) -> torch.Tensor:
-        return batch.n_id[: batch.batch_size]
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters())
-
-
-class Links(Classifier):
-    def loss(self, batch: Data) -> torch.Tensor:
-        src, dst = self.net(batch.x, batch.edge_index)[batch.edge_label_index]
-        return F.binary_cross_entropy_with_logits((src * dst).sum(-1), batch.edge_label)
-
-
-def trainer() -> "pl.Trainer":
-    silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return pl.Trainer(max_epochs=2, accelerator="cpu", plugins=[LightningEnvironment()], **silent)  # whatever else is installed
-
-
-def test_lightning_node_data(data, capsys):
-    module = LightningNodeData(
+def test_lightning_node_data(data, parts, capsys):
+    module = parts.LightningNodeData(
         data, node_sampler=HalohopSampler(data, [5, 5]), batch_size=50, eval_loader_kwargs={"num_neighbors": [-1, -1]}
     )
-    model, fit = Classifier(), trainer()
+    model, fit = parts.Classifier(), parts.trainer()
     fit.fit(model, datamodule=module)
     assert len(model.seen) == 6
     assert sorted(chain(*model.seen[:3])) == data.train_mask.nonzero().view(-1).tolist()
@@ -102,9 +67,9 @@ def test_lightning_node_data(data, capsys):
     assert within[batch.e_id].sum() == within.sum()  # evaluation takes all neighbours
 
 
-def test_lightning_link_data(data):
+def test_lightning_link_data(data, parts):
     edges = data.edge_index
-    module = LightningLinkData(
+    module = parts.LightningLinkData(
         data,
         input_train_edges=edges[:, :100],
         input_val_edges=edges[:, 100:150],
@@ -112,31 +77,31 @@ def test_lightning_link_data(data):
         neg_sampling="binary",
         batch_size=50,
     )
-    model = Links()
-    trainer().fit(model, datamodule=module)
+    model = parts.Links()
+    parts.trainer().fit(model, datamodule=module)
     assert sorted(chain(*model.seen[:2])) == list(range(100))
 
 
 @pytest.mark.parametrize("run", ["threads", "processes"])
-def test_lightning_takes_our_loaders(data, run):
+def test_lightning_takes_our_loaders(data, parts, run):
     """Directly and from hooks; for predictions Lightning makes the loader of a hook anew, with the same arguments."""
 
     def loader(split: str, **options) -> NeighborLoader:
         return NeighborLoader(data, [5, 5], split, batch_size=50, run=run, num_workers=2, **options)
 
-    model, fit = Classifier(), trainer()
+    model, fit = parts.Classifier(), parts.trainer()
     fit.fit(model, loader("train", shuffle=True), loader("val"))
     first, second = [*chain(*model.seen[:3])], [*chain(*model.seen[3:])]
     assert first != second
     assert sorted(first) == sorted(second) == list(range(120))
     assert "loss" in fit.validate(model, loader("val"), verbose=False)[0]
 
-    class Module(pl.LightningDataModule):
+    class Module(parts.pl.LightningDataModule):
         def train_dataloader(self) -> NeighborLoader:
             return loader("train")
 
         def predict_dataloader(self) -> NeighborLoader:
             return loader("val")
 
-    trainer().fit(model, datamodule=Module())
-    assert torch.cat(trainer().predict(model, datamodule=Module())).tolist() == list(range(120, 200))
+    parts.trainer().fit(model, datamodule=Module())
+    assert torch.cat(parts.trainer().predict(model, datamodule=Module())).tolist() == list(range(120, 200))
