@@ -9,7 +9,8 @@ from rich.console import Console
 
 from halohop.errors import InputError
 from halohop.files import is_url, masked
-from halohop.launch.commands import replicate as copies
+from halohop.launch.commands import replicate
+from halohop.launch.commands.replicate import copies_of
 from halohop.launch.options import choices, shared
 from halohop.launch.options import stage as stage_options
 from halohop.launch.terminal import logs
@@ -31,7 +32,7 @@ def partition(
             show_default="2, or as partitions of another library are",
         ),
     ] = None,
-    method: copies.MethodOrFrequency = choices.MethodOrFrequency.auto,
+    method: replicate.MethodOrFrequency = choices.MethodOrFrequency.auto,
     seed: Annotated[int, typer.Option(help="Same seed, same division.")] = 0,
     tolerance: shared.Tolerance = TOLERANCE,
     blocks: shared.Blocks = None,
@@ -48,14 +49,14 @@ def partition(
     normalize: shared.Normalize = False,
     task: shared.PartitionTask = choices.TaskName.node,
     time_attr: shared.TimeAttr = None,
-    replica_ratio: copies.Ratio = None,
-    replica_memory: copies.Memory = None,
-    fanout: copies.Fanout = "10,5",
-    batch_size: copies.BatchSize = 512,
-    split: copies.Split = "train",
-    locality: copies.Locality = choices.Locality.owner,
-    hotness: copies.Hotness = choices.Hotness.vip,
-    replica_lists: copies.Lists = False,
+    replica_ratio: replicate.Ratio = None,
+    replica_memory: replicate.Memory = None,
+    fanout: replicate.Fanout = "10,5",
+    batch_size: replicate.BatchSize = 512,
+    split: replicate.Split = "train",
+    locality: replicate.Locality = choices.Locality.owner,
+    hotness: replicate.Hotness = choices.Hotness.vip,
+    replica_lists: replicate.Lists = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say how long it takes, how much memory and disk, and divide nothing.")
     ] = False,
@@ -80,7 +81,8 @@ def partition(
     $ halohop partition synthetic:small parts --parts 4 --replica-ratio 0.1 --fanout 10,5 --batch-size 512
     """
     given = locals()
-    if worker and (replica_ratio is not None or replica_memory is not None):
+    copies = copies_of(given)
+    if worker and copies.are_wanted:
         raise InputError("--worker builds partitions only; leave --replica-ratio and --replica-memory to `halohop replicate`")
     if is_url(out) and not plan:
         _to_url(given)
@@ -98,7 +100,7 @@ def partition(
         source,
         folder,
         num_parts=parts,
-        method=copies.by_frequency(fanout, batch_size=batch_size, split=split, hotness=hotness)
+        method=copies.frequency
         if method == choices.MethodOrFrequency.frequency and not assignment
         else assigned_by(method.value, assignment or ()),
         seed=seed,
@@ -117,18 +119,8 @@ def partition(
         time_attr=time_attr,
         console=logs.people(),
     )
-    if replica_ratio is not None or replica_memory is not None:
-        copies.copy_hot_nodes(
-            folder,
-            ratio=replica_ratio,
-            memory=replica_memory,
-            fanout=fanout,
-            batch_size=batch_size,
-            split=split,
-            locality=locality,
-            hotness=hotness,
-            lists=replica_lists,
-        )
+    if copies.are_wanted:
+        copies.make(folder)
     Console().print(summary.render(summary.summarize(folder)))
 
 

@@ -1,7 +1,9 @@
 """The command that gives partitions copies of what their batches need most of the others, and its options."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,47 +55,60 @@ Hotness = Annotated[
 Lists = Annotated[bool, typer.Option("--replica-lists", rich_help_panel=COPIES, help="Copy lists of neighbours, too.")]
 
 
-def by_frequency(fanout: str, *, batch_size: int, split: str, hotness: choices.Hotness) -> "Frequency":
-    """What divides a graph by how often nodes are needed."""
-    from halohop import Frequency
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """The options of the panel: what training will need, and how much of it is copied; names as on the command line."""
 
-    node_type, _, of_type = split.partition(":")
-    name, of = (of_type, node_type) if of_type else (split, None)
-    return Frequency(fanouts=numbers(fanout) or (), batch_size=batch_size, split=name, node_type=of, method=hotness.value)
+    replica_ratio: float | None
+    replica_memory: str | None
+    fanout: str
+    batch_size: int
+    split: str
+    locality: choices.Locality
+    hotness: choices.Hotness
+    replica_lists: bool
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether there is to be any copy."""
+        return self.replica_ratio is not None or self.replica_memory is not None
 
-def copy_hot_nodes(
-    parts: Path,
-    *,
-    ratio: float | None,
-    memory: str | None,
-    fanout: str,
-    batch_size: int,
-    split: str,
-    locality: choices.Locality,
-    hotness: choices.Hotness,
-    lists: bool,
-) -> None:
-    """Makes the copies of a data set, and says what became of it."""
-    from halohop import Replicas, add_replicas
-    from halohop.memory import format_size
-    from halohop.store.disk import read_manifest
+    @property
+    def frequency(self) -> "Frequency":
+        """What divides a graph by how often nodes are needed."""
+        from halohop import Frequency
 
-    replicas = Replicas(
-        fanouts=numbers(fanout) or (),
-        batch_size=batch_size,
-        ratio=ratio,
-        memory=memory,
-        seeds=_seeds_of(read_manifest(parts).schema, split),
-        locality=locality.value,
-        method=hotness.value,
-        lists=lists,
-    )
-    for report in add_replicas(parts, replicas):
-        typer.echo(
-            f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
-            f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
+        node_type, _, of_type = self.split.partition(":")
+        name, of = (of_type, node_type) if of_type else (self.split, None)
+        fanouts = numbers(self.fanout) or ()
+        return Frequency(fanouts=fanouts, batch_size=self.batch_size, split=name, node_type=of, method=self.hotness.value)
+
+    def make(self, parts: Path) -> None:
+        """Makes the copies of a data set, and says what became of it."""
+        from halohop import Replicas, add_replicas
+        from halohop.memory import format_size
+        from halohop.store.disk import read_manifest
+
+        replicas = Replicas(
+            fanouts=numbers(self.fanout) or (),
+            batch_size=self.batch_size,
+            ratio=self.replica_ratio,
+            memory=self.replica_memory,
+            seeds=_seeds_of(read_manifest(parts).schema, self.split),
+            locality=self.locality.value,
+            method=self.hotness.value,
+            lists=self.replica_lists,
         )
+        for report in add_replicas(parts, replicas):
+            typer.echo(
+                f"partition {report.part}: {report.rows:,} copies, {format_size(report.bytes)}; remote rows of a batch: "
+                f"{report.remote_rows:,.0f}, with the copies {report.remote_rows_left:,.0f}"
+            )
+
+
+def copies_of(given: Mapping[str, Any]) -> Copies:
+    """The options of the panel among all those that a command was given."""
+    return Copies(**{option.name: given[option.name] for option in fields(Copies)})
 
 
 def _seeds_of(schema: "Schema", split: str) -> tuple[str, str]:
@@ -126,20 +141,11 @@ def replicate(
 
     $ halohop replicate parts --remove
     """
+    copies = copies_of(locals())
     if remove:
         from halohop import add_replicas
 
         add_replicas(parts, None)
         typer.echo(f"{parts} has no copies")
         return
-    copy_hot_nodes(
-        parts,
-        ratio=replica_ratio,
-        memory=replica_memory,
-        fanout=fanout,
-        batch_size=batch_size,
-        split=split,
-        locality=locality,
-        hotness=hotness,
-        lists=replica_lists,
-    )
+    copies.make(parts)
