@@ -28,6 +28,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".py": "python-file"}
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"halohop {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
