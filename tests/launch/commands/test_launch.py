@@ -61,6 +61,16 @@ def test_a_script_on_the_command_line_takes_the_place_of_the_files_train(folder:
     assert f"reads share 1/2 of {folder}/parts, brought to {folder}/r/nodes/host-1/parts-" in text
 
 
+def test_what_is_printed_has_no_secret(folder: Path) -> None:
+    (folder / "secret").write_text("a secret of some length")
+    (folder / "secret").chmod(0o600)
+    for words in (["--print"], ["--dry-run"], ["--dry-run", "--engine", "ssh"]):
+        code, text = outcome("--config", "job.toml", "--token-file", "secret", *words)
+        assert code == 0
+        assert "halohop serve" in text
+        assert "a secret" not in text
+
+
 @pytest.mark.timeout(60)
 def test_it_runs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert outcome("--data", "parts", "--", "train.py")[0] == 0
