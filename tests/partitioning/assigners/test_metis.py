@@ -1,7 +1,9 @@
 """METIS: nested blocks, balance of every load, and cuts that evening out does not undo."""
 
 import gzip
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -168,3 +170,28 @@ def test_a_web_graph(shared_data: Path) -> None:
     carried = carried_by(found["node"], loads, 4)
     assert (carried <= loads.limit(4, 0.05)).all()
     assert cut(web_graph, found) <= 0.004
+
+
+class Terminated(BaseException):
+    """What a handler of SIGTERM raises, as that of the command line does."""
+
+
+def stopped(*_: object) -> int:
+    """In place of METIS: it catches SIGTERM, and returns that it was stopped."""
+    return libmetis._STOPPED
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_sigterm_while_metis_divides_reaches_the_handler_of_the_process(monkeypatch: pytest.MonkeyPatch, handled: bool) -> None:
+    functions = dict.fromkeys(("METIS_SetDefaultOptions", "METIS_PartGraphRecursive", "METIS_PartGraphKway"), stopped)
+    monkeypatch.setattr(libmetis, "_library", lambda: SimpleNamespace(**functions))
+
+    def end(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end if handled else signal.SIG_DFL)
+    try:
+        with pytest.raises(Terminated if handled else InputError, match=None if handled else "METIS was stopped"):
+            assign(power_law(), 2, "metis")
+    finally:
+        signal.signal(signal.SIGTERM, before)

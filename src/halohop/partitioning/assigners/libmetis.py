@@ -1,6 +1,7 @@
 """METIS's C library, called through ctypes: it takes a balance constraint for each load."""
 
 import ctypes
+import signal
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 
@@ -81,7 +82,9 @@ def part_graph(
     )
     if status == _OUT_OF_MEMORY:
         raise InputError(f'METIS has not enough memory for {len(graph.neighbors) // 2} edges; use method="kaminpar" or "ldg"')
-    if status == _STOPPED:  # METIS catches SIGTERM while it divides
+    if status == _STOPPED:  # METIS catches SIGTERM while it divides, in place of the handler of this process
+        if callable(signal.getsignal(signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)
         raise InputError("METIS was stopped, by a signal or by an error of its own; run again, or use another method")
     assert status == _OK, f"METIS returned {status}"
     return torch.from_numpy(part)
