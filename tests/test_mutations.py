@@ -66,6 +66,18 @@ MUTATIONS = {
         instead="batches=self._handed)",
         found_by=("loading/test_resume.py",),
     ),
+    "fetch: any checksum will do": Mutation(
+        module="store/afar/chunks.py",
+        line="            if found == chunk.checksum:\n",
+        instead="            if found:\n",
+        found_by=("store/afar/test_fetching.py",),
+    ),
+    "upload: what lies there is taken for this data set's": Mutation(
+        module="store/afar/uploading.py",
+        line="    there = found.files if found.goes_on else {}\n",
+        instead="    there = found.files\n",
+        found_by=("store/afar/test_uploading.py",),
+    ),
     "handshake: any proof will do": Mutation(
         module="transport/handshake.py",
         line="    return text if hmac.compare_digest(mac, ",

@@ -182,7 +182,7 @@ def train(
             given={"parts": parts, "stage": stage, "stage_bytes": stage_bytes},
         )
     if outcome is not None:
-        show(outcome, logs.people() if as_json else Console())
+        show(outcome, logs.people() if as_json else Console(), url=copy_to)
 
 
 @app.command(cls=Command)

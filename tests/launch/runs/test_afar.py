@@ -53,7 +53,8 @@ def test_a_run_whose_data_and_results_are_at_urls(
     tiny_parts: Path, tmp_path: Path, as_rank: None, objects: dict[str, Any], compared: bool
 ) -> None:
     data, there, stage = f"file://{tiny_parts}", "memory://bucket/run", tmp_path / "stage"
-    run("train", data, "--stage", str(stage), "--out", there, *SMALL, "--epochs", "1")
+    shown = run("train", data, "--stage", str(stage), "--out", there, *SMALL, "--epochs", "1")
+    assert f"{there}/picture.html" in shown
     names = {METRICS, OPTIONS, "resume.pt", "checkpoint/model.pt", "picture.html"}
     assert {name.removeprefix("/bucket/run/") for name in objects} == names
     kept = json.loads(read(f"{there}/{OPTIONS}"))

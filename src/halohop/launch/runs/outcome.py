@@ -74,11 +74,11 @@ def draw(outcome: Outcome, config: TrainConfig, place: str) -> None:
         UrlFolder(config.copy_to).send(outcome.out / PICTURE, PICTURE)
 
 
-def show(outcome: Outcome, console: Console) -> None:
-    """The end of a run for a terminal: its figures, and where the rest lies."""
+def show(outcome: Outcome, console: Console, *, url: str | None = None) -> None:
+    """The end of a run for a terminal: its figures, and where the rest lies: in its folder, or at its URL."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in outcome.figures().items():
         table.add_row(name, value, style="bold" if name == "test accuracy" else "")
     for name, file in (("metrics", METRICS), ("checkpoint", CHECKPOINT), ("picture", PICTURE)):
-        table.add_row(name, str(outcome.out / file), style="dim")
+        table.add_row(name, f"{url or outcome.out}/{file}", style="dim")
     console.print(table)
