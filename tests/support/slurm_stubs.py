@@ -62,6 +62,7 @@ exit 0
 
 _SBATCH = r"""#!/bin/bash
 cat > "$STUBS/submitted"
+env > "$STUBS/exported"
 echo "sbatch $*" >> "$STUBS/log"
 if [[ -e $STUBS/refusal ]]; then cat "$STUBS/refusal" >&2; exit 1; fi
 echo 7

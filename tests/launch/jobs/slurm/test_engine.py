@@ -48,7 +48,10 @@ def job(tmp_path: Path, **given: Any) -> Job:
     return Job(**({"run": ("train.py",)} if "train" not in given else {}) | values | given)
 
 
-def test_a_job_is_submitted_and_says_where_it_is(stubs: Stubs, tmp_path: Path, console: Console) -> None:
+def test_a_job_is_submitted_and_says_where_it_is(
+    stubs: Stubs, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HALOHOP_TOKEN", "of another run, which Slurm would keep in its files")
     wanted = job(tmp_path, options={"partition": "gpu"})
     engine_of("slurm").run(wanted, console)
     assert "sbatch --parsable" in stubs.log()
@@ -58,6 +61,9 @@ def test_a_job_is_submitted_and_says_where_it_is(stubs: Stubs, tmp_path: Path, c
     for text in ("job 7 of Slurm is PENDING", str(log), "tail -F", "scancel 7", "HOST-PROCESS.log"):
         assert text in said(console)
     assert log.parent.is_dir()  # sbatch does not make it
+    exported = (stubs.folder / "exported").read_text()
+    assert "STUBS=" in exported
+    assert "HALOHOP_TOKEN" not in exported
 
 
 def test_a_job_is_followed_to_its_end(stubs: Stubs, tmp_path: Path, console: Console) -> None:

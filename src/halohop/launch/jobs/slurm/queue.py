@@ -1,11 +1,13 @@
 """Slurm's own commands: a job is submitted, looked at and cancelled."""
 
+import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 
 from halohop.errors import ClusterError, InputError
+from halohop.transport import TOKEN_VARIABLE
 
 _SECONDS = 60.0
 """Within which a command must answer."""
@@ -101,8 +103,9 @@ def _ask(*command: str, text: str = "") -> str:
             "and submit it there"
         )
     given = text.encode(errors="surrogateescape")
+    env = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}  # sbatch keeps the others in files
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, input=given, env=env, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise ClusterError(
             f"{command[0]} has not answered for {_SECONDS:.0f} seconds; is Slurm's controller up? (sinfo)"
