@@ -61,6 +61,7 @@ def test_it_goes_on_as_if_undisturbed(
     expected = (epoch, steps) if step == -1 else ends_at
     assert (last["event"], last["epoch"], last["step"]) == ("stop", *expected)
     events = run(replace(config, resume=True))
+    assert [(event["epoch"], event["step"]) for event in events if event["event"] == "resume"] == [expected]
     assert lasting(events) == lasting(whole[1])
     assert_same_weights(whole[0], tmp_path / "run")
 
@@ -78,7 +79,9 @@ def test_one_rank_that_is_asked_stops_all_at_the_same_step(
         os.kill(trainers[1].process.pid, signal.SIGTERM)
         assert [trainer.wait() for trainer in trainers] == [EXIT_RESUMABLE] * 2
     assert (tmp_path / "broken" / STATE).exists()
-    assert lasting(run_trainers([replace(broken, resume=True)], 2)) == lasting(undisturbed)
+    events = run_trainers([replace(broken, resume=True)], 2)
+    assert [event["step"] > 0 for event in events if event["event"] == "resume"] == [True]
+    assert lasting(events) == lasting(undisturbed)
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
 
 

@@ -10,13 +10,17 @@ from halohop.errors import ClusterError
 from halohop.launch.processes import local
 from halohop.launch.processes.tasks import Task
 
-FAILS = "import sys\nsys.exit('no such luck')"
+FAILS = "import os, pathlib, sys\npathlib.Path(sys.argv[1], 'failing').write_text(str(os.getpid()))\nsys.exit('no such luck')"
 SERVES = "import pathlib, sys, time\npathlib.Path(sys.argv[1], 'here').touch()\ntime.sleep(600)"
 WAITS = """
 import pathlib, sys, time
 begin = time.monotonic()
 while not pathlib.Path(sys.argv[1], "here").exists() and time.monotonic() - begin < 30:
     time.sleep(0.01)
+if (failing := pathlib.Path(sys.argv[1], "failing")).exists():
+    while pathlib.Path("/proc", failing.read_text()).exists():
+        time.sleep(0.01)
+    time.sleep(0.3)
 print("served", pathlib.Path(sys.argv[1], "here").exists(), flush=True)
 """
 
