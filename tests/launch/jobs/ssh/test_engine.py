@@ -51,6 +51,15 @@ def test_a_second_job_copies_nothing_but_what_has_changed(launches) -> None:
 
 
 @pytest.mark.full
+def test_hosts_fetch_their_shares_from_a_url(launches, parts: Path) -> None:
+    code, _, err = launches.run("nothing", more=f'data = "file://{parts}"\ncache = "{launches.folder}/cache-{{host}}"')
+    assert code == 0, err
+    for part, host in enumerate("ab"):
+        (folder,) = (launches.folder / f"cache-{host}").iterdir()
+        assert {name.split("/")[0] for name in names(folder)} == {"manifest.json", f"part-000{part}"}
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("what", "words"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job
+from halohop.launch.jobs.ssh.engine import engine
 from halohop.launch.jobs.ssh.hosts import Host, hosts_of
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
@@ -79,6 +80,13 @@ def test_what_cannot_be_reached_is_refused_before_anything(
 @needs_ssh
 def test_one_host_may_be_this_machine(config: str) -> None:
     assert found("loop", command=config)[0].address == "127.0.0.1"
+
+
+@needs_ssh
+def test_what_would_run_is_printed_without_a_connection(config: str) -> None:
+    text = engine().show(job("a", "b", command=config))
+    assert "ranks meet at 10.0.0.7:29500" in text
+    assert "trainers-1 x 1:" in text
 
 
 def test_hosts_need_names() -> None:
