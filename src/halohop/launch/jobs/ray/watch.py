@@ -2,12 +2,12 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from halohop.errors import ClusterError, HalohopError
-from halohop.launch.jobs.ray.library import ray_library
 from halohop.launch.jobs.ray.output import Output
-from halohop.launch.jobs.ray.registry import Member, RegistryClient
+from halohop.launch.jobs.ray.registry import Member, RegistryClient, Report
 from halohop.launch.jobs.ray.service import GraphService
 
 _LOOK_S = 0.5
@@ -49,7 +49,8 @@ class Watch:
                 self._servers.check()
         self._take_last_lines()
         if self._failure is not None:
-            raise self._told(self._failure) from self._failure
+            members = [*self._members.values()]
+            raise first_failure(self._failure, self._client.reports(), members, self._output) from self._failure
 
     def _take_last_lines(self) -> None:
         pause, ends = threading.Event(), time.monotonic() + _LAST_LINES_S
@@ -71,31 +72,24 @@ class Watch:
             self._members[member.ip, member.pid] = member
         return self._output.write(self._members.values())
 
-    def _told(self, failure: BaseException) -> HalohopError:
-        """The first failure, with the process's name, host and the end of its log."""
-        reports = sorted(self._client.reports(), key=lambda report: not report.is_final)
-        if reports and reports[0].is_final:
-            return reports[0].error()
-        lost = [(rank, error) for rank, error in getattr(failure, "worker_failures", {}).items() if _is_lost(error)]
-        if lost:
-            rank, error = lost[0]
-            member = self._last(f"rank-{rank}")
-            if member is None:
-                return ClusterError(f"rank-{rank} is gone: {error}")
-            return ClusterError(f"{member.name} on {member.host} was killed, or its node is gone; {self._output.tail(member)}")
-        if reports:
-            return ClusterError(f"{reports[0].error()}; {self._output.tail(reports[0].member)}")
-        return ClusterError(f"Ray Train failed: {failure}")
 
-    def _last(self, name: str) -> Member | None:
-        return next((member for member in reversed(self._members.values()) if member.name == name), None)
+def first_failure(failure: BaseException, reports: Sequence[Report], members: Sequence[Member], output: Output) -> HalohopError:
+    """The first failure of a job, with the process's name, its host and the end of its log.
 
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether a worker did not raise the error itself."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ray_library().exceptions.RayActorError):
-            return True
-        cause = cause.__cause__
-    return False
+    Args:
+        failure: what Ray Train raised.
+        reports: what processes said before they failed.
+        members: those that have begun; of one name the last one counts.
+        output: their logs.
+    """
+    if final := next((report for report in reports if report.is_final), None):
+        return final.error()
+    last = {member.name: member for member in members}
+    said = {report.member for report in reports}
+    for rank in getattr(failure, "worker_failures", {}):
+        member = last.get(f"rank-{rank}")
+        if member is not None and member not in said:  # it could not say so itself, and others lost their peer
+            return ClusterError(f"{member.name} on {member.host} was killed, or its node is gone; {output.tail(member)}")
+    if reports:
+        return ClusterError(f"{reports[0].error()}; {output.tail(reports[0].member)}")
+    return ClusterError(f"Ray Train failed: {failure}")
