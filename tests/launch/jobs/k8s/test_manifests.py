@@ -143,6 +143,13 @@ def test_trainers_that_were_asked_to_end_start_again_and_others_fail():
     assert (limit, kept) == (4, [moved, asked])
 
 
+def test_trainers_wait_for_all_servers_and_for_each_other():
+    *_, trainer = pods_of(shown(job(servers=Servers(count=2), options={"start_seconds": 60})), SECRETS)
+    graph = "papers-servers-0.papers-servers:5510,papers-servers-1.papers-servers:5510"
+    assert [container.argv for container in trainer.before] == [("python", "-m", "halohop", "health", graph, "--seconds", "60")]
+    assert "--rdzv-conf=timeout=60" in trainer.main.argv
+
+
 def test_our_recipe_goes_on_where_it_saved():
     pods = pods_of(shown(job(run=(), train={})), SECRETS)
     assert all(f"--go-on={'/shared/run'}" == pod.main.argv[3] for pod in pods)
