@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +22,7 @@ from halohop.errors import (
     InputError,
     WriteError,
 )
+from halohop.files import parallel
 from halohop.store import checksums
 from halohop.store.afar import chunks
 from halohop.store.afar.fetching import FETCHING, fetch
@@ -213,18 +213,18 @@ def test_a_network_that_fails_now_and_then(far_parts: Path, store: Store, tmp_pa
     assert contents(fetch(far_parts, tmp_path / "here")) == contents(far_parts)
 
 
-def test_a_store_that_hangs_is_given_up(far_parts: Path, store: Store, tmp_path: Path) -> None:
+def test_a_store_that_hangs_is_given_up(far_parts: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
     def change(name: str, begin: int, data: bytes) -> bytes:
         if begin == CHUNK:
-            threading.Timer(0.3, go_on.set).start()
             go_on.wait(30)
         return data
 
+    monkeypatch.setattr(parallel, "_LEAVE_S", 0.01)
     store.change = change
-    with pytest.raises(DeadlineExceededError, match=r"fetch: nothing has come for 0\.1 s"):
-        fetch(far_parts, tmp_path / "here", deadline=0.1)
+    with pytest.raises(DeadlineExceededError, match=r"fetch: nothing has come for 0\.2 s"):
+        fetch(far_parts, tmp_path / "here", deadline=0.2)
     go_on.set()
 
 
@@ -360,31 +360,32 @@ def test_one_that_waits_gives_up_when_the_other_does_nothing(far_parts: Path, tm
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("name", "at"), [("pwrite", 3), ("mkdir", 4), ("fsync", 5), ("rename", 0), ("rename", 1), ("replace", 1), ("unlink", 0)]
+)
 def test_killed_at_any_moment_it_goes_on_and_nothing_half_looks_whole(
-    far_parts: Path, store: Store, tmp_path: Path, seed: int
+    far_parts: Path, store: Store, tmp_path: Path, name: str, at: int
 ) -> None:
-    """Each child adds a partition, and is killed at one of its calls of the store or of the file system."""
-    here = tmp_path / "here"
-    for number, part in enumerate((0, 1, 2, 2)):
+    """Children begin a data set, and add partitions to one; each is killed at a call of the system."""
+    first, here = tmp_path / "first", fetch(far_parts, tmp_path / "here", partitions=[0])
+    for folder, part in ((first, 0), (first, 1), (here, 1), (here, 2)):
         child = os.fork()
         if child == 0:
-            calls = iter(range(zlib.crc32(f"{seed} {number}".encode()) % 60))
-            for name in ("pwrite", "rename", "fsync", "mkdir", "replace", "unlink"):
-                _killing(name, calls)
+            _killing(name, iter(range(at)))
             try:
-                fetch(far_parts, here, partitions=[part])
+                fetch(far_parts, folder, partitions=[part])
             finally:
                 os._exit(0)
         assert os.waitpid(child, 0)[1] in (0, signal.SIGKILL)
-        if (here / MANIFEST).exists():
-            manifest = read_manifest(here)
+        if (folder / MANIFEST).exists():
+            manifest = read_manifest(folder)
             for found in range(3):
-                if (here / part_folder(found)).exists():
-                    map_part(here, manifest, found, verify=True)
-    fetch(far_parts, here)
-    assert contents(here) == contents(far_parts)
-    assert not (here / FETCHING).exists()
+                if (folder / part_folder(found)).exists():
+                    map_part(folder, manifest, found, verify=True)
+    for folder in (first, here):
+        fetch(far_parts, folder)
+        assert contents(folder) == contents(far_parts)
+        assert not (folder / FETCHING).exists()
 
 
 def _killing(name: str, calls: object) -> None:

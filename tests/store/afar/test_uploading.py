@@ -11,6 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import halohop
 from halohop.errors import DeadlineExceededError, IncompleteDatasetError, InputError, WriteError
+from halohop.files import parallel
 from halohop.files.url_folder import UrlFolder
 from halohop.store.afar.fetching import fetch
 from halohop.store.afar.uploading import UPLOADING, upload
@@ -187,15 +188,16 @@ def test_another_that_writes_there_meanwhile(far_parts: Path) -> None:
 
 
 def test_a_store_that_hangs_is_given_up(far_parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_LEAVE_S", 0.01)
     hangs = threading.Event()
     plain = MemoryFileSystem.put_file
 
     def slow(self: MemoryFileSystem, lpath: str, rpath: str, **options: object) -> None:
         if rpath.endswith("x.npy"):
-            threading.Timer(0.3, hangs.set).start()
             hangs.wait(30)
         plain(self, lpath, rpath, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", slow)
-    with pytest.raises(DeadlineExceededError, match=r"upload: nothing has come for 0\.1 s"):
-        upload(far_parts, URL, deadline=0.1)
+    with pytest.raises(DeadlineExceededError, match=r"upload: nothing has come for 0\.2 s"):
+        upload(far_parts, URL, deadline=0.2)
+    hangs.set()
