@@ -104,6 +104,22 @@ def test_what_was_cut_goes_on_and_is_no_data_set_before(far_parts: Path, tmp_pat
     assert len(before & set(sent)) <= 8, "only what was under way is sent again"
 
 
+def test_a_cut_before_the_manifest(far_parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = UrlFolder.send
+
+    def send(self: UrlFolder, file: Path, name: str) -> None:
+        if name == MANIFEST:
+            raise Cut
+        plain(self, file, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UrlFolder, "send", send)
+        with pytest.raises(Cut):
+            upload(far_parts, URL)
+    upload(far_parts, URL)
+    assert there() == contents(far_parts)
+
+
 def test_a_cut_between_the_last_two_steps(far_parts: Path, tmp_path: Path) -> None:
     upload(far_parts, URL)
     UrlFolder(URL).send(far_parts / MANIFEST, UPLOADING)
@@ -123,6 +139,8 @@ def test_another_data_set_is_replaced_only_on_request(far_parts: Path, tmp_path:
         upload(other, URL)
     upload(far_parts, URL)
     assert there() == contents(far_parts)
+    upload(other, URL, overwrite=True)
+    assert there() == contents(other)
 
 
 def test_files_of_an_earlier_set_do_not_stay(far_parts: Path, tmp_path: Path) -> None:
