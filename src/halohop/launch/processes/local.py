@@ -123,7 +123,7 @@ def run_tasks(
             _attend(children, news, on_event, linger)
         except Stopped as stop:  # this process is asked to end, and so asks the others
             _end(children)
-            if _all_saved(children, news, on_event):
+            if stop.code == 128 + signal.SIGTERM and _all_saved(children, news, on_event):  # Ctrl-C keeps its own code
                 raise Resumable from stop
             raise
 
