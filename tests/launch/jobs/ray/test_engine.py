@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, job_of
@@ -55,6 +56,13 @@ def test_what_ray_has_no_use_for_is_refused(table: dict[str, Any], message: str)
     with pytest.raises(InputError) as caught:
         RayEngine().show(job(**table))
     assert message in str(caught.value)
+
+
+def test_an_address_without_a_cluster_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'halohop[ray]'")
+    for address in ("127.0.0.1:1", "nonsense"):
+        with pytest.raises(InputError, match=f"no cluster of Ray answers at address='{address}'.* `ray start --head`"):
+            RayEngine().run(job(out=str(tmp_path), ray={"address": address}), Console(quiet=True))
 
 
 # ---- on a cluster
@@ -153,7 +161,6 @@ class TestOnACluster:
             ({"hosts = 2": "hosts = 20"}, r"20 trainers with 1 CPUs and 0 GPUs each, and 2 servers .* do not fit"),
             ({'data = "parts"': 'data = "elsewhere"'}, r"server-\d on .*: there is no folder .*elsewhere here"),
             ({"train.py": "gone.py"}, r"rank-\d on .*: there is no script gone\.py in .* here"),
-            ({"[ray]": '[ray]\naddress = "127.0.0.1:1"'}, r"no cluster of Ray answers at address='127\.0\.0\.1:1'"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, changes: dict[str, str], message: str, nodes: Nodes, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,9 @@ from halohop.launch.jobs.tables import convert
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.wording import counted
 from halohop.transport import Token
+from halohop.transport.addresses import parsed_peer
 
+_ANSWER_S = 10.0
 _PATCHED_PRINT = "RAY_TRAIN_ENABLE_PRINT_PATCH"
 """Ray Train would write all that scripts print twice."""
 
@@ -164,13 +167,15 @@ def _connected(job: Job, options: RayOptions) -> Iterator[None]:
         raise InputError("this process is connected to Ray already, as a worker or a driver; start halohop launch on its own")
     os.environ.setdefault(_PATCHED_PRINT, "0")
     try:
+        if options.address != "auto":
+            socket.create_connection(parsed_peer(options.address), timeout=_ANSWER_S).close()  # Ray would wait for minutes
         ray.init(
             address=options.address,
             log_to_driver=True,
             logging_level="warning",
             runtime_env={"env_vars": {**job.env}} if job.env else None,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"no cluster of Ray answers at address={options.address!r} ({error}); start one with `ray start --head` and "
             "`ray start --address=HEAD:6379` on the other nodes, or give its address in [ray]"
