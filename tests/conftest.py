@@ -4,6 +4,7 @@ The deadline of each test is pytest-timeout's, set in pyproject.toml.
 """
 
 import gc
+import importlib.util
 import multiprocessing
 import os
 import re
@@ -48,6 +49,22 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than cores, because tests of connections wait more than they compute; each takes about 1.5 GB."""
     return min(len(os.sched_getaffinity(0)) + 1, 8)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Appends the group of a test to its id, by which pytest-xdist gives groups to processes.
+
+    pytest-xdist 3.8 sets an attribute for that which pytest 9.2 no longer reads: tests of a group ran side by side.
+    """
+    if not getattr(config.option, "loadgroup", False) or importlib.util.find_spec("_pytest.nodeid") is None:
+        return
+    from _pytest.nodeid import coerce_node_id
+
+    for item in items:
+        for mark in item.iter_markers("xdist_group"):
+            if not item.nodeid.endswith(f"@{mark.args[0]}"):
+                item._id = coerce_node_id(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

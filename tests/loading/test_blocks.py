@@ -13,8 +13,6 @@ from halohop.loading.resume import LoaderProgress
 from halohop.loading.seeds import ShuffledPlan
 from halohop.world import World
 
-pytestmark = pytest.mark.timeout(60)
-
 sizes_of_blocks = st.lists(st.integers(0, 25), min_size=1, max_size=9)
 batch_sizes, world_sizes = st.integers(1, 9), st.integers(1, 9)
 

@@ -16,8 +16,6 @@ from halohop.loading.options import LoaderArguments
 from halohop.pyg.arguments import DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of
 from halohop.store.draw import Rules
 
-pytestmark = pytest.mark.timeout(60)
-
 AS_PYG = ("NeighborLoader", "LinkNeighborLoader", "HGTLoader")
 
 

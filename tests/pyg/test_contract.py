@@ -23,8 +23,6 @@ from torch_geometric.typing import TensorFrame
 import halohop
 from halohop import ClusterLoader, HalohopSampler, LinkNeighborLoader, NeighborLoader
 
-pytestmark = pytest.mark.timeout(60)
-
 RATES, RATED = ("user", "rates", "item"), ("item", "rated_by", "user")
 INLINE = {"num_workers": 0, "batch_size": 8}
 

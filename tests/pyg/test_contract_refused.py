@@ -13,8 +13,6 @@ from halohop import ClusterLoader, HalohopFeatureStore, HalohopGraphStore, Haloh
 from halohop.errors import InputError, SchemaError
 from halohop.pyg.convert import _brought
 
-pytestmark = pytest.mark.timeout(60)
-
 RATES = ("user", "rates", "item")
 
 
