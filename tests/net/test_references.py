@@ -1,9 +1,11 @@
 """Graphs, loaders and samplers in another process: opened there by a reference, which holds no secret."""
 
 import multiprocessing
+import os
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +135,32 @@ def test_what_lies_in_memory_has_no_reference():
         in_memory(ring(10)).reference()
 
 
-def count(begun: NeighborLoader, graph: halohop.Graph, answers: Any) -> None:
+def count(begun: NeighborLoader, graph: halohop.Graph, answers: Connection) -> None:
     with graph:
-        answers.put((rows(begun), graph.num_nodes))
+        answers.send((rows(begun), graph.num_nodes))
+
+
+def count_sent(token: str, sent: bytes, answers: Connection) -> None:
+    """The environment of a process that is forked is that of its server, which other tests may have started."""
+    os.environ["HALOHOP_TOKEN"] = token
+    count(*pickle.loads(sent), answers)
 
 
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.full), "forkserver"])
 def test_another_process_goes_through_a_loader(parts, expected, monkeypatch, method):
-    monkeypatch.setenv("HALOHOP_TOKEN", TOKEN.key.decode())
-    context = forkserver() if method == "forkserver" else multiprocessing.get_context(method)
+    token = TOKEN.key.decode()
+    monkeypatch.setenv("HALOHOP_TOKEN", token)
     with client(parts, "servers") as graph:
-        answers = context.SimpleQueue()
-        process = context.Process(target=count, args=(loader(graph), graph, answers))
+        begun = loader(graph)
+        if method == "spawn":
+            context, target, args = multiprocessing.get_context(method), count, (begun, graph)
+        else:
+            context, target, args = forkserver(), count_sent, (token, pickle.dumps((begun, graph)))
+        received, answers = context.Pipe(duplex=False)
+        process = context.Process(target=target, args=(*args, answers))
         process.start()
-        assert answers.get() == (expected, 400)
+        answers.close()  # a process that fails is the end of the pipe
+        assert received.recv() == (expected, 400)
         process.join(60)
         assert process.exitcode == 0
-        answers.close()
+        received.close()
