@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,9 @@ class Nodes:
         found, ahead = [], [self._process.pid]
         while ahead:
             pid = ahead.pop()
-            for file in Path(f"/proc/{pid}/task").glob("*/children"):
-                ahead += [int(child) for child in _read(file).split()]
+            with suppress(FileNotFoundError):  # it has ended meanwhile
+                for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                    ahead += [int(child) for child in _read(file).split()]
             found.append(pid)
         return found
 
