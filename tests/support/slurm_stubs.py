@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.deadlines import within
+
 _SRUN = r"""#!/bin/bash
 # Runs every task of a step here, in parallel; with --kill-on-bad-exit=1 the first bad end ends the others.
 declare -A given=([--distribution]=block)
@@ -14,7 +16,11 @@ name=${given[--job-name]} nodes=${given[--nodes]} tasks=${given[--ntasks]}
 echo "srun $name ${given[--nodes]} ${given[--ntasks]}" >> "$STUBS/log"
 mapfile -t hosts < <(scontrol show hostnames)
 each=$(( (tasks + nodes - 1) / nodes )) pids=()
-trap 'kill -KILL -- "${pids[@]/#/-}" 2> /dev/null; exit 143' TERM
+end() {
+  local pid
+  for pid in "${pids[@]}"; do kill -KILL -- "-$pid" || kill -KILL "$pid"; done 2> /dev/null  # it may not lead its group yet
+}
+trap 'end; exit 143' TERM
 for ((k = 0; k < tasks; k++)); do
   node=$((k / each)) local=$((k % each))
   if [[ ${given[--distribution]} == cyclic ]]; then node=$((k % nodes)) local=$((k / nodes)); fi
@@ -28,7 +34,7 @@ for ((k = 0; k < tasks; k++)); do
   code=0
   wait -n || code=$?
   ((code <= worst)) || worst=$code
-  if ((code && ${given[--kill-on-bad-exit]})); then kill -KILL -- "${pids[@]/#/-}" 2> /dev/null; fi
+  if ((code && ${given[--kill-on-bad-exit]})); then end; fi
 done
 exit "$worst"
 """
@@ -55,7 +61,9 @@ fi
 _SCANCEL = r"""#!/bin/bash
 echo "scancel $*" >> "$STUBS/log"
 if [[ $1 == --signal=TERM ]]; then
-  for step in "$STUBS"/step-*; do while read -r pid; do kill -TERM -- "-$pid" 2> /dev/null; done < "$step"; done
+  for step in "$STUBS"/step-*; do
+    while read -r pid; do kill -TERM -- "-$pid" || kill -TERM "$pid"; done 2> /dev/null < "$step"
+  done
 fi
 exit 0
 """
@@ -125,5 +133,10 @@ class Stubs:
     def run(self, script: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Runs a batch script to its end; returns exit code and output."""
         process = self.start(script, env)
-        output, _ = process.communicate(timeout=60)
+        try:
+            output, _ = process.communicate(timeout=within(60))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
         return process.returncode, output
