@@ -144,6 +144,15 @@ def test_a_server_that_comes_back_elsewhere_is_found(start, undisturbed, samplin
         assert told(loader(graph)) == undisturbed
 
 
+def test_a_server_whose_peers_are_listed_knows_of_them_from_its_first_moment():
+    """A client may ask it as soon as it listens, before it has met them."""
+    where = Servers(finder=Listed(addresses=("127.0.0.1:9",)), token=TOKEN, limits=LIMITS)
+    with PeerDirectory(where, lease_seconds=1) as fresh:
+        assert fresh.knows_others
+    with PeerDirectory(Servers(finder=Listed(addresses=()), token=TOKEN, limits=LIMITS), lease_seconds=1) as alone:
+        assert not alone.knows_others
+
+
 def test_what_was_pushed_is_lost_with_its_server(start):
     one, other = free_addresses(2)
     start([0], other, listen=one)

@@ -157,8 +157,9 @@ class PeerDirectory:
     @property
     def knows_others(self) -> bool:
         """Whether there is a server to ask, as far as this one knows, or where it may still find one."""
-        listed = isinstance(self.finder, Listed)
-        return not listed or bool(self.others(self._found or ()) or self.lately(self._lease))
+        if not isinstance(self.finder, Listed):
+            return True
+        return bool(self.others(self.finder.addresses) or self.lately(self._lease))
 
     def greet(self) -> None:
         """Asks all servers whether they are there, and which others they know. Their answers come later."""
