@@ -22,7 +22,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[parts[0] == "src" :]).removesuffix(".__init__")
 
 
-def careless_dataclasses(tree: ast.Module) -> Iterator[str]:
+def careless_dataclasses(tree: ast.Module, wanted: set[str] = RECORD) -> Iterator[str]:
     """Dataclasses that can change, grow attributes, or be filled by position."""
     for node in ast.walk(tree):
         for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
@@ -32,7 +32,7 @@ def careless_dataclasses(tree: ast.Module) -> Iterator[str]:
             given = (
                 {k.arg for k in call.keywords if isinstance(k.value, ast.Constant) and k.value.value is True} if call else set()
             )
-            if missing := RECORD - given:
+            if missing := wanted - given:
                 yield f"{node.name} (line {node.lineno}) lacks {', '.join(sorted(missing))}"
 
 
@@ -51,7 +51,11 @@ def careless_errors(tree: ast.Module) -> Iterator[str]:
 
 def test_records_and_errors() -> None:
     trees = {module_name(path): ast.parse(path.read_text()) for path in MODULES + SUPPORT}
-    found = {name: [*careless_dataclasses(tree), *careless_errors(tree)] for name, tree in trees.items()}
+    positional = {name for name in trees if name.startswith("halohop.glt")}  # where GLT's records are filled by position
+    found = {
+        name: [*careless_dataclasses(tree, RECORD - {"kw_only"} if name in positional else RECORD), *careless_errors(tree)]
+        for name, tree in trees.items()
+    }
     assert {name: offences for name, offences in found.items() if offences} == {}
 
 

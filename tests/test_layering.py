@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 LAYERS = (
     *("errors", "typing", "world", "cores", "memory", "telemetry", "files", "process_group", "collectives", "ops", "store"),
     *("partitioning", "transport", "cluster", "sampling", "net", "loading", "access", "pyg", "samplers", "datasets", "__init__"),
-    *("inference", "recipes", "launch", "__main__", "testing"),
+    *("inference", "recipes", "glt", "launch", "__main__", "testing"),
 )
 
 EVERYWHERE = {"torch", "numpy", "msgspec"}
@@ -24,7 +24,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numba": ("ops/cpu_*.py", "ops/warmup.py"),
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
-    "torch_geometric": ("pyg/*", "samplers/*", "datasets/pyg_*.py", "recipes/*"),
+    "torch_geometric": ("pyg/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "glt/*"),
     "torch.distributed": ("process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
@@ -54,7 +54,7 @@ REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allo
 MAX_LINES = 330
 
 # These are programs on top of the library: they import its public names, as a user's program does.
-APPLICATIONS = {"recipes"}
+APPLICATIONS = {"recipes", "glt"}
 
 PUBLIC = frozenset(f"halohop.{name}" for name in (Path(__file__).parent / "public_surface.txt").read_text().split())
 PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})

@@ -22,7 +22,7 @@ SCRIPT = """
 import os, sys, time
 from pathlib import Path
 rank, graph, what, *rest = int(os.environ["RANK"]), *sys.argv[1:]
-print(f"rank {rank} of {os.environ['WORLD_SIZE']} reads {graph}", flush=True)
+sys.stdout.write(f"rank {rank} of {os.environ['WORLD_SIZE']} reads {graph}\\n")  # `print` would write the end of the line apart
 if what == "wait":
     Path(rest[0], f"rank-{rank}").touch()
     time.sleep(1000)

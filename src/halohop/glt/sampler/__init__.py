@@ -1,0 +1,9 @@
+"""`graphlearn_torch.sampler`, by its names."""
+
+from typing import Any
+
+from halohop.glt.notes import missing
+
+
+def __getattr__(name: str) -> Any:
+    return missing("sampler", name)
