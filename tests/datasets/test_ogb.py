@@ -8,6 +8,7 @@ import torch
 from halohop.datasets.ogb import ogb_node
 from halohop.errors import IdError, IncompleteDatasetError, InputError
 from halohop.typing import EDGE, NODE
+from tests.support.ogb_files import write_ogb
 
 pytest.importorskip("pyarrow")
 
@@ -128,6 +129,18 @@ def test_binary_layout(tmp_path: Path, dtype: type) -> None:
     np.savez_compressed(raw / "data.npz", **data)
     with pytest.raises(InputError, match="no array 'edge_index'"):
         ogb_node(tmp_path, "ogbn-papers100M")
+
+
+@pytest.mark.parametrize("name", ["ogbn-products", "ogbn-papers100M"])
+def test_files_that_other_tests_train_on(tmp_path: Path, name: str) -> None:
+    written, read = write_ogb(tmp_path, name, num_nodes=200, num_features=8, num_classes=3), ogb_node(tmp_path, name)
+    for key, column in written.nodes[NODE].columns.items():
+        torch.testing.assert_close(read.nodes[NODE].columns[key], column, rtol=1e-4, atol=1e-4)
+    edges, once = read.edges[EDGE], written.edges[EDGE]
+    step = edges.num_edges // once.num_edges
+    assert step == (2 if name == "ogbn-products" else 1)
+    assert torch.equal(edges.src[::step], once.src.long())
+    assert torch.equal(edges.dst[::step], once.dst.long())
 
 
 def test_heterogeneous_layout(tmp_path: Path) -> None:
