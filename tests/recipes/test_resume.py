@@ -19,7 +19,7 @@ from halohop.files.whole import sealed_file
 from halohop.recipes import resume
 from halohop.recipes.checkpoint import load_tensors
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.resume import STATE
+from halohop.recipes.names import STATE
 from halohop.recipes.train import train
 from halohop.world import World
 

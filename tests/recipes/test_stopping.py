@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.resume import STATE
+from halohop.recipes.names import STATE
 from halohop.recipes.stopping import EXIT_RESUMABLE, ResumableStop, answering_sigterm
 from halohop.recipes.train import train
 from halohop.world import World

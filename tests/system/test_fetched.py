@@ -16,7 +16,7 @@ import pytest
 
 from halohop.datasets import synthetic
 from halohop.partitioning.building.build import partition
-from halohop.store.manifest import MANIFEST
+from halohop.store.names import MANIFEST
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 

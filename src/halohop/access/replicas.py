@@ -25,7 +25,8 @@ from halohop.partitioning.book import Book
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.checksums import FileRecord
 from halohop.store.draw import Rules
-from halohop.store.manifest import HOTNESS_FILE, MANIFEST, Manifest, encode, part_folder, structure_file
+from halohop.store.manifest import HOTNESS_FILE, Manifest, encode, part_folder, structure_file
+from halohop.store.names import MANIFEST
 from halohop.store.npy import write_array
 from halohop.store.replica import REPLICAS, ReplicaRecord
 from halohop.store.replica_writer import ReplicaWriter

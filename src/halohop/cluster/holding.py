@@ -16,7 +16,8 @@ from halohop.ops import Pool
 from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, map_replica, read_manifest
 from halohop.store.given import Given, GivenColumn, part_with, read_given, with_given
-from halohop.store.manifest import MANIFEST, Manifest, encode
+from halohop.store.manifest import Manifest, encode
+from halohop.store.names import MANIFEST
 from halohop.store.part import Part
 from halohop.store.replica import Replica
 from halohop.store.residency import IN_MEMORY, Residency, residency_of

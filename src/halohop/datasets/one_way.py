@@ -1,9 +1,7 @@
 """Which edges lack a reverse, of any number of edges: those between the same two nodes are looked at together."""
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.datasets.staging import Staging
-from halohop.files.aside import writing
+from halohop.files.buckets import MOST_BUCKETS, BucketFiles
 from halohop.store.tables import EdgeTable
 
-_MOST_BUCKETS = 256  # each is an open file
 _CHUNKS, _WORK = 8, 200  # a bucket takes so many chunks of memory, and so many bytes an edge beside its record
 _HEAD = 24  # bytes of position and ends in a record
 
@@ -49,26 +46,21 @@ def one_way(table: EdgeTable, num_nodes: int, staging: Staging, name: str) -> li
 def _by_buckets(table: EdgeTable, num_nodes: int, staging: Staging) -> Iterator[dict[str, Tensor]]:
     record = _HEAD + sum(column[:1].numel() * column.element_size() for column in table.columns.values())
     share = staging.chunk_bytes * _CHUNKS // (record + _WORK)
-    count = min(max(-(-table.num_edges // max(share, 1)), 1), _MOST_BUCKETS)
+    count = min(max(-(-table.num_edges // max(share, 1)), 1), MOST_BUCKETS)
     with tempfile.TemporaryDirectory(dir=staging.folder, prefix="halohop-buckets-") as folder:
-        files = [Path(folder, str(number)) for number in range(count)]
-        with ExitStack() as stack, writing(Path(folder)):
-            streams = [stack.enter_context(file.open("wb", buffering=0)) for file in files]
+        buckets = BucketFiles(Path(folder), count)
+        with buckets.writer() as deal:
             for part in staging.slices(table.num_edges, record):
-                records, ends = _grouped(table, part, count)
-                for stream, begin, end in zip(streams, [0, *ends], ends, strict=False):
-                    _write(stream.fileno(), records[begin:end])
-        for number, file in enumerate(files):
-            records = np.fromfile(file, np.uint8).reshape(-1, record)
-            with writing(file):
-                file.unlink()
+                deal(*_grouped(table, part, count))
+        for number in range(count):
+            records = buckets.take(number, np.dtype(np.uint8)).reshape(-1, record)
             position, src, dst = (records[:, 8 * k : 8 * k + 8].copy().view(np.int64)[:, 0] for k in range(3))
             found = _one_way(src, dst, num_nodes, lambda positions, of=records: of[positions, _HEAD:])  # type: ignore[misc]
             yield {str(number): torch.from_numpy(position[found])}
 
 
 def _grouped(table: EdgeTable, part: slice, count: int) -> tuple[NDArray[np.uint8], list[int]]:
-    """The records of some edges, bucket by bucket, and where each ends; edges of the same two nodes are in the same bucket."""
+    """The records of some edges, bucket by bucket, and where each begins; edges of the same two nodes are in the same bucket."""
     src, dst = (end[part].long() for end in table.ends)
     mixed = torch.minimum(src, dst) * -7046029254386353131 + torch.maximum(src, dst) * -4417276706812531889  # odd, of 64 bits
     bucket = ((mixed >> 32) ^ mixed).numpy().view(np.uint64) % np.uint64(count)
@@ -76,7 +68,7 @@ def _grouped(table: EdgeTable, part: slice, count: int) -> tuple[NDArray[np.uint
     position = torch.arange(part.start, part.stop)
     records = _bytes([position, src, dst, *(column[part] for column in table.columns.values())], len(position))
     ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=count))
-    return records[order], ends.tolist()
+    return records[order], [0, *ends.tolist()]
 
 
 def _one_way(src: NDArray[np.int64], dst: NDArray[np.int64], num_nodes: int, rows: Rows) -> NDArray[np.int64]:
@@ -105,9 +97,3 @@ def _bytes(columns: Sequence[Tensor], length: int) -> NDArray[np.uint8]:
     """The bytes of each row of some columns, side by side."""
     flat = [column.reshape(length, -1).contiguous().view(torch.uint8) for column in columns if column[:1].numel()]
     return torch.cat(flat, dim=1).numpy() if flat else np.empty((length, 0), np.uint8)
-
-
-def _write(descriptor: int, records: NDArray[np.uint8]) -> None:
-    data = np.ascontiguousarray(records).reshape(-1).data
-    while data:
-        data = data[os.write(descriptor, data) :]

@@ -24,7 +24,7 @@ from halohop.inference.stages import HIDDEN, Chunk, Stage, begin, end
 from halohop.net.open import open_graph
 from halohop.net.ownership import owners
 from halohop.store.disk import held_parts, map_part, read_manifest
-from halohop.store.manifest import MANIFEST
+from halohop.store.names import MANIFEST
 from halohop.store.schema import ColumnSpec
 from halohop.typing import NodeType
 from halohop.world import World

@@ -25,7 +25,8 @@ from halohop.errors import InputError
 from halohop.files.aside import writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import publish, set_aside, sync_folder, write_file
-from halohop.store.manifest import MANIFEST, Manifest, column_file, encode, table_folder
+from halohop.store.manifest import Manifest, column_file, encode, table_folder
+from halohop.store.names import MANIFEST
 from halohop.store.npy import ArrayFile, num_sums, record_of, sum_array
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.typing import NodeType

@@ -13,10 +13,9 @@ import msgspec
 from halohop import World
 from halohop.errors import InputError
 from halohop.files import decode_json, read_regular, writing
+from halohop.recipes.names import METRICS
 
 Event = dict[str, Any]
-
-METRICS = "metrics.jsonl"
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,10 +5,7 @@ from pathlib import Path
 from halohop.errors import InputError
 from halohop.files import UrlFolder, remove, writing
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.events import METRICS
-from halohop.recipes.resume import STATE
-
-CHECKPOINT = "checkpoint"
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE
 
 _OF_A_RUN = (METRICS, STATE, CHECKPOINT)
 

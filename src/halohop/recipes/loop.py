@@ -21,9 +21,10 @@ from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, save_checkpoint
 from halohop.recipes.config import to_dict
 from halohop.recipes.copies import Copies
-from halohop.recipes.events import METRICS, Event, EventLog
-from halohop.recipes.folder import CHECKPOINT, clear_run
-from halohop.recipes.resume import STATE, Keeper, Part, RunProgress, Saved
+from halohop.recipes.events import Event, EventLog
+from halohop.recipes.folder import clear_run
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE
+from halohop.recipes.resume import Keeper, Part, RunProgress, Saved
 from halohop.recipes.spec import check_raw_ids
 from halohop.recipes.stopping import ResumableStop, never
 from halohop.recipes.task import Score, Setting, Task, moved

@@ -17,10 +17,10 @@ from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files import read_sealed, sealed_file, writing
 from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
+from halohop.recipes.names import STATE
 from halohop.recipes.task import Loader, Score, Setting
 
 FORMAT = 2
-STATE = "resume.pt"
 
 MAY_CHANGE = frozenset(
     (

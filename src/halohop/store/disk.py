@@ -32,7 +32,6 @@ from halohop.store.manifest import (
     HOTNESS_FILE,
     INDICES,
     INDPTR,
-    MANIFEST,
     RAW_ID_FILE,
     STAMP,
     VERIFYING,
@@ -45,6 +44,7 @@ from halohop.store.manifest import (
     sparse_files,
     structure_file,
 )
+from halohop.store.names import MANIFEST
 from halohop.store.npy import map_array, numpy_name
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.replica import FIRST_FILE, GID_FILE, Replica, replica_file

@@ -24,7 +24,6 @@ from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 FORMAT = "halohop"
 VERSION = 2
-MANIFEST = "manifest.json"
 STAMP = "stamp"
 """In the folder of each partition: which data set it belongs to."""
 VERIFYING = "verifying"

@@ -20,7 +20,6 @@ from halohop.store.manifest import (
     HOTNESS_FILE,
     INDICES,
     INDPTR,
-    MANIFEST,
     RAW_ID_FILE,
     SPARSE,
     STAMP,
@@ -34,6 +33,7 @@ from halohop.store.manifest import (
     structure_file,
     table_folder,
 )
+from halohop.store.names import MANIFEST
 from halohop.store.npy import write_array
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema

@@ -18,10 +18,10 @@ from halohop.launch.options.spec import OPTIONS
 from halohop.launch.runs import source
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.copies import Copies
-from halohop.recipes.events import METRICS
+from halohop.recipes.names import METRICS
 from halohop.store.afar.fetching import fetch
 from halohop.store.disk import verify_parts
-from halohop.store.manifest import MANIFEST
+from halohop.store.names import MANIFEST
 from halohop.world import World
 
 SMALL = ["--fanout", "2", "--hidden", "8", "--device", "cpu", "--workers", "0"]

@@ -27,7 +27,8 @@ from halohop.store import checksums
 from halohop.store.afar import chunks
 from halohop.store.afar.fetching import FETCHING, fetch
 from halohop.store.disk import map_part, read_manifest, verify_parts
-from halohop.store.manifest import MANIFEST, encode, part_folder
+from halohop.store.manifest import encode, part_folder
+from halohop.store.names import MANIFEST
 from tests.store.afar.conftest import CHUNK, Store
 
 

@@ -10,7 +10,7 @@ from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetE
 from halohop.launch.cli import app
 from halohop.store.afar.fetching import fetch
 from halohop.store.afar.uploading import upload
-from halohop.store.manifest import MANIFEST
+from halohop.store.names import MANIFEST
 from tests.store.afar.conftest import CHUNK
 
 pytestmark = [

@@ -11,7 +11,8 @@ import halohop
 from halohop.errors import DatasetError, InputError
 from halohop.store.afar.staging import Stage, Staged, staged
 from halohop.store.disk import held_parts, read_manifest
-from halohop.store.manifest import MANIFEST, encode
+from halohop.store.manifest import encode
+from halohop.store.names import MANIFEST
 from halohop.world import World
 from tests.store.afar.conftest import Store
 

@@ -16,7 +16,8 @@ from halohop.files.url_folder import UrlFolder
 from halohop.store.afar.fetching import fetch
 from halohop.store.afar.uploading import UPLOADING, upload
 from halohop.store.disk import read_manifest
-from halohop.store.manifest import MANIFEST, encode
+from halohop.store.manifest import encode
+from halohop.store.names import MANIFEST
 
 URL = "memory://bucket/parts"
 

@@ -10,9 +10,7 @@ from halohop.files import UrlFolder, is_url, masked, remove, write_file, writing
 from halohop.inference.results import FILES, INCOMPLETE
 from halohop.launch.options.spec import OPTIONS
 from halohop.recipes.checkpoint import MODEL
-from halohop.recipes.events import METRICS
-from halohop.recipes.folder import CHECKPOINT
-from halohop.recipes.resume import STATE
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE
 from halohop.store.afar.staging import Stage
 
 

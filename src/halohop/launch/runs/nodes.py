@@ -21,7 +21,8 @@ from halohop.loading.metrics import address_of
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import InferConfig, TrainConfig, to_dict
 from halohop.store.disk import read_manifest
-from halohop.store.manifest import MANIFEST, part_folder
+from halohop.store.manifest import part_folder
+from halohop.store.names import MANIFEST
 from halohop.transport.addresses import joined
 
 

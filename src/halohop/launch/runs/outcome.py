@@ -16,8 +16,7 @@ from halohop.launch.pages.summary import summarize
 from halohop.launch.processes.tasks import Event
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.events import METRICS
-from halohop.recipes.folder import CHECKPOINT
+from halohop.recipes.names import CHECKPOINT, METRICS
 
 PICTURE = "picture.html"
 

@@ -21,7 +21,7 @@ from halohop.partitioning.building.build import partition
 from halohop.partitioning.building.dataset import finished
 from halohop.partitioning.building.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.building.report import Report
-from halohop.store.manifest import MANIFEST
+from halohop.store.names import MANIFEST
 from halohop.store.writer import check_target
 from halohop.typing import EdgeDir, NodeType
 

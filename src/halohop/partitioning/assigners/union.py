@@ -1,23 +1,21 @@
 """All node types and relations as one undirected graph: what assigners divide. In memory, or made on disk by bucket passes."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from halohop import ops
 from halohop.files.aside import writing
+from halohop.files.buckets import MOST_BUCKETS, BucketFiles
 from halohop.partitioning.building.numbering import id_dtype
 from halohop.store.npy import ArrayFile, map_foreign
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 
-_MOST_BUCKETS = 256  # files that are open at a time
 _PIECE = 1 << 20  # edges, or ends of edges, that are read at a time
 
 
@@ -94,9 +92,9 @@ def _edges(tables: GraphTables, pieces: int = 1) -> Iterator[tuple[Tensor, Tenso
 def _on_disk(tables: GraphTables, indptr: Tensor, dtype: torch.dtype, folder: Path, room: int) -> Adjacency:
     """Edges go to buckets, ranges of nodes whose lists fit into memory; then the lists of each are made and written."""
     entry = 4 * dtype.itemsize  # an end with the pair that it comes from, twice: as it is read and as it is placed
-    ranges = list(_ranges(indptr, 0, len(indptr) - 1, max(room // entry, int(indptr[-1]) // _MOST_BUCKETS, 1)))
-    files = [folder / f"bucket-{index}" for index in range(len(ranges))]
-    _fill(tables, [0, *(high for _, high in ranges)], dtype, files)
+    ranges = list(_ranges(indptr, 0, len(indptr) - 1, max(room // entry, int(indptr[-1]) // MOST_BUCKETS, 1)))
+    buckets = BucketFiles(folder, len(ranges))
+    _fill(tables, [0, *(high for _, high in ranges)], dtype, buckets)
     made = {"indptr": indptr, "neighbors": torch.empty(0, dtype=dtype)}
     for name, shape in (("indptr", (len(indptr),)), ("neighbors", (int(indptr[-1]),))):
         with writing(folder / f"{name}.npy"):
@@ -106,35 +104,29 @@ def _on_disk(tables: GraphTables, indptr: Tensor, dtype: torch.dtype, folder: Pa
             if name == "indptr":
                 out.write(0, indptr)
                 continue
-            for (low, high), file in zip(ranges, files, strict=True):
-                out.write(int(indptr[low]), _lists(file, indptr[low : high + 1], low, dtype))
-                file.unlink()
+            for bucket, (low, high) in enumerate(ranges):
+                ends = torch.from_numpy(buckets.take(bucket, made[name].numpy().dtype)).view(-1, 2)
+                out.write(int(indptr[low]), _lists(ends, indptr[low : high + 1], low))
     arrays = [torch.from_numpy(map_foreign(folder / f"{name}.npy")) for name in made]
     return Adjacency(indptr=arrays[0], neighbors=arrays[1], weights=None)
 
 
-def _fill(tables: GraphTables, bounds: list[int], dtype: torch.dtype, files: list[Path]) -> None:
+def _fill(tables: GraphTables, bounds: list[int], dtype: torch.dtype, buckets: BucketFiles) -> None:
     """Appends every edge to the bucket of each of its ends, once where these are the same."""
-    within, num_buckets = ops.Ranges(bounds), len(files)
-    with ExitStack() as open_files:
-        streams = [open_files.enter_context(file.open("wb")) for file in files]
+    within, num_buckets = ops.Ranges(bounds), len(bounds) - 1
+    with buckets.writer() as deal:
         for src, dst, first in _edges(tables, 8):
             ends = torch.stack([src + first[0], dst + first[1]], dim=1).to(dtype)
             own, other = (within.find(ends[:, end].contiguous()) for end in (0, 1))
             for bucket, rows in ((own, ends), (other[own != other], ends[own != other])):
                 starts, order = ops.build_csc(bucket, num_buckets)
-                grouped = rows[order]
-                for index, (low, high) in enumerate(pairwise(starts.tolist())):
-                    with writing(files[index]):
-                        streams[index].write(grouped[low:high].numpy().data)
+                deal(rows[order].numpy(), starts.tolist())
 
 
-def _lists(file: Path, indptr: Tensor, low: int, dtype: torch.dtype) -> Tensor:
+def _lists(ends: Tensor, indptr: Tensor, low: int) -> Tensor:
     """The neighbours of the nodes of a bucket."""
-    neighbors, cursor = torch.empty(int(indptr[-1] - indptr[0]), dtype=dtype), indptr[:-1] - indptr[0]
-    ends = np.fromfile(file, torch.empty(0, dtype=dtype).numpy().dtype).reshape(-1, 2)
-    for begin in range(0, len(ends), _PIECE):
-        piece = torch.from_numpy(ends[begin : begin + _PIECE])
+    neighbors, cursor = torch.empty(int(indptr[-1] - indptr[0]), dtype=ends.dtype), indptr[:-1] - indptr[0]
+    for piece in ends.split(_PIECE):
         ops.place_ends(piece[:, 0].contiguous(), piece[:, 1].contiguous(), (0, 0), low, cursor, neighbors)
     return neighbors
 

@@ -22,7 +22,8 @@ from halohop.partitioning.building.running import HereAlone, InFolder, Runner, s
 from halohop.partitioning.planning.budget import Budget
 from halohop.partitioning.steps.steps import StepProgress, Steps
 from halohop.store.disk import read_manifest
-from halohop.store.manifest import MANIFEST, Manifest, encode, part_folder
+from halohop.store.manifest import Manifest, encode, part_folder
+from halohop.store.names import MANIFEST
 from halohop.store.tables import GraphTables
 from halohop.store.writer import check_target, new_dataset, publish_dataset
 from halohop.typing import EdgeDir, OnProgress

@@ -20,7 +20,8 @@ from halohop.files.urls import refuse_url
 from halohop.files.whole import sync_folder, sync_tree, write_file
 from halohop.store.afar.chunks import check_names, fetch_files
 from halohop.store.disk import files_of, map_part
-from halohop.store.manifest import MANIFEST, STAMP, VERIFYING, Manifest, decode, part_folder
+from halohop.store.manifest import STAMP, VERIFYING, Manifest, decode, part_folder
+from halohop.store.names import MANIFEST
 from halohop.store.share import in_shares, shares
 from halohop.store.verify import verify_files
 from halohop.typing import OnProgress

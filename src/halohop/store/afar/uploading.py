@@ -13,7 +13,8 @@ from halohop.files.parallel import Report, in_threads
 from halohop.files.reading import read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.store.disk import held_parts, map_part, read_manifest
-from halohop.store.manifest import MANIFEST, STAMP, Manifest, decode, part_folder
+from halohop.store.manifest import STAMP, Manifest, decode, part_folder
+from halohop.store.names import MANIFEST
 from halohop.typing import OnProgress
 
 UPLOADING = "manifest.uploading"

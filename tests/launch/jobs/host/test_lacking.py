@@ -8,7 +8,6 @@ import pytest
 
 from halohop.launch.jobs.host import lacking
 from halohop.launch.jobs.host.messages import Copied, Order
-from halohop.store import manifest
 from halohop.store.checksums import FileRecord
 
 
@@ -82,10 +81,6 @@ def test_a_run_folder_is_known_by_its_text(tmp_path: Path) -> None:
     assert lacking.sees(str(tmp_path / "mark"), "this one")
     assert not lacking.sees(str(tmp_path / "mark"), "another")
     assert not lacking.sees(str(tmp_path / "nothing"), "this one")
-
-
-def test_the_manifest_is_called_as_the_store_calls_it() -> None:
-    assert lacking._MANIFEST == manifest.MANIFEST
 
 
 def test_the_machine_is_the_same_for_all_processes_of_a_network() -> None:

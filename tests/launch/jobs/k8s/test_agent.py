@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from halohop.launch.jobs.k8s import agent
-from halohop.recipes.resume import STATE
+from halohop.recipes.names import STATE
 from halohop.testing.worlds import free_addresses
 
 SCRIPT = """

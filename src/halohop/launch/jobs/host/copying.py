@@ -13,8 +13,7 @@ from halohop.files import whole_file, write_file, writing
 from halohop.launch.jobs.host.channel import PIECE
 from halohop.launch.jobs.host.messages import Copied, Piece
 from halohop.store.checksums import ChunkSums, FileRecord, hexadecimal, sum_range
-
-_MANIFEST = "manifest.json"
+from halohop.store.names import MANIFEST
 
 
 def wanted(copied: Copied) -> tuple[str, ...]:
@@ -39,7 +38,7 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
         ProtocolError: the pieces are of other files.
     """
     folder = Path(copied.folder)
-    manifest = folder / _MANIFEST
+    manifest = folder / MANIFEST
     if missing or _content(manifest) != copied.manifest:
         with writing(manifest):
             manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set

@@ -14,8 +14,7 @@ from halohop import __version__
 from halohop.files.aside import boot
 from halohop.launch.jobs.host.messages import Copied, Hello, Order
 from halohop.memory import format_size
-
-_MANIFEST = "manifest.json"  # as `halohop.store.manifest` has them, which imports torch: seconds
+from halohop.store.names import MANIFEST
 
 
 def hello() -> Hello:
@@ -63,9 +62,9 @@ def _places(order: Order) -> Iterator[str]:
 
 
 def _data(folder: Path) -> Iterator[str]:
-    if not (folder / _MANIFEST).exists():
+    if not (folder / MANIFEST).exists():
         yield (
-            f"{folder} has no {_MANIFEST}: this host does not see the data set; share the folder with it, or name a folder for "
+            f"{folder} has no {MANIFEST}: this host does not see the data set; share the folder with it, or name a folder for "
             "copies of its partitions (cache)"
         )
 

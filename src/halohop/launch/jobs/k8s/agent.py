@@ -12,8 +12,7 @@ from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-STATE = "resume.pt"
-"""As `halohop.recipes.resume` has it, which would import all that trainers need."""
+from halohop.recipes.names import STATE
 
 _OPTION = "--go-on="
 

@@ -15,11 +15,10 @@ from halohop.errors import ClusterError, InputError
 from halohop.launch.jobs.ray.data import Parts
 from halohop.launch.jobs.ray.library import ray_library
 from halohop.launch.jobs.ray.registry import Member, RegistryClient, Report
+from halohop.recipes.names import STATE
 from halohop.store.share import Share
 from halohop.transport.security import ENCRYPT_VARIABLE, TOKEN_VARIABLE
 from halohop.world import World
-
-_RESUME = "resume.pt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +119,7 @@ def run_program(task: RankTask, argv: Sequence[str], *, begins_again: bool) -> N
 
 def on_from(task: RankTask) -> list[str]:
     """Options with which `halohop train` goes on where it saved its state last, or else begins anew."""
-    return ["--resume", task.out] if Path(task.out, _RESUME).is_file() else ["--overwrite"]
+    return ["--resume", task.out] if Path(task.out, STATE).is_file() else ["--overwrite"]
 
 
 def _command(arguments: list[str]) -> None:

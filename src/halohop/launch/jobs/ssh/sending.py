@@ -9,7 +9,8 @@ from halohop.launch.jobs.host.channel import PIECE
 from halohop.launch.jobs.host.messages import Compare, Copied, Message, Piece, Wanted
 from halohop.launch.jobs.plan import Data
 from halohop.store.disk import read_manifest
-from halohop.store.manifest import MANIFEST, STAMP, Manifest, part_folder
+from halohop.store.manifest import STAMP, Manifest, part_folder
+from halohop.store.names import MANIFEST
 from halohop.store.share import in_shares
 
 Kind = TypeVar("Kind")
