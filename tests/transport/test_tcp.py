@@ -364,6 +364,7 @@ def test_a_process_that_stops_for_a_while():
     with server_process() as (process, address), connect(address, codec=CODEC, token=TOKEN, limits=limits) as channel:
         channel.call(ask(1))
         process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         futures = [channel.submit(ask(value, size=100_000)) for value in range(5)]
         with pytest.raises(TimeoutError):
             futures[0].result(timeout=1)
