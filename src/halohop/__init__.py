@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
     from halohop.net.connect import connect
+    from halohop.net.meeting import Meeting, meet
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
     from halohop.partitioning.slices.slice_reader import join_slices
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from halohop.sampling.caps import Padding
     from halohop.store.afar.fetching import fetch
     from halohop.store.afar.uploading import upload
+    from halohop.store.description import Description, describe
     from halohop.store.schema import Schema
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
@@ -48,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "ClusterLoader",
+    "Description",
     "EdgeSlice",
     "Frequency",
     "Graph",
@@ -60,6 +63,7 @@ __all__ = [
     "HalohopSampler",
     "Limits",
     "LinkNeighborLoader",
+    "Meeting",
     "MemoryPartition",
     "NeighborLoader",
     "NodeSlice",
@@ -73,6 +77,7 @@ __all__ = [
     "World",
     "add_replicas",
     "connect",
+    "describe",
     "fetch",
     "graph",
     "hotness",
@@ -80,6 +85,7 @@ __all__ = [
     "load_link_graph",
     "load_source",
     "load_token",
+    "meet",
     "metrics",
     "open",
     "partition",
@@ -120,6 +126,10 @@ _HOMES = {
     "load_token": ("halohop.transport.security", "load_token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
+    "Description": ("halohop.store.description", "Description"),
+    "describe": ("halohop.store.description", "describe"),
+    "Meeting": ("halohop.net.meeting", "Meeting"),
+    "meet": ("halohop.net.meeting", "meet"),
     "fetch": ("halohop.store.afar.fetching", "fetch"),
     "graph": ("halohop.pyg.graph", "graph"),
     "hotness": ("halohop.pyg.hotness", "hotness"),

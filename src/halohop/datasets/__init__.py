@@ -6,6 +6,7 @@ from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
 from halohop.datasets.imports.dgl import dgl_owners, read_dgl
 from halohop.datasets.imports.glt import glt_owners, read_glt
 from halohop.datasets.imports.imported import Imported, Owners
+from halohop.datasets.imports.restricted import load_tensor
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.powerlaw import PowerLaw, power_law
 from halohop.datasets.scale import normalize_rows, scales
@@ -28,6 +29,7 @@ __all__ = [
     "directions",
     "glt_owners",
     "load_spec",
+    "load_tensor",
     "normalize_rows",
     "ogb_node",
     "power_law",

@@ -164,12 +164,27 @@ class Rendezvous:
         self._all("done")
         self._all("gone", wait=self._world.rank == 0)  # its process may be the one that keeps the board: it goes last
 
+    def exchange(self, word: str, value: str = "") -> list[bytes]:
+        """What every rank says under a word, by rank, after all have said it.
+
+        Raises:
+            ClusterError: a rank did not come in time, or the store is gone.
+        """
+        self._say(word, value)
+        keys = [f"{self.prefix}/{word}/{rank}" for rank in range(self._world.size)]
+        self._wait(keys, "rank {} did not come")
+        with board_errors(self.board):
+            return [self.board.get(key) for key in keys]
+
     def _all(self, word: str, *, wait: bool = True) -> None:
         """Says something, and waits until every rank has said it."""
-        with board_errors(self.board):
-            self.board.set(f"{self.prefix}/{word}/{self._world.rank}", "")
+        self._say(word)
         if wait:
             self._wait([f"{self.prefix}/{word}/{rank}" for rank in range(self._world.size)], "rank {} did not finish")
+
+    def _say(self, word: str, value: str = "") -> None:
+        with board_errors(self.board):
+            self.board.set(f"{self.prefix}/{word}/{self._world.rank}", value)
 
     def _card(self, host: int) -> HostCard:
         return self._read(f"{self.prefix}/host/{host}", f"host {host} of {self._world.num_hosts} did not come", HostCard)
