@@ -80,7 +80,7 @@ def test_one_rank_that_is_asked_stops_all_at_the_same_step(
         assert [trainer.wait() for trainer in trainers] == [EXIT_RESUMABLE] * 2
     assert (tmp_path / "broken" / STATE).exists()
     events = run_trainers([replace(broken, resume=True)], 2)
-    assert [event["step"] > 0 for event in events if event["event"] == "resume"] == [True]
+    assert [event["event"] for event in events].count("resume") == 1
     assert lasting(events) == lasting(undisturbed)
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
 

@@ -33,7 +33,7 @@ def source_sizes(source: str | Path, *, undirected: bool = False, normalize: boo
         >>> source_sizes("synthetic:powerlaw?nodes=1000&edges=8000&features=4").table_bytes
         155000
     """
-    sizes = _as_stored(str(source))
+    sizes = stored_sizes(str(source)) or GraphSizes.of(load_source(str(source)))
     sizes = replace(sizes, nodes={name: _divided(table) for name, table in sizes.nodes.items()})
     if normalize and any("x" in table.columns for table in sizes.nodes.values()):
         read = sum(round(table.rows * table.columns.get("x", 0)) for table in sizes.nodes.values())
@@ -41,7 +41,8 @@ def source_sizes(source: str | Path, *, undirected: bool = False, normalize: boo
     return _both_ways(sizes) if undirected else sizes
 
 
-def _as_stored(text: str) -> GraphSizes:
+def stored_sizes(text: str) -> GraphSizes | None:
+    """The sizes of a source as it is stored, by the beginnings of its files; None of one that is made or read in memory."""
     shape = powerlaw_of(text)
     if shape is not None:
         columns = {"y": 8.0, **dict.fromkeys(_SPLITS, 1.0)} | ({"x": 4.0 * shape.features} if shape.features else {})
@@ -59,7 +60,7 @@ def _as_stored(text: str) -> GraphSizes:
             return arrays_sizes(path.parent if path.is_file() else path)
         if path.name.startswith("ogbn_") and path.is_dir():
             return ogb_sizes(path)
-    return GraphSizes.of(load_source(text))
+    return None
 
 
 def _divided(table: TableSizes) -> TableSizes:

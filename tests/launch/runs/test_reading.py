@@ -49,6 +49,13 @@ def test_a_source_that_does_not_fit_is_in_files_for_as_long_as_it_is_needed(
     assert {stage for stage, _, _ in shown} == {"read"}
 
 
+def test_a_memory_that_is_too_little_is_refused_before_anything_is_read(tmp_path: Path, large: None) -> None:
+    small = tables_of(Reading(source=SOURCE), tmp_path / "a", memory="64MiB", worker=False, progress=nothing)
+    with pytest.raises(InputError, match=r"memory=64.*MiB is too little.*give at least \d+MiB"), small:
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_reading_that_was_stopped_goes_on(tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, folder = Reading(source=SOURCE), tmp_path / "a.source" / "columns"
     with pytest.raises(KeyboardInterrupt), tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=nothing):

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from halohop.datasets.estimate import source_bytes, source_files
+from halohop.datasets.sizing import stored_sizes
 from halohop.datasets.sources import load_source, read_source
 from halohop.datasets.splits import FRACTIONS
 from halohop.datasets.staging import staging_in
 from halohop.files import writing
+from halohop.partitioning.building.layout import check_budget, fixed_bytes
 from halohop.partitioning.planning.budget import Budget
 from halohop.partitioning.steps.steps import Step, StepProgress, Steps
 from halohop.store.tables import GraphTables
@@ -48,7 +50,8 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
         progress: called with (stage, done, total), in bytes.
 
     Raises:
-        InputError, DatasetError: as `halohop.load_source`; or the folder is that of another source.
+        InputError, DatasetError: as `halohop.load_source`; or the folder is that of another source, or `memory` is too little for
+            the numbers of its nodes.
         WriteError: a file cannot be written.
     """
     options: dict[str, Any] = {"seed": reading.seed, "undirected": reading.undirected, "normalize": reading.normalize}
@@ -57,6 +60,10 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
         progress("read", 0, 1)
         yield load_source(reading.source, **options)
         return
+    if memory is not None:  # before all of it is read
+        sizes = stored_sizes(reading.source)
+        if sizes is not None and not sizes.guessed:
+            check_budget(budget, fixed_bytes([table.rows for table in sizes.nodes.values()]))
     folder = out.with_name(f"{out.name}.source")
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -107,21 +107,40 @@ def plan_memory(tables: GraphTables, halo: Sequence[str], budget: Budget, *, ask
         InputError: it does not hold what every build needs; names the least that is enough.
     """
     given = sum(column.nbytes for column in _columns(tables) if is_dense(column) and not _mapped_row(column))
-    fixed = max(private_bytes() - given, 0) + _KERNELS
+    fixed = fixed_bytes([table.num_nodes for table in tables.nodes.values()], given)
     for table in tables.nodes.values():
         looked_up = [column for name, column in table.columns.items() if name in halo]
         looked_up += [] if table.raw_id is None or "raw_id" not in halo else [table.raw_id]
-        fixed += table.num_nodes * (id_dtype(table.num_nodes).itemsize + torch.int32.itemsize) + table.num_nodes // 8
         fixed += sum(column.nbytes for column in looked_up if in_file(column))
+    if asked:
+        check_budget(budget, fixed)
+    room = max(budget.bytes, fixed + _LEAST_ROOM) - fixed
+    threads = max(min(len(usable_cores()), room // _LEAST_ROOM), 1)
+    return Memory(threads=threads, room=room // threads)
+
+
+def fixed_bytes(counts: Sequence[int], given: int = 0) -> int:
+    """What every build keeps in memory: this process as it is, its kernels, and the numbers of the nodes.
+
+    Args:
+        counts: how many nodes each type has.
+        given: what of this process is columns that were given to it.
+    """
+    numbers = sum(count * (id_dtype(count).itemsize + torch.int32.itemsize) + count // 8 for count in counts)
+    return max(private_bytes() - given, 0) + _KERNELS + numbers
+
+
+def check_budget(budget: Budget, fixed: int) -> None:
+    """
+    Raises:
+        InputError: a budget does not hold what every build keeps, and a little more; names the least that is enough.
+    """
     least = fixed + _LEAST_ROOM
-    if budget.bytes < least and asked:
+    if budget.bytes < least:
         raise InputError(
             f"memory={format_size(budget.bytes)} is too little: the numbers of the nodes and the code itself take "
             f"{format_size(fixed)}; give at least {-(-least // _LEAST_ROOM) * (_LEAST_ROOM >> 20)}MiB"
         )
-    room = max(budget.bytes, least) - fixed
-    threads = max(min(len(usable_cores()), room // _LEAST_ROOM), 1)
-    return Memory(threads=threads, room=room // threads)
 
 
 def is_small(tables: GraphTables, halo: Sequence[str], memory: Memory, budget: Budget) -> bool:
