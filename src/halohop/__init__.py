@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from halohop.cluster.graph import Graph
+    from halohop.cluster.reading import read_partition, read_replicas
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
     from halohop.net.connect import connect
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from halohop.partitioning.slices.slice_reader import join_slices
     from halohop.partitioning.slices.slice_writer import SliceWriter
     from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeSlice
-    from halohop.pyg.frequency import Frequency
+    from halohop.pyg.frequency import Frequency, place_by_hotness
     from halohop.pyg.graph import graph
     from halohop.pyg.hotness import hotness
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -89,8 +90,11 @@ __all__ = [
     "metrics",
     "open",
     "partition",
+    "place_by_hotness",
     "ppr",
     "random_walk",
+    "read_partition",
+    "read_replicas",
     "serve",
     "upload",
 ]
@@ -137,8 +141,11 @@ _HOMES = {
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
+    "place_by_hotness": ("halohop.pyg.frequency", "place_by_hotness"),
     "ppr": ("halohop.samplers.ppr_loader", "ppr"),
     "random_walk": ("halohop.samplers.random_walk", "random_walk"),
+    "read_partition": ("halohop.cluster.reading", "read_partition"),
+    "read_replicas": ("halohop.cluster.reading", "read_replicas"),
     "serve": ("halohop.net.serve", "serve"),
     "upload": ("halohop.store.afar.uploading", "upload"),
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import halohop
-from halohop import Frequency
+from halohop import Frequency, place_by_hotness
 from halohop.access.frequency import placed
 from halohop.errors import InputError
 from halohop.partitioning.assigners.assign import assign
@@ -58,6 +58,25 @@ def test_placed_fills_parts_with_those_that_claim_them_most():
     assert placed(needs, None, np.random.default_rng(0)).tolist() == [0, 0, 1, 1]
     assert placed(needs, np.array([True, False, False, True]), np.random.default_rng(0)).tolist() == [0, 0, 1, 1]
     assert placed(np.zeros((3, 10)), None, np.random.default_rng(0)).bincount().tolist() == [3, 3, 4]
+
+
+def test_users_place_nodes_by_a_hotness_of_their_own():
+    hot = torch.rand(3, 100, generator=torch.Generator().manual_seed(1))
+    part = place_by_hotness(hot)
+    assert part.dtype == torch.int32
+    assert sorted(part.bincount().tolist()) == [33, 33, 34]
+    gained = (hot - hot.mean(0)).gather(0, part.long()[None]).sum()
+    assert gained > 0.8 * (hot - hot.mean(0)).amax(0).sum()
+    seeds = torch.arange(100) < 30
+    assert place_by_hotness(hot.half().numpy(), seeds=seeds)[:30].bincount().tolist() == [10, 10, 10]
+    assert place_by_hotness(hot[:1]).unique().tolist() == [0]
+    for wrong, message in (
+        ((hot[0], None), r"hotness of shape \(100,\) places no nodes"),
+        ((hot / 0, None), "give finite numbers"),
+        ((hot, seeds[:7]), r"seeds are bool of shape \(7,\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            place_by_hotness(wrong[0], seeds=wrong[1])
 
 
 def test_what_cannot_be_is_refused():

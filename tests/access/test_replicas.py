@@ -10,7 +10,7 @@ import torch
 import halohop
 from halohop import Replicas, add_replicas, ops
 from halohop.cluster.holding import Holding
-from halohop.errors import CorruptDatasetError, DatasetError, InputError
+from halohop.errors import CorruptDatasetError, DatasetError, IdError, InputError
 from halohop.store.disk import map_part, map_replica, read_manifest, verify_parts
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
@@ -218,6 +218,34 @@ def test_a_new_set_takes_the_place_of_the_old_one(plain, tmp_path):
     assert read_manifest(folder).replicas is None
     assert not list((folder / "part-0001/replicas").iterdir())
     verify_parts(folder)
+
+
+def test_users_name_what_is_copied(plain, tmp_path):
+    folder = Path(shutil.copytree(plain, tmp_path / "parts"))
+    add_replicas(folder, PLAN)  # of which nothing is left
+    raw = tables().nodes[NODE].raw_id
+    reports = add_replicas(folder, [{NODE: raw[:50]}, {}, {NODE: raw[[9, 200, 9]]}])
+    with halohop.open(folder) as graph:
+        for part, wanted in enumerate((raw[:50], raw[:0], raw[[9, 200]])):
+            ids, rows = halohop.read_replicas(folder, part)[NODE]
+            others = wanted[graph.owners(wanted) != part]
+            assert ids.sort().values.tolist() == others.sort().values.tolist()
+            assert reports[part].rows == len(others)
+            for name in ("x", "y", "words"):
+                assert torch.equal(rows[name].to_dense(), graph.rows(name, ids))
+    manifest = read_manifest(folder)
+    assert map_part(folder, manifest, 0).nodes[NODE].hotness is None
+    assert not manifest.replicas.lists
+    verify_parts(folder)
+    with hosts(folder, [[0], [1], [2]]) as (graph, *_):
+        before = graph.statistics()["remote_rows"]
+        graph.fetch_rows(NODE, ["x"], gids_of(folder, 0))
+        assert graph.statistics()["remote_rows"] == before
+    assert halohop.read_replicas(plain, 0) == {}
+    with pytest.raises(InputError, match="for 2 partitions, and there are 3"):
+        add_replicas(folder, [{}, {}])
+    with pytest.raises(IdError, match="not among the 240 nodes"):
+        add_replicas(folder, [{NODE: torch.tensor([-5])}, {}, {}])
 
 
 def test_the_same_options_make_the_same_bytes(plain, tmp_path):

@@ -1,7 +1,8 @@
 """Makes the copies of a data set: chooses what each partition copies, writes it, and then the manifest."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class CopyReport:
     Args:
         part: its number.
         rows, bytes: copied nodes, and the size of their files.
-        remote_rows: nodes of other partitions that a batch is expected to need.
+        remote_rows: nodes of other partitions that a batch is expected to need; NaN where a user named the copies.
         remote_rows_left: those of them that are not copied.
     """
 
@@ -70,6 +71,20 @@ class CopyReport:
     bytes: int
     remote_rows: float
     remote_rows_left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a partition shall copy.
+
+    Args:
+        gids: of the nodes, ascending, int64 ``[n]`` by type.
+        remote_rows, remote_rows_left: as of `CopyReport`.
+    """
+
+    gids: dict[NodeType, Tensor]
+    remote_rows: float = math.nan
+    remote_rows_left: float = math.nan
 
 
 def make_replicas(
@@ -105,42 +120,87 @@ def make_replicas(
         InputError: rules or a method that do not fit.
         WriteError: the disk is full, or cannot be written.
     """
-    seeds = [digest(*batches.groups) for batches in deals]
-    document = msgspec.json.encode([made, seeds, holding.manifest.stamps], order="sorted")
-    name = hashlib.blake2b(document, digest_size=16).hexdigest()
-    copier, reports, files = Copier(holding, graph), [], dict[str, FileRecord]()
+    copier = Copier(holding, graph)
     cost = {key: copier.cost(key, lists=lists) for key in holding.manifest.schema.nodes}
     reads = {key: torch.zeros(len(values), dtype=torch.float64) for key, values in cost.items()}
     hot: Probabilities = {}
-    for part, batches in enumerate(deals):
-        if not part or batches is not deals[part - 1]:
-            hot = estimated(graph, batches, fanouts, rules, method=method, epochs=epochs, seed=seed)
+
+    def hottest(part: int) -> Wanted:
+        nonlocal hot
+        if not part or deals[part] is not deals[part - 1]:
+            hot = estimated(graph, deals[part], fanouts, rules, method=method, epochs=epochs, seed=seed)
         for key, chances in hot.items():
             reads[key] += chances / len(deals)
-        gids = _worth(hot, holding.book, part, cost, room)
+        return _worth(hot, holding.book, part, cost, room)
+
+    seeds = [digest(*batches.groups) for batches in deals]
+    return _make(path, holding, copier, hottest, lists=lists, made=made, inputs=seeds, reads=reads)
+
+
+def copy_nodes(path: Path, holding: Holding, graph: Graph, wanted: Sequence[Mapping[NodeType, Tensor]]) -> tuple[CopyReport, ...]:
+    """Copies for every partition the rows of the nodes that a user names, but for its own; else as `make_replicas`.
+
+    Args:
+        path, holding, graph: as of `make_replicas`.
+        wanted: per partition, gids by node type, int64 ``[n]``.
+
+    Raises:
+        WriteError: the disk is full, or cannot be written.
+    """
+
+    def named(part: int) -> Wanted:
+        found = {name: wanted[part].get(name, torch.empty(0, dtype=torch.int64)).unique() for name in holding.book.nodes}
+        return Wanted(gids={name: gid[graph.owners_of(name, gid) != part] for name, gid in found.items()})
+
+    inputs = [{name: digest(gid) for name, gid in sorted(nodes.items())} for nodes in wanted]
+    return _make(path, holding, Copier(holding, graph), named, lists=False, made={"nodes": "given"}, inputs=inputs, reads={})
+
+
+def _make(
+    path: Path,
+    holding: Holding,
+    copier: Copier,
+    wanted: Callable[[int], Wanted],
+    *,
+    lists: bool,
+    made: Mapping[str, Any],
+    inputs: Sequence[Any],
+    reads: Probabilities,
+) -> tuple[CopyReport, ...]:
+    """Writes the copies of one partition after another. `inputs` are what `made` does not say; `reads` is read at the end."""
+    document = msgspec.json.encode([made, inputs, holding.manifest.stamps], order="sorted")
+    name = hashlib.blake2b(document, digest_size=16).hexdigest()
+    reports, files = [], dict[str, FileRecord]()
+    for part in range(holding.book.num_parts):
+        own = wanted(part)
         with whole_folder(path / part_folder(part) / REPLICAS / name, lambda: None, overwrite=True) as folder:
             writer = ReplicaWriter(folder, part, name)
-            copier.write(gids, writer, part, lists=lists)
+            copier.write(own.gids, writer, part, lists=lists)
         files |= writer.files
-        reports.append(_report(hot, holding.book, part, gids, writer.num_bytes))
+        reports.append(
+            CopyReport(
+                part=part,
+                rows=sum(map(len, own.gids.values())),
+                bytes=writer.num_bytes,
+                remote_rows=own.remote_rows,
+                remote_rows_left=own.remote_rows_left,
+            )
+        )
     record = ReplicaRecord(name=name, lists=lists, made={**made, "report": [asdict(report) for report in reports]})
     _publish(path, holding, record, files, reads)
     return tuple(reports)
 
 
-def _worth(hot: Probabilities, book: Book, part: int, cost: dict[NodeType, Tensor], room: Room) -> dict[NodeType, Tensor]:
+def _worth(hot: Probabilities, book: Book, part: int, cost: dict[NodeType, Tensor], room: Room) -> Wanted:
     """The nodes that a partition copies, as many as there is room for."""
     if room.memory is not None:
-        return chosen(hot, book, part, cost, room.memory)
-    ones = {key: torch.ones_like(values) for key, values in cost.items()}
-    return chosen(hot, book, part, ones, (room.ratio or 0) * sum(map(len, cost.values())) / book.num_parts)
-
-
-def _report(hot: Probabilities, book: Book, part: int, gids: dict[NodeType, Tensor], num_bytes: int) -> CopyReport:
+        gids = chosen(hot, book, part, cost, room.memory)
+    else:
+        ones = {key: torch.ones_like(values) for key, values in cost.items()}
+        gids = chosen(hot, book, part, ones, (room.ratio or 0) * sum(map(len, cost.values())) / book.num_parts)
     remote = sum(float(chances.sum() - chances[slice(*book.bounds(key)[part : part + 2])].sum()) for key, chances in hot.items())
     kept = sum(float(hot[key][gid].sum()) for key, gid in gids.items())
-    rows = sum(map(len, gids.values()))
-    return CopyReport(part=part, rows=rows, bytes=num_bytes, remote_rows=remote, remote_rows_left=remote - kept)
+    return Wanted(gids=gids, remote_rows=remote, remote_rows_left=remote - kept)
 
 
 def _publish(path: Path, holding: Holding, record: ReplicaRecord, files: dict[str, FileRecord], reads: Probabilities) -> None:

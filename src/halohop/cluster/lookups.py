@@ -141,6 +141,19 @@ class Lookups:
         node_type = self.schema.node_type(node_type)
         return self.owners_of(node_type, self.locate(raw, node_type))
 
+    def edge_owners(self, relation: Relation, edge_id: Tensor) -> Tensor:
+        """The partition (int64 ``[n]``) that owns each of some edges: that of the node whose list they are in.
+
+        Args:
+            edge_id: places in the user's input, integers ``[n]``.
+
+        Raises:
+            SchemaError, IdError: as of `edges`.
+        """
+        relation = self.schema.relation(relation)
+        found = self.edges(relation, edge_id)
+        return self.owners_of(self.book.list_type(relation), (found.src_gid, found.dst_gid)[self.book.list_end])
+
     def owners_of(self, node_type: NodeType, gid: Tensor) -> Tensor:
         """The same of nodes given by gid (int64 ``[n]``)."""
         bounds = np.asarray(self.book.nodes[node_type][1:])

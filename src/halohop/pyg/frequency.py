@@ -1,13 +1,14 @@
-"""`halohop.Frequency`: an assigner that places nodes by how often batches need them."""
+"""Nodes placed by how often batches need them: `halohop.Frequency`, an assigner, and `halohop.place_by_hotness`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from halohop.access.estimates import Method, check_method
-from halohop.access.frequency import divided
+from halohop.access.frequency import divided, placed
 from halohop.errors import InputError
 from halohop.partitioning.assigners.division import AssignRequest, Division
 from halohop.pyg.inputs import fanouts_of
@@ -75,3 +76,35 @@ class Frequency:
             raise InputError(f"split={self.split!r} is one of {having or 'no nodes'}; name a split of one type, or its node_type")
         mask: NDArray[np.bool_] = np.asarray(tables.nodes[having[0]].columns[name], dtype=np.bool_)
         return having[0], mask
+
+
+def place_by_hotness(hot: Tensor | NDArray[np.floating], *, seeds: Tensor | None = None, seed: int = 0) -> Tensor:
+    """The partition of each node of a type by what the batches of each partition need, however that was found out; public as
+    `halohop.place_by_hotness`, for `method=` of `halohop.partition`.
+
+    A node goes where it is needed more than elsewhere, until a partition is full; those that are claimed most come first.
+    Partitions have the same number of nodes. `Frequency` finds out what is needed, too.
+
+    Args:
+        hot: how probable it is that a batch of a partition has a node, ``[num_parts, num_nodes]``, as `halohop.hotness` returns.
+        seeds: bool ``[num_nodes]``: nodes that are dealt evenly on their own. None: none are.
+        seed: decides among nodes that are needed alike.
+
+    Returns:
+        int32 ``[num_nodes]``.
+
+    Raises:
+        InputError: another shape, or what is no number.
+
+    Example:
+        >>> import torch
+        >>> place_by_hotness(torch.tensor([[0.9, 0.5, 0.8, 0.0], [0.1, 0.4, 0.0, 0.0]])).tolist()
+        [0, 1, 0, 1]
+    """
+    needs = np.asarray(hot, dtype=np.float64)
+    if needs.ndim != 2 or not len(needs) or not np.isfinite(needs).all():
+        raise InputError(f"hotness of shape {needs.shape} places no nodes; give finite numbers [num_parts, num_nodes]")
+    mask = None if seeds is None else np.asarray(seeds)
+    if mask is not None and (mask.dtype != np.bool_ or mask.shape != needs.shape[1:]):
+        raise InputError(f"seeds are {mask.dtype} of shape {mask.shape}; give bools, one for each of {needs.shape[1]} nodes")
+    return placed(needs, mask, np.random.default_rng(seed))

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from halohop.access.dealing import dealt
 from halohop.access.estimates import Method, check_method
-from halohop.access.replicas import CopyReport, Room, make_replicas, remove_replicas
-from halohop.cluster.graph import local_graph
+from halohop.access.replicas import CopyReport, Room, copy_nodes, make_replicas, remove_replicas
+from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.errors import InputError
 from halohop.loading.locality import Locality
@@ -17,7 +19,7 @@ from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import check_columns
 from halohop.store.draw import Rules
-from halohop.typing import Relation, relation_text
+from halohop.typing import NodeType, Relation, relation_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def room_of(replicas: Replicas) -> Room:
     return Room(ratio=replicas.ratio, memory=None if replicas.memory is None else parse_size(replicas.memory))
 
 
-def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyReport, ...]:
+def add_replicas(path: str | Path, replicas: Replicas | Sequence[Mapping[NodeType, Tensor]] | None) -> tuple[CopyReport, ...]:
     """Gives each partition copies of what its batches need most of the others; public as `halohop.add_replicas`.
 
     `halohop.open` and `halohop.serve` use them by themselves: rows that are copied are not asked of other hosts, and batches stay
@@ -74,13 +76,15 @@ def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyRepor
 
     Args:
         path: a data set, all of whose partitions are here.
-        replicas: what is copied; None removes the copies that there are.
+        replicas: what is copied: of the nodes that batches need most so many, or per partition the ids (integers ``[n]``) of the
+            nodes whose rows it copies, by type; its own are left out. None removes the copies that there are.
 
     Returns:
         Per partition, what was copied, and how many remote rows a batch is expected to need without the copies and with them.
 
     Raises:
-        InputError: a partition is missing, or options that do not fit the graph.
+        InputError: a partition is missing, options that do not fit the graph, or ids for another number of partitions.
+        SchemaError, IdError: ids of a type or of nodes that the graph does not have.
         DatasetError: the folder is no complete, healthy data set.
         WriteError: the disk is full, or cannot be written; the data set is what it was.
 
@@ -101,6 +105,8 @@ def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyRepor
         remove_replicas(path, holding.manifest)
         return ()
     with local_graph(holding.manifest.schema, holding.book, holding.parts) as graph:
+        if not isinstance(replicas, Replicas):
+            return copy_nodes(path, holding, graph, _located(replicas, graph))
         rules = Rules(replace=replicas.replace, weight=replicas.weight_attr)
         check_columns(graph, rules)
         fanouts, seeds = fanouts_of(replicas.fanouts, graph.schema), seed_dataset(graph, replicas.seeds)
@@ -119,6 +125,13 @@ def add_replicas(path: str | Path, replicas: Replicas | None) -> tuple[CopyRepor
             seed=replicas.seed,
             made=_described(replicas, fanouts),
         )
+
+
+def _located(nodes: Sequence[Mapping[NodeType, Tensor]], graph: Graph) -> list[dict[NodeType, Tensor]]:
+    """The gids of the nodes that a user names for each partition."""
+    if len(nodes) != graph.book.num_parts:
+        raise InputError(f"nodes to copy are given for {len(nodes)} partitions, and there are {graph.book.num_parts}; give all")
+    return [{name: graph.locate(ids, name) for name, ids in wanted.items()} for wanted in nodes]
 
 
 def _described(replicas: Replicas, fanouts: Fanouts) -> dict[str, Any]:
