@@ -62,6 +62,8 @@ _VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/
 _RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
 _SAMPLING = "the loaders sample, in threads of their own; give them worker options"
 
+_IPC = "a Dataset goes to other processes as it is, its tensors in shared memory; give it to torch.multiprocessing"
+
 REFUSED: dict[str, str] = {
     "data.TableDataset": _TABLES,
     "data.UnifiedTensor": "rows are gathered by the loaders wherever they lie; give them the whole tensor as node features",
@@ -75,6 +77,10 @@ REFUSED: dict[str, str] = {
     "data.v6d_id_filter": _VINEYARD,
     "data.v6d_id_select": _VINEYARD,
     "data.vineyard_to_csr": _VINEYARD,
+    "data.share_ipc": _IPC,
+    "data.from_ipc_handle": _IPC,
+    "data.Graph.graph_handler": "it is a pointer to a C++ object; samplers and loaders take the Graph itself",
+    "data.Dataset.load_vineyard": _VINEYARD,
     "channel.RemoteReceivingChannel": "loaders with RemoteDistSamplingWorkerOptions receive batches from servers",
     "distributed.ConcurrentEventLoop": _SAMPLING,
     "distributed.DistCollocatedSamplingProducer": _SAMPLING,
@@ -93,6 +99,9 @@ REFUSED: dict[str, str] = {
 
 ACCEPTED: dict[str, str] = {
     "graph_mode": "there is no GPU here, so neighbours are drawn on the CPU; batches are the same",
+    "directed": "neighbours are drawn along the edges that are given, by edge_dir",
+    "sort_func": "rows are gathered on the CPU, in the order in which they lie; batches are the same",
+    "strategy": "neighbours are drawn at random, by their weights with with_weight",
     "split_ratio": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
     "device_group_list": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
     "num_rpc_threads": "the transport of halohop has the threads that it needs",

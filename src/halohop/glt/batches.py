@@ -1,0 +1,125 @@
+"""Batches of halohop under GLT's names: what every loader of the face returns."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from halohop.glt.typing import EdgeType, NodeType, reverse_edge_type
+
+EDGE_IDS, WEIGHT = "e_id", "edge_weight"
+"""The columns of edges that hold the user's ids of edges, and their weights."""
+
+
+class EdgeIndex(NamedTuple):
+    """The edges of one hop, as PyG's first `NeighborSampler` returned them.
+
+    Args:
+        edge_index: ``[2, n]``, sources first; destinations are the first `size[1]` nodes of the batch.
+        e_id: ids of the edges, ``[n]``, or None.
+        size: numbers of sources and of destinations, int64 ``[2]``.
+    """
+
+    edge_index: Tensor
+    e_id: Tensor | None
+    size: Tensor
+
+    def to(self, *args: Any, **kwargs: Any) -> "EdgeIndex":
+        """As `Tensor.to` of all three."""
+        ids = None if self.e_id is None else self.e_id.to(*args, **kwargs)
+        return EdgeIndex(self.edge_index.to(*args, **kwargs), ids, self.size.to(*args, **kwargs))
+
+
+PyGv1 = tuple[int, Tensor, list[EdgeIndex]]
+
+
+def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
+    """A batch of halohop's loaders as GLT's loaders return it; for `transform=` of any of them.
+
+    It has `node`, `edge` (with `with_edge`), `batch` (ids of the seeds), `batch_size`, `num_sampled_nodes` and
+    `num_sampled_edges` (int64 tensors, on a `HeteroData` in dicts), and no `n_id`, `e_id`, `input_id`. `y` is of the seeds' type
+    only. With "out" edges lead from neighbours to seeds, and relations are named as `reverse_edge_type` does.
+
+    Args:
+        batch: `Data` or `HeteroData`, written to.
+        edge_dir: of the graph that it was drawn from, "in" or "out".
+        with_edge: whether ids of edges are wanted.
+    """
+    turned = edge_dir == "out"
+    if isinstance(batch, Data):
+        (store,) = batch.stores
+        store.num_sampled_nodes, store.num_sampled_edges = _nodes(store, seeds=True), _edges(store, turned, with_edge)
+        return batch
+    seed_types = _seed_types(batch)
+    nodes = {name: _nodes(batch[name], seeds=name in seed_types) for name in batch.node_types}
+    edges = {relation: _edges(batch[relation], turned, with_edge) for relation in batch.edge_types}
+    if turned:
+        stored = {relation: batch[relation].to_dict() for relation in edges}
+        for relation in stored:
+            del batch[relation]
+        for relation, attributes in stored.items():
+            batch[reverse_edge_type(relation)].update(attributes)
+        edges = {reverse_edge_type(relation): hops for relation, hops in edges.items()}
+    batch.num_sampled_nodes = {name: hops for name, hops in nodes.items() if hops is not None}
+    batch.num_sampled_edges = {relation: hops for relation, hops in edges.items() if hops is not None}
+    return batch
+
+
+def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool) -> PyGv1:
+    """A batch of a loader with ``expand="all"`` as (batch_size, n_id, adjs), `adjs` from the last hop to the first."""
+    data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge)
+    found = data.num_sampled_nodes.cumsum(0)
+    hops = data.num_sampled_edges.tolist()
+    edges = data.edge.split(hops) if with_edge else [None] * len(hops)
+    sizes = torch.stack([found[1:], found[:-1]], dim=1)
+    adjs = [EdgeIndex(*hop) for hop in zip(data.edge_index.split(hops, dim=1), edges, sizes, strict=True)]
+    return data.batch_size, data.node, adjs[::-1]
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """A batch on a device; from page-locked memory without waiting."""
+    if device.type == "cpu":
+        return batch
+    if isinstance(batch, tuple):
+        size, node, adjs = batch
+        return size, moved(node, device), [moved(adj, device) for adj in adjs]
+    return batch.to(device, non_blocking=True)
+
+
+def _nodes(store: Any, *, seeds: bool) -> Tensor | None:
+    """Renames what is about nodes; returns their numbers by hop."""
+    hops = _hops(store, "num_sampled_nodes")
+    store.node = store.pop("n_id")
+    if seeds:
+        store.batch_size = store.get("batch_size", 0 if hops is None else int(hops[0]))
+        store.batch = store.node[: store.batch_size]
+    else:
+        store.pop("y", None)
+    store.pop("input_id", None)
+    return hops
+
+
+def _edges(store: Any, turned: bool, with_edge: bool) -> Tensor | None:
+    """Renames what is about edges, and turns them around; returns their numbers by hop."""
+    ids = store.pop("e_id")
+    if with_edge:
+        store.edge = ids
+    store.pop("input_id", None)
+    for name in ("edge_index", "edge_label_index") if turned else ():
+        if name in store:
+            store[name] = store[name].flip(0)
+    return _hops(store, "num_sampled_edges")
+
+
+def _hops(store: Any, name: str) -> Tensor | None:
+    counts = store.pop(name, None)
+    return None if counts is None else torch.tensor(counts)
+
+
+def _seed_types(batch: HeteroData) -> set[NodeType]:
+    """The type of the seeds, or those of both ends where they are edges."""
+    types = {name for name in batch.node_types if "batch_size" in batch[name]}
+    links: Iterator[EdgeType] = (relation for relation in batch.edge_types if "input_id" in batch[relation])
+    return types or {end for relation in links for end in relation[::2]}

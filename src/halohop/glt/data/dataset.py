@@ -1,0 +1,290 @@
+"""GLT's `Dataset`: a graph, features, labels and splits, which all loaders of a process share as one graph of halohop's."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+import halohop
+from halohop.errors import InputError
+from halohop.glt.batches import WEIGHT
+from halohop.glt.data.feature import Feature
+from halohop.glt.data.graph import Graph, Topology, edge_columns
+from halohop.glt.notes import note, refused
+from halohop.glt.typing import EdgeType, NodeType
+
+
+class Dataset:
+    """What loaders and samplers of one machine read.
+
+    Args:
+        graph: a `Graph`, or a dict with one per relation.
+        node_features, edge_features: a `Feature`, or a dict of them.
+        node_labels: a tensor with a row per node, or a dict of them.
+        edge_dir: "out" draws the nodes that edges lead to, "in" those that they come from.
+        node_split: ids of train, validation and test nodes, each a tensor, or a dict of them.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | dict[EdgeType, Graph] | None = None,
+        node_features: Feature | dict[NodeType, Feature] | None = None,
+        edge_features: Feature | dict[EdgeType, Feature] | None = None,
+        node_labels: Any = None,
+        edge_dir: str = "out",
+        node_split: tuple[Any, Any, Any] | None = None,
+    ) -> None:
+        if edge_dir not in ("in", "out"):
+            raise InputError(f"edge_dir={edge_dir!r} is neither 'in' nor 'out'")
+        self.graph, self.edge_dir = graph, edge_dir
+        self.node_features, self.edge_features = node_features, edge_features
+        self.node_labels = _each(_label, node_labels)
+        self.train_idx, self.val_idx, self.test_idx = _split(node_split or (None, None, None))
+
+    def init_graph(
+        self,
+        edge_index: Any = None,
+        edge_ids: Any = None,
+        edge_weights: Any = None,
+        layout: str | dict[EdgeType, str] = "COO",
+        graph_mode: str = "ZERO_COPY",
+        directed: bool = False,
+        device: Any = None,
+    ) -> None:
+        """Takes edges, as `Topology` does, or dicts of them per relation.
+
+        Raises:
+            InputError: as of `Topology` and `Graph`.
+        """
+        if directed:
+            note("directed")
+        stored = "CSR" if self.edge_dir == "out" else "CSC"
+
+        def made(edges: Any, ids: Any, weights: Any, given: str) -> Graph:
+            return Graph(Topology(edges, ids, weights, given, stored), graph_mode, device)
+
+        if edge_index is not None:
+            self.graph = _each(made, edge_index, edge_ids, edge_weights, layout)
+
+    def init_node_features(
+        self,
+        node_feature_data: Any = None,
+        id2idx: Any = None,
+        sort_func: Callable[..., Any] | None = None,
+        split_ratio: Any = 0.0,
+        device_group_list: Any = None,
+        device: Any = None,
+        with_gpu: bool = True,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Takes the rows of nodes, as `Feature` does, or dicts of them per type."""
+        if sort_func is not None:
+            note("sort_func")
+        if node_feature_data is not None:
+            make = partial(_feature, device_group_list, device, with_gpu, dtype)
+            self.node_features = _each(make, node_feature_data, id2idx, split_ratio)
+
+    def init_edge_features(
+        self,
+        edge_feature_data: Any = None,
+        id2idx: Any = None,
+        split_ratio: Any = 0.0,
+        device_group_list: Any = None,
+        device: Any = None,
+        with_gpu: bool = True,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Takes the rows of edges, by their ids, or dicts of them per relation."""
+        if edge_feature_data is not None:
+            make = partial(_feature, device_group_list, device, with_gpu, dtype)
+            self.edge_features = _each(make, edge_feature_data, id2idx, split_ratio)
+
+    def init_node_labels(self, node_label_data: Any = None, id2idx: Any = None) -> None:
+        """Takes the labels of nodes, one or several each, or dicts of them per type."""
+        if node_label_data is not None:
+            self.node_labels = _each(lambda rows, index: Feature(_label(rows), index, dtype=None).by_id, node_label_data, id2idx)
+
+    def init_node_split(self, node_split: tuple[Any, Any, Any] | None = None) -> None:
+        """Takes ids of train, validation and test nodes."""
+        if node_split is not None:
+            self.train_idx, self.val_idx, self.test_idx = _split(node_split)
+
+    def random_node_split(self, num_val: float, num_test: float) -> None:
+        """Splits the nodes that have labels; numbers, or shares of them as floats."""
+        if self.node_labels is None:
+            raise InputError("random_node_split splits the nodes that have labels; call init_node_labels first")
+        splits = _each(lambda labels: random_split(len(labels), num_val, num_test), self.node_labels)
+        if isinstance(splits, dict):
+            splits = tuple({name: split[place] for name, split in splits.items()} for place in range(3))
+        self.init_node_split(splits)
+
+    def build(
+        self,
+        edge_index: Any = None,
+        edge_ids: Any = None,
+        feature_data: Any = None,
+        sort_func: Callable[..., Any] | None = None,
+        split_ratio: Any = 0.0,
+        label: Any = None,
+        graph_mode: str = "ZERO_COPY",
+        device_group_list: Any = None,
+        device: Any = None,
+    ) -> None:
+        """All `init_` methods in one, as GLT's README has it."""
+        self.init_graph(edge_index, edge_ids, graph_mode=graph_mode, device=device)
+        self.init_node_features(feature_data, None, sort_func, split_ratio, device_group_list, device)
+        self.init_node_labels(label)
+
+    def load_vineyard(self, *args: Any, **kwargs: Any) -> NoReturn:
+        refused("data.Dataset.load_vineyard")
+
+    def share_ipc(self) -> NoReturn:
+        refused("data.share_ipc")
+
+    @classmethod
+    def from_ipc_handle(cls, ipc_handle: Any) -> NoReturn:
+        refused("data.from_ipc_handle")
+
+    def get_graph(self, etype: EdgeType | None = None) -> Graph | None:
+        found: Graph | None = _of(self.graph, etype)
+        return found
+
+    def get_node_feature(self, ntype: NodeType | None = None) -> Feature | None:
+        found: Feature | None = _of(self.node_features, ntype)
+        return found
+
+    def get_edge_feature(self, etype: EdgeType | None = None) -> Feature | None:
+        found: Feature | None = _of(self.edge_features, etype)
+        return found
+
+    def get_node_label(self, ntype: NodeType | None = None) -> Any:
+        return _of(self.node_labels, ntype)
+
+    def get_edge_types(self) -> list[EdgeType] | None:
+        """The relations; None where nodes are of one type."""
+        return list(self.graph) if isinstance(self.graph, dict) else None
+
+    def get_node_types(self) -> list[NodeType] | None:
+        """The types of nodes; None where there is one."""
+        return list(dict.fromkeys(end for etype in self.graph for end in etype[::2])) if isinstance(self.graph, dict) else None
+
+    @cached_property
+    def halohop_graph(self) -> halohop.Graph:
+        """The one graph of all loaders and samplers, made at first use and again after a change.
+
+        Raises:
+            InputError: there is no graph yet, or features or labels do not have a row for every node.
+        """
+        if self.graph is None:
+            raise InputError("the Dataset has no graph yet; call init_graph first")
+        graphs = self.graph if isinstance(self.graph, dict) else {None: self.graph}
+        data = HeteroData() if isinstance(self.graph, dict) else Data()
+        counts: dict[Any, int] = {}
+        for etype, graph in graphs.items():
+            store = data if etype is None else data[etype]
+            for name, values in edge_columns(graph.topo).items():
+                store[name] = values
+            feature = self.get_edge_feature(etype)
+            if feature is not None:
+                ids = graph.topo.given_ids
+                store["edge_attr"] = feature.by_id if ids is None else feature[ids]
+            ends: tuple[Any, Any] = (None, None) if etype is None else (etype[0], etype[2])
+            for end, size in zip(ends, (graph.row_count, graph.col_count), strict=True):
+                counts[end] = max(counts.get(end, 0), size)
+        for name in dict.fromkeys([*counts, *_names(self.node_features), *_names(self.node_labels)]):
+            feature, labels = self.get_node_feature(name), self.get_node_label(name)
+            rows = {"x": None if feature is None else feature.by_id, "y": labels}
+            given = {key: values for key, values in rows.items() if values is not None}
+            store = data if name is None else data[name]
+            store.num_nodes = max([counts.get(name, 0), *map(len, given.values())])
+            for key, values in given.items():
+                if len(values) != store.num_nodes:
+                    of = "" if name is None else f" of {name!r}"
+                    what = "node features" if key == "x" else "node labels"
+                    raise InputError(f"the {what}{of} have {len(values)} rows, but there are {store.num_nodes} nodes")
+                store[key] = values
+        return halohop.graph(data, edge_dir="out" if self.edge_dir == "out" else "in")
+
+    def weight_attr(self, with_weight: bool) -> str | None:
+        """The column that `with_weight` draws by.
+
+        Raises:
+            InputError: the graph has no weights.
+        """
+        if not with_weight:
+            return None
+        graphs = self.graph.values() if isinstance(self.graph, dict) else [self.graph]
+        if all(graph is None or graph.topo.given_weights is None for graph in graphs):
+            raise InputError("with_weight=True, but the graph has no weights; give edge_weights to init_graph")
+        return WEIGHT
+
+    def columns(self, input_type: Any, with_edge: bool) -> dict[str, Any]:
+        """The columns of batches, as halohop's loaders name them: all features, and the labels of the seeds' type."""
+        if not isinstance(self.graph, dict):
+            nodes: Any = [name for name, rows in (("x", self.node_features), ("y", self.node_labels)) if rows is not None]
+            of_edges = ["edge_attr"] if self.edge_features is not None else []
+            ids = ["e_id"] if self.graph is not None and self.graph.topo.given_ids is not None else []
+            return {"node_columns": nodes, "edge_columns": of_edges + ids if with_edge else []}
+        nodes = {name: ["x"] for name in _names(self.node_features)}
+        if self.get_node_label(input_type) is not None:
+            nodes[input_type] = [*nodes.get(input_type, []), "y"]
+        edges = {}
+        for etype, graph in self.graph.items():
+            has = ("edge_attr", self.get_edge_feature(etype)), ("e_id", graph.topo.given_ids)
+            edges[etype] = [name for name, rows in has if rows is not None and with_edge]
+        return {"node_columns": nodes, "edge_columns": edges}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.pop("halohop_graph", None)
+        super().__setattr__(name, value)
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, key, None)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self, key, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "halohop_graph"}
+
+
+def random_split(num_total: int, num_val: float, num_test: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Train, validation and test positions among `num_total`, shuffled by torch's generator; floats are shares."""
+    sizes = [round(num_total * size) if isinstance(size, float) else size for size in (num_val, num_test)]
+    val, test, train = torch.randperm(num_total).split([*sizes, num_total - sum(sizes)])
+    return train, val, test
+
+
+def _label(values: Any) -> Tensor:
+    """Labels as losses read them: whole numbers as int64, others as they are."""
+    labels = torch.as_tensor(values)
+    return labels if labels.is_floating_point() or labels.dtype == torch.bool else labels.long()
+
+
+def _feature(groups: Any, device: Any, with_gpu: bool, dtype: Any, rows: Any, id2idx: Any, split_ratio: float) -> Feature:
+    return Feature(rows, id2idx, split_ratio, groups, device, with_gpu, dtype)
+
+
+def _each(make: Callable[..., Any], values: Any, *others: Any) -> Any:
+    """What `make` makes of values, or of each of a dict of them, with what the others have for it."""
+    if values is None:
+        return None
+    if not isinstance(values, Mapping):
+        return make(values, *others)
+    return {key: make(value, *(_of(other, key) for other in others)) for key, value in values.items()}
+
+
+def _split(ids: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    train, val, test = (_each(torch.as_tensor, some) for some in ids)
+    return train, val, test
+
+
+def _of(values: Any, key: Any) -> Any:
+    return values.get(key) if isinstance(values, Mapping) else values
+
+
+def _names(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, Mapping) else []
