@@ -62,7 +62,7 @@ class SeedFiles:
         self._splits: dict[str, dict[NodeType, Tensor]] = {}
         for name, given in (splits or {}).items():
             assert schema is not None
-            by_type = given if isinstance(given, Mapping) else {schema.node_type(None): given}
+            by_type = {schema.node_type(None): given} if isinstance(given, Tensor) else given
             label = f"splits[{name!r}]"
             self._splits[name] = {schema.node_type(key): _whole(ids, label, dims=(1,)) for key, ids in by_type.items()}
 
