@@ -28,19 +28,23 @@ class Meeting:
         self._closed = False
         atexit.register(self._close_at_exit)
 
-    def barrier(self) -> None:
+    def barrier(self, *, deadline: float | None = None) -> None:
         """Waits until every rank has come to this point.
+
+        Args:
+            deadline: seconds to wait; None: those of the meeting.
 
         Raises:
             ClusterError: a rank did not come in time, or rank 0 has ended.
         """
-        self._rendezvous.exchange(f"round/{next(self._rounds)}")
+        self._rendezvous.exchange(f"round/{next(self._rounds)}", deadline=deadline)
 
-    def all_gather(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any, *, deadline: float | None = None) -> list[Any]:
         """What every rank gives, by rank; all ranks call it together.
 
         Args:
             value: what JSON has: numbers, text, None, and lists and dicts of these; tuples come back as lists.
+            deadline: as of `barrier`.
 
         Raises:
             InputError: something else.
@@ -52,7 +56,8 @@ class Meeting:
             raise InputError(
                 f"{type(value).__name__} cannot be exchanged ({error}); give numbers, text, lists and dicts"
             ) from error
-        return [msgspec.json.decode(one) for one in self._rendezvous.exchange(f"round/{next(self._rounds)}", sent)]
+        given = self._rendezvous.exchange(f"round/{next(self._rounds)}", sent, deadline=deadline)
+        return [msgspec.json.decode(one) for one in given]
 
     def close(self) -> None:
         """Leaves, after every rank has come to do so. Safe to call twice.

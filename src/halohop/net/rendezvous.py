@@ -164,15 +164,18 @@ class Rendezvous:
         self._all("done")
         self._all("gone", wait=self._world.rank == 0)  # its process may be the one that keeps the board: it goes last
 
-    def exchange(self, word: str, value: str = "") -> list[bytes]:
+    def exchange(self, word: str, value: str = "", *, deadline: float | None = None) -> list[bytes]:
         """What every rank says under a word, by rank, after all have said it.
+
+        Args:
+            deadline: seconds to wait; None: those of the meeting.
 
         Raises:
             ClusterError: a rank did not come in time, or the store is gone.
         """
         self._say(word, value)
         keys = [f"{self.prefix}/{word}/{rank}" for rank in range(self._world.size)]
-        self._wait(keys, "rank {} did not come")
+        self._wait(keys, "rank {} did not come", None if deadline is None else timedelta(seconds=deadline))
         with board_errors(self.board):
             return [self.board.get(key) for key in keys]
 
@@ -194,14 +197,15 @@ class Rendezvous:
         with board_errors(self.board):
             return msgspec.json.decode(self.board.get(key), type=kind)
 
-    def _wait(self, keys: Iterable[str], complaint: str) -> None:
+    def _wait(self, keys: Iterable[str], complaint: str, deadline: timedelta | None = None) -> None:
+        deadline = deadline or self._deadline
         for number, key in enumerate(keys):
             try:
                 with board_errors(self.board):
-                    self.board.wait([key], self._deadline)
+                    self.board.wait([key], deadline)
             except (dist.DistStoreError, RuntimeError) as error:
                 raise ClusterError(
-                    f"{complaint.format(number)} within {self._deadline.total_seconds():g} s; was it started, and did it live?"
+                    f"{complaint.format(number)} within {deadline.total_seconds():g} s; was it started, and did it live?"
                 ) from error
 
 

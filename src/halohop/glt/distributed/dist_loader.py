@@ -1,0 +1,144 @@
+"""GLT's `DistLoader`: batches of a graph that lies with several processes, or on servers."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+import halohop
+from halohop.errors import InputError
+from halohop.glt.batches import EDGE_IDS, WEIGHT, moved, to_glt
+from halohop.glt.distributed.dist_context import required_context
+from halohop.glt.distributed.dist_dataset import DistDataset
+from halohop.glt.distributed.dist_options import (
+    AllDistSamplingWorkerOptions,
+    CollocatedDistSamplingWorkerOptions,
+    RemoteDistSamplingWorkerOptions,
+)
+from halohop.glt.modes import device_of
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What worker options lead to.
+
+    Args:
+        graph: to draw from.
+        world: this process among those that draw, each of which brings its own seeds.
+    """
+
+    graph: halohop.Graph
+    world: halohop.World
+
+
+def opened(data: DistDataset | None, options: AllDistSamplingWorkerOptions) -> Opened:
+    """The graph of the other workers and this one, or that of the servers.
+
+    Raises:
+        InputError: the process has no context yet, or no dataset where it is a worker.
+    """
+    if isinstance(options, RemoteDistSamplingWorkerOptions):
+        raise InputError("RemoteDistSamplingWorkerOptions need servers; call init_client before")
+    context = required_context("a distributed loader")
+    if data is None:
+        raise InputError("data=None: only clients of servers have no dataset; give a DistDataset")
+    return Opened(graph=data.opened(options), world=context.world)
+
+
+class DistLoader:
+    """Batches of this process's seeds. `iter` begins an epoch, `next` takes a batch; what is left of an epoch before is dropped.
+
+    Args:
+        data: the partition of this process; None for clients of servers.
+        input_data: a `NodeSamplerInput` or `EdgeSamplerInput`.
+        sampling_config: what batches hold.
+        to_device: where they are wanted; None is the GPU in use, or else the CPU.
+        worker_options: where they are made; None: by one thread of this process.
+
+    Raises:
+        InputError: no context yet, weights that are not stored, another direction than the graph was divided for, or other
+            arguments that cannot work.
+        IdError: seeds that the graph does not have.
+        ClusterError, TransportError: another process does not come, or does not fit to this one.
+    """
+
+    def __init__(
+        self,
+        data: DistDataset | None,
+        input_data: Any,
+        sampling_config: Any,
+        to_device: Any = None,
+        worker_options: AllDistSamplingWorkerOptions | None = None,
+    ) -> None:
+        options, config = worker_options or CollocatedDistSamplingWorkerOptions(), sampling_config
+        self.to_device = device_of(to_device)
+        source = opened(data, options)
+        self._batches: Any = None
+        how = options.loading() | columns_of(source.graph.schema, input_data.input_type, config)
+        how["pin_memory"] = how.get("pin_memory", False) or self.to_device.type == "cuda"
+        self._loader = made(
+            source.graph,
+            input_data,
+            config,
+            world=source.world,
+            own_seeds=True,
+            weight_attr=_weights(source.graph.schema, config.with_weight),
+            transform=partial(to_glt, edge_dir=config.edge_dir, with_edge=config.with_edge),
+            **how,
+        )
+
+    def __len__(self) -> int:
+        """Batches an epoch, of this process."""
+        return len(self._loader)
+
+    def __iter__(self) -> "DistLoader":
+        self.shutdown()
+        self._batches = iter(self._loader)
+        return self
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            iter(self)
+        return moved(next(self._batches), self.to_device)
+
+    def shutdown(self) -> None:
+        """Ends the epoch; batches that are made ahead are dropped. The graph stays open for other loaders and processes."""
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.close()
+
+
+def made(graph: halohop.Graph, inputs: Any, config: Any, **how: Any) -> Any:
+    """The loader of halohop's that a sampling config means."""
+    kind = config.sampling_type.name
+    how |= {"batch_size": config.batch_size, "shuffle": config.shuffle, "drop_last": config.drop_last}
+    how |= {"edge_dir": config.edge_dir, "seed": config.seed or 0}
+    seeds = torch.stack([inputs.row, inputs.col]) if kind == "LINK" else inputs.node
+    where = graph, config.num_neighbors, seeds if inputs.input_type is None else (inputs.input_type, seeds)
+    if kind == "LINK":
+        return halohop.LinkNeighborLoader(*where, inputs.label, neg_sampling=inputs.neg_sampling, **how)
+    if kind not in ("NODE", "SUBGRAPH"):
+        raise InputError(f"sampling_type={kind} is none of NODE, LINK, SUBGRAPH")
+    return (halohop.NeighborLoader if kind == "NODE" else halohop.SubGraphLoader)(*where, **how)
+
+
+def columns_of(schema: halohop.Schema, input_type: Any, config: Any) -> dict[str, Any]:
+    """The columns of batches, as halohop's loaders name them: labels of the seeds' types, and features where they are wanted."""
+    of_seeds = schema.nodes if input_type is None else {input_type} if isinstance(input_type, str) else set(input_type[::2])
+    nodes, edges = {}, {}
+    for name, spec in schema.nodes.items():
+        wanted = (["x"] if config.collect_features else []) + (["y"] if name in of_seeds else [])
+        nodes[name] = [column for column in wanted if column in spec.columns]
+    for relation, spec in schema.edges.items():
+        wanted = [EDGE_IDS, *(["edge_attr"] if config.collect_features else [])] if config.with_edge else []
+        edges[relation] = [column for column in wanted if column in spec.columns]
+    return {"node_columns": nodes, "edge_columns": edges}
+
+
+def _weights(schema: halohop.Schema, with_weight: bool) -> str | None:
+    stored = {name for spec in schema.edges.values() for name in spec.columns}
+    found = next((name for name in (WEIGHT, "weight") if name in stored), None)
+    if with_weight and found is None:
+        raise InputError("with_weight=True, but the graph has no weights; divide it with edge_weights")
+    return found if with_weight else None
