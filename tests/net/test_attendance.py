@@ -106,6 +106,23 @@ def test_never_over_where_no_number_is_expected(clock):
     assert not attendance.over.is_set()
 
 
-def test_a_number_of_clients_that_is_none():
-    with pytest.raises(InputError, match="clients=0; a server expects at least one"):
-        Attendance(lease_seconds=1.0, expected=0)
+def test_over_when_each_number_of_a_job_was_taken(clock):
+    """Clients come and go meanwhile, and one that came twice does not count for another."""
+    attendance = Attendance(lease_seconds=60.0, expected="jobs", clock=clock)
+    attendance.answer(AttendRequest(client="looks around"))
+    leave(attendance, "looks around")
+    for client in "ab":
+        assert join(attendance, client, size=2, rank=0).rank == 0
+        leave(attendance, client)
+        assert not attendance.over.is_set()
+    assert join(attendance, "c", size=2, rank=1).rank == 1
+    attendance.sweep()
+    assert not attendance.over.is_set()  # it is there
+    leave(attendance, "c")
+    assert attendance.over.is_set()
+
+
+@pytest.mark.parametrize("expected", [0, "papers"])
+def test_a_number_of_clients_that_is_none(expected):
+    with pytest.raises(InputError, match=f"clients={expected!r}; a server expects at least one"):
+        Attendance(lease_seconds=1.0, expected=expected)

@@ -121,7 +121,7 @@ def test_a_file_of_any_server(start: Start, seeds: Path, parts: Path) -> None:
             graph.seed_file("other.npy")
 
 
-@pytest.mark.parametrize("file", ["../secret.npy", "papers/../../secret.npy", "{folder}/links.npy"])
+@pytest.mark.parametrize("file", ["../secret.npy", "papers/../../secret.npy", "{folder}/../secret.npy"])
 def test_a_path_outside_of_the_folder(start: Start, seeds: Path, file: str) -> None:
     (server,) = start([0, 1], seeds=seeds)
     with (

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from halohop.errors import InputError
+from halohop.errors import InputError, SchemaError
 from halohop.net.seed_files import SeedFiles, SeedsRequest
+from halohop.store.schema import Schema, TableSpec
 
 
 @pytest.fixture
@@ -47,9 +48,50 @@ def test_paths_out_of_the_folder(folder, name):
     assert refusal(folder, name) == (f"seed file {name!r} lies outside the folder that the server names; give a path below it")
 
 
-def test_absolute_paths_also_of_files_inside(folder):
-    for path in (folder.parent / "secret.npy", folder / "links.npy"):
-        assert "lies outside the folder" in refusal(folder, str(path))
+def test_where_an_absolute_path_leads_counts(folder):
+    inside = folder / "papers" / ".." / ".." / folder.name / "links.npy"
+    assert SeedFiles(folder).answer(SeedsRequest(file=str(inside))).ids.tolist() == [[0, 1, 2], [3, 4, 5]]
+    for outside in (folder.parent / "secret.npy", folder / ".." / "secret.npy", Path("/etc/passwd"), Path("/none.npy")):
+        assert "lies outside the folder" in refusal(folder, str(outside))
+
+
+def test_tensors_that_torch_has_saved(folder):
+    torch.save(torch.tensor([7, 2], dtype=torch.int32), folder / "train.pt")
+    reply = SeedFiles(folder).answer(SeedsRequest(file="train.pt"))
+    assert (reply.ids.tolist(), reply.ids.dtype) == ([7, 2], torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("saved", "why"),
+    [
+        (torch.tensor([0.5]), "holds no signed integers, but torch.float32"),
+        (torch.zeros(3, 4, dtype=torch.int64), "has shape (3, 4), expected [n] ids of nodes, or [2, n]"),
+        ({"train": torch.tensor([1])}, "holds no signed integers, but an archive"),
+        (Path("a"), "cannot be read as .pt: "),  # an object that only a pickle can make
+        (b"no tensor", "cannot be read as .pt: "),
+    ],
+)
+def test_pt_files_of_something_else(folder, saved, why):
+    path = folder / "bad.pt"
+    if isinstance(saved, bytes):
+        path.write_bytes(saved)
+    else:
+        torch.save(saved, path)
+    assert why in refusal(folder, "bad.pt")
+
+
+def test_splits_by_name_and_type():
+    schema = Schema(nodes={"user": TableSpec(count=9, columns={}), "item": TableSpec(count=9, columns={})}, edges={})
+    splits = {"train": {"user": torch.tensor([3, 1]), "item": torch.tensor([2])}, "test": {"item": torch.tensor([5])}}
+    files = SeedFiles(None, splits, schema)
+    assert files.answer(SeedsRequest(split="train", node_type="user")).ids.tolist() == [3, 1]
+    assert files.answer(SeedsRequest(split="test")).ids.tolist() == [5]
+    assert "split 'valid': this server was given ['test', 'train']" in files.answer(SeedsRequest(split="valid")).refusal
+    assert "has nodes of ['item', 'user'], not of ''; name one" in files.answer(SeedsRequest(split="train")).refusal
+    with pytest.raises(SchemaError, match="author"):
+        SeedFiles(None, {"train": {"author": torch.tensor([1])}}, schema)
+    with pytest.raises(InputError, match=r"splits\['train'\] holds no signed integers, but torch.bool"):
+        SeedFiles(None, {"train": {"user": torch.ones(9, dtype=torch.bool)}}, schema)
 
 
 def test_links_out_of_the_folder(folder):

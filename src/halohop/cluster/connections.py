@@ -1,6 +1,7 @@
 """What a graph knows of other hosts, whatever connects it to them."""
 
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -8,12 +9,35 @@ from torch import Tensor
 from halohop.store.requests import Reply, Request
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCard:
+    """What a server says of itself.
+
+    Args:
+        address: where it is reached.
+        number: its place among all servers, as given to `halohop.serve`; -1 without one.
+        parts: the partitions that it serves.
+        clients: how many it expects; 0 where it is not known.
+        gpus: that torch sees there.
+    """
+
+    address: str
+    number: int
+    parts: tuple[int, ...]
+    clients: int = 0
+    gpus: int = 0
+
+
 class JobServers(Protocol):
     """Servers that know their clients' jobs; see `halohop.cluster.jobs`."""
 
+    def cards(self) -> tuple[ServerCard, ...]: ...
+
     def join(self, job: str, size: int, rank: int | None) -> int: ...
 
-    def seed_file(self, file: str) -> Tensor: ...
+    def seed_file(self, file: str, *, server: int | None) -> Tensor: ...
+
+    def seed_split(self, name: str, node_type: str, *, server: int | None) -> Tensor: ...
 
 
 class Connections(Protocol):

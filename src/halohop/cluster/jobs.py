@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from halohop.cluster.connections import Connections, JobServers
+from halohop.cluster.connections import Connections, JobServers, ServerCard
 from halohop.errors import InputError
+from halohop.typing import NodeType
 from halohop.world import World
 
 
@@ -43,21 +44,44 @@ class Jobs:
         number = self._job_servers().join(job, clients, rank)
         return World(rank=number, size=clients)
 
-    def seed_file(self, file: str) -> Tensor:
-        """Ids from a `.npy` file below the folder that the servers name (``halohop serve --seeds FOLDER``), for loaders.
+    def servers(self) -> tuple[ServerCard, ...]:
+        """The servers that were there when this process connected, by their numbers, and what each says of itself.
+
+        Raises:
+            InputError: the graph is not on servers.
+        """
+        return self._job_servers().cards()
+
+    def seed_file(self, file: str, *, server: int | None = None) -> Tensor:
+        """Ids from a file below the folder that the servers name (``halohop serve --seeds FOLDER``), for loaders.
 
         Args:
-            file: its path below that folder.
+            file: its path below that folder, or from the root of the server's files; `.npy`, or `.pt` with a tensor.
+            server: the number of the one that is asked (`ServerCard.number`); None: the first that has it.
 
         Returns:
             int64: ids of nodes ``[n]``, or the ends of edges ``[2, n]``, as the file has them.
 
         Raises:
-            InputError: no server has such a file, it holds something else or lies outside the folder, or the graph is not on
-                servers.
+            InputError: no server has such a file, it holds something else or lies outside the folder, there is no server of this
+                number, or the graph is not on servers.
             TransportError: a server is lost.
         """
-        return self._job_servers().seed_file(file)
+        return self._job_servers().seed_file(file, server=server)
+
+    def seed_split(self, name: str, *, node_type: NodeType | None = None, server: int | None = None) -> Tensor:
+        """Ids of nodes (int64 ``[n]``) of a split that a server was given (``halohop.serve(splits=...)``), for loaders.
+
+        Args:
+            name: of the split.
+            node_type: may be left out where the split has nodes of one type.
+            server: as of `seed_file`.
+
+        Raises:
+            InputError: no server has such a split, there is no server of this number, or the graph is not on servers.
+            TransportError: a server is lost.
+        """
+        return self._job_servers().seed_split(name, node_type or "", server=server)
 
     def _job_servers(self) -> JobServers:
         servers = None if self._connections is None else self._connections.jobs

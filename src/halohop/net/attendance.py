@@ -1,9 +1,11 @@
 """The clients of a server: who is there, under which number of which job, and when all have left."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from halohop.errors import InputError
 from halohop.store.requests import Request
@@ -49,6 +51,10 @@ class _Job:
     clients: dict[int, str] = field(default_factory=dict)  # by number
 
 
+Expected = int | Literal["jobs"] | None
+"""How many clients come to a server: so many; as many as one of the jobs has that they join; or it is not known."""
+
+
 class Attendance:
     """The clients of a server, as long as they are heard of, and their numbers in the jobs that they share.
 
@@ -57,10 +63,13 @@ class Attendance:
 
     Args:
         lease_seconds: see above.
-        expected: how many clients will come; None: it is not known.
+        expected: how many clients will come; "jobs": those of a job; None: it is not known.
 
     Attributes:
         over: is set when all expected clients have come, and none is there any more.
+
+    Raises:
+        InputError: a number below 1.
 
     Example:
         >>> attendance = Attendance(lease_seconds=60.0, expected=1)
@@ -70,15 +79,19 @@ class Attendance:
         (-1, True)
     """
 
-    def __init__(self, *, lease_seconds: float, expected: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        if expected is not None and expected < 1:
-            raise InputError(f"clients={expected}; a server expects at least one, or None, for which it never ends by itself")
+    def __init__(self, *, lease_seconds: float, expected: Expected = None, clock: Callable[[], float] = time.monotonic) -> None:
+        if expected not in (None, "jobs") and (isinstance(expected, str) or expected < 1):
+            raise InputError(
+                f"clients={expected!r}; a server expects at least one, 'jobs', or None, for which it never ends by itself"
+            )
         self.over = threading.Event()
         self._lease, self._expected, self._clock = lease_seconds, expected, clock
         self._lock = threading.Lock()
         self._come: set[str] = set()
         self._heard: dict[str, float] = {}
         self._jobs: dict[str, _Job] = {}
+        self._joined: dict[str, set[int]] = {}  # the numbers of each job that were taken, and perhaps left again
+        self._complete = False  # a job has had all of its clients
 
     def __len__(self) -> int:
         """How many clients are there."""
@@ -119,6 +132,9 @@ class Attendance:
         if job.clients.get(wanted, request.client) != request.client or mine not in (-1, wanted):
             return -1, f"rank={wanted} of {named} is another client's, which is there; leave it out, and get a free one"
         job.clients[wanted] = request.client
+        joined = self._joined.setdefault(request.job, set())
+        joined.add(wanted)
+        self._complete |= len(joined) >= job.size
         return wanted, ""
 
     def _forget_lost(self) -> None:
@@ -135,5 +151,6 @@ class Attendance:
                 del self._jobs[name]
 
     def _look(self) -> None:
-        if self._expected is not None and len(self._come) >= self._expected and not self._heard:
+        have_come = self._complete if isinstance(self._expected, str) else len(self._come) >= (self._expected or math.inf)
+        if have_come and not self._heard:
             self.over.set()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from halohop.cluster.connections import ServerCard
 from halohop.errors import InputError, TransportError
 from halohop.net.attendance import AttendReply, AttendRequest
 from halohop.net.periodic import PeriodicThread
@@ -26,12 +27,13 @@ class Attending:
     """One client of some servers.
 
     Args:
-        channels: to each of the servers, the one that is asked first at the beginning.
+        servers: what each says of itself, and the channel to it; the one that is asked first at the beginning.
         home: to the server that gives out numbers: all clients of a job have the same.
     """
 
-    def __init__(self, channels: Sequence[Channel], *, home: Channel) -> None:
-        self._channels = tuple(channels)
+    def __init__(self, servers: Sequence[tuple[ServerCard, Channel]], *, home: Channel) -> None:
+        self._servers = tuple(servers)
+        self._channels = tuple(channel for _, channel in servers)
         self._home = home
         self._me = AttendRequest(client=secrets.token_hex(8))
         self._jobs: dict[str, AttendRequest] = {}
@@ -66,16 +68,31 @@ class Attending:
         self.begin(reply.lease_seconds)
         return reply.rank
 
-    def seed_file(self, file: str) -> Tensor:
-        """The ids in a file of the first server that has it.
+    def cards(self) -> tuple[ServerCard, ...]:
+        """What the servers say of themselves, by their numbers."""
+        return tuple(sorted((card for card, _ in self._servers), key=lambda card: card.number))
+
+    def seed_file(self, file: str, *, server: int | None) -> Tensor:
+        """The ids in a file of one server, or of the first that has it.
 
         Raises:
             InputError: none has it; says why.
             TransportError: a server is lost.
         """
+        return self._seeds(SeedsRequest(file=file), server)
+
+    def seed_split(self, name: str, node_type: str, *, server: int | None) -> Tensor:
+        """The same of a split."""
+        return self._seeds(SeedsRequest(split=name, node_type=node_type), server)
+
+    def _seeds(self, request: SeedsRequest, server: int | None) -> Tensor:
+        asked = [channel for card, channel in self._servers if server in (None, card.number)]
+        if not asked:
+            numbers = sorted(card.number for card, _ in self._servers if card.number >= 0)
+            raise InputError(f"there is no server {server}; the numbers that servers were given are {numbers}")
         refusals = []
-        for channel in self._channels:
-            reply: SeedsReply = channel.submit(SeedsRequest(file=file)).result()
+        for channel in asked:
+            reply: SeedsReply = channel.submit(request).result()
             if not reply.refusal:
                 return reply.ids
             refusals.append(reply.refusal)

@@ -15,7 +15,8 @@ from halohop.net.attending import Attending
 from halohop.net.connections import Connections
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Finder, finder_of
-from halohop.net.introductions import Introductions, Known, peers_of
+from halohop.net.introductions import Introductions
+from halohop.net.known import Known, peers_of
 from halohop.net.remote import BatchServers
 from halohop.net.servers import Servers
 from halohop.store.manifest import decode
@@ -35,6 +36,7 @@ def connect(
     deadline: float = 60.0,
     first: str | None = None,
     cache: str | int | None = None,
+    num_servers: int | None = None,
 ) -> Graph:
     """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
 
@@ -55,11 +57,14 @@ def connect(
         cache: how much memory this process may take for rows of nodes that it fetched and needs often, in bytes or as text
             ("512MB"); None: rows are fetched each time. It is of use where batches are made here (`sampling` "client").
         deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
+        num_servers: how many servers there are, of which `servers` may name only some: all of them are waited for, and must
+            have been started among as many (`halohop.serve(world=...)`). None: as many as it takes.
 
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
-        ClusterError: they serve different data sets, or none has a partition; names it, and the servers that were asked.
+        ClusterError: they serve different data sets, two have one number, or none has a partition; names it, and the servers
+            that were asked.
         InputError: no servers, something that is no address, a `cache` that is no size, or a `first` that is none of the servers.
     """
     if not servers:
@@ -67,9 +72,19 @@ def connect(
     if sampling not in get_args(Place):
         raise InputError(f"sampling={sampling!r} is none of {list(get_args(Place))}")
     where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits or Limits())
-    graph = connected(where, sampling=sampling, deadline=deadline, first=first, cache=cache)
-    again = servers if callable(servers) else tuple(servers)
-    opens = partial(connect, again, sampling=sampling, limits=limits, deadline=deadline, first=first, cache=cache)
+    if num_servers is not None and num_servers < 1:
+        raise InputError(f"num_servers={num_servers}; a graph lies on one server at least, or leave it out")
+    graph = connected(where, sampling=sampling, deadline=deadline, first=first, cache=cache, num_servers=num_servers)
+    opens = partial(
+        connect,
+        servers if callable(servers) else tuple(servers),
+        sampling=sampling,
+        limits=limits,
+        deadline=deadline,
+        first=first,
+        cache=cache,
+        num_servers=num_servers,
+    )
     graph.opened_by = GraphReference(opens=opens)
     return graph
 
@@ -82,6 +97,7 @@ def connected(
     first: str | None = None,
     here: Holding | None = None,
     cache: str | int | None = None,
+    num_servers: int | None = None,
 ) -> Graph:
     """`connect`, for a process that may hold some of the partitions: it asks the servers about the others."""
     limits, mine = where.limits, () if here is None else tuple(here.parts)
@@ -93,6 +109,8 @@ def connected(
             deadline=deadline,
             manifest=None if here is None else here.document,
             without=mine,
+            least=num_servers or 1,
+            size=num_servers,
         )
         known = introductions.wait()
         if first is not None:
@@ -140,7 +158,7 @@ def _with_first(known: list[Known], first: str) -> list[Known]:
 def _attending(known: list[Known]) -> Attending:
     """This client's part in jobs. Of the servers that have the first partition, all clients take the same for its home."""
     home = min(known, key=lambda server: (min(server.parts), server.name))
-    part = Attending([server.channel for server in known], home=home.channel)
+    part = Attending([(server.card, server.channel) for server in known if server.card is not None], home=home.channel)
     leases = [server.lease_seconds for server in known if server.lease_seconds]
     if leases:
         part.begin(min(leases))

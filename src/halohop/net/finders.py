@@ -109,6 +109,19 @@ class Name:
         return list(dict.fromkeys(joined(place_of(address)) for *_, address in found))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """No server by itself: the others know where this one is, and make themselves known to it.
+
+    Example:
+        >>> Awaited()()
+        ()
+    """
+
+    def __call__(self) -> Sequence[str]:
+        return ()
+
+
 class Store:
     """A store of torch's (`torch.distributed.TCPStore`, ...) that servers and clients share.
 

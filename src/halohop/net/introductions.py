@@ -4,71 +4,24 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
+from halohop.cluster.connections import ServerCard
 from halohop.cluster.holding import fingerprint
 from halohop.errors import ClusterError, DeadlineExceededError, PeerLostError, TransportError
 from halohop.net.directory import PeerDirectory
+from halohop.net.known import Known
 from halohop.net.messages import DescribeReply, DescribeRequest, MeetRequest
-from halohop.net.ownership import replicas
-from halohop.net.remote import Peer, RemoteShard
-from halohop.partitioning.book import Book
+from halohop.net.places import Place, check_places
 from halohop.store.given import given_names, other_columns
 from halohop.store.manifest import decode
-from halohop.transport import Channel, Identity
+from halohop.transport import Channel
 
 _LOOKS = 5
 """How often in the time of an attempt servers are asked which others they know."""
 _MOMENT = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A server that is there, and what it serves; `name` and `lease_seconds` as of `DescribeReply`."""
-
-    address: str
-    channel: Channel
-    parts: tuple[int, ...]
-    name: str = ""
-    lease_seconds: float = 0.0
-
-
-def peers_of(
-    servers: Sequence[Known],
-    book: Book,
-    directory: PeerDirectory,
-    *,
-    dataset: str,
-    without: tuple[int, ...] = (),
-    call_seconds: float,
-    even_if_new: bool = False,
-    even: bool = True,
-) -> list[Peer]:
-    """Which of some servers to ask about which partitions, except some that need no asking.
-
-    Where several have a partition, the others stand in for the one that is asked: they share the work evenly, or (not `even`) the
-    first of all is asked for what it has. From now on, each server must be what it is
-    asked about, wherever it is.
-
-    Raises:
-        ClusterError: no server has a partition.
-    """
-    found = [tuple(part for part in server.parts if part not in without) for server in servers]
-    asked: dict[int, tuple[int, ...]] = {}
-    peers = []
-    for ranked, parts in replicas([*found, without], book.num_parts, even=even).items():
-        if ranked[0] == len(servers):
-            continue
-        for number in ranked:
-            asked[number] = (*asked.get(number, ()), *parts)
-        shard = RemoteShard([servers[number].channel for number in ranked], call_seconds=call_seconds, even_if_new=even_if_new)
-        peers.append(Peer(shard=shard, parts=parts))
-    for number, parts in asked.items():
-        directory.ask_about(servers[number].channel, Identity(dataset=dataset, parts=tuple(sorted(parts))))
-    return peers
 
 
 class Introductions:
@@ -84,6 +37,10 @@ class Introductions:
         deadline: seconds to wait.
         manifest: that all must have; None takes that of the first.
         without: partitions that need not be found.
+        least: how many servers must come; they may have the same partitions.
+        size: how many servers there are in all, where that is known: all that come are asked once which others they know, so
+            that two of one number are found (`halohop.net.places`).
+        me: the place of a server that looks for the others.
     """
 
     def __init__(
@@ -94,7 +51,11 @@ class Introductions:
         deadline: float,
         manifest: bytes | None = None,
         without: tuple[int, ...] = (),
+        least: int = 1,
+        size: int | None = None,
+        me: Place | None = None,
     ) -> None:
+        self._least, self._size, self._me = least, size, me
         self._directory = directory
         self._attempt_seconds = attempt_seconds
         self._deadline = deadline
@@ -137,13 +98,20 @@ class Introductions:
                 parts=about.parts,
                 name=about.server,
                 lease_seconds=about.lease_seconds,
+                card=ServerCard(
+                    address=self._where(number),
+                    number=about.number,
+                    parts=about.parts,
+                    clients=about.clients,
+                    gpus=about.gpus,
+                ),
             )
             for number, about in sorted(self._about.items())
         ]
 
     def _wait(self) -> None:
         self._find()
-        while self._silent or not self._complete:
+        while self._silent or not self._complete or (self._looking and self._size is not None):
             if not self._silent and self._seconds_left <= 0:
                 self._fail()
             if not self._take(self._attempt_seconds / (1 if self._complete else _LOOKS)):
@@ -182,8 +150,8 @@ class Introductions:
 
     @property
     def _complete(self) -> bool:
-        """Whether those that have answered, and the owner of the partitions `without`, have them all."""
-        return bool(self._about) and not self._missing
+        """Whether enough have answered, and they and the owner of the partitions `without` have them all."""
+        return len(self._about) >= self._least and not self._missing
 
     @property
     def _missing(self) -> list[int]:
@@ -200,6 +168,8 @@ class Introductions:
         return True
 
     def _check_same(self) -> None:
+        places = [Place(where=self._where(number), number=about.number, size=about.size) for number, about in self._about.items()]
+        check_places([*places, *([] if self._me is None else [self._me])], size=self._size)
         for number, about in sorted(self._about.items()):
             self._manifest = about.manifest if self._manifest is None else self._manifest
             if about.manifest != self._manifest:
@@ -229,6 +199,12 @@ class Introductions:
             PeerLostError, DeadlineExceededError, ClusterError: names the partitions that are missing, and who was asked.
         """
         cause = self._lost[min(self._lost)] if self._lost else None
+        if not self._missing and (self._about or cause is None):
+            come = [f"{about.number} at {self._where(number)}" for number, about in sorted(self._about.items())]
+            raise PeerLostError(
+                f"{len(come)} of {self._least} servers have come within {self._deadline:g} s ({', '.join(come) or 'none'}); "
+                "start the others, or expect fewer servers"
+            ) from cause
         if not self._about:
             finder = self._directory.finder
             raise cause or PeerLostError(
@@ -264,7 +240,7 @@ class Introductions:
             self._same.add(number)
             return
         self._about[number] = about
-        if not self._complete:
+        if not self._complete or self._size is not None:
             self._look(number)
 
     def _look(self, number: int) -> None:
@@ -275,5 +251,5 @@ class Introductions:
     def _met(self, number: int, done: "Future[Any]") -> None:
         self._looking.discard(number)
         others = done.result().addresses if done.exception() is None else ()  # one that does not answer is asked again
-        if not self._complete:
+        if not self._complete or self._size is not None:
             self._find(self._directory.others(others))

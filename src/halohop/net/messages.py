@@ -23,6 +23,9 @@ class DescribeReply:
         num_parts: how many the data set has.
         has_peers: whether it knows servers to ask for what it does not hold; without, it may be unable to make batches.
         lease_seconds: clients say within such a time that they are there; 0: they need not.
+        number, size: its place among all servers, where it was given one; -1 of 0 without.
+        clients: how many it expects; 0 where it is not known.
+        gpus: that torch sees there.
     """
 
     server: str
@@ -31,6 +34,10 @@ class DescribeReply:
     num_parts: int
     has_peers: bool
     lease_seconds: float = 0.0
+    number: int = -1
+    size: int = 0
+    clients: int = 0
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

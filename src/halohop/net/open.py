@@ -20,7 +20,7 @@ from halohop.net.connections import Connections
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import finder_of
 from halohop.net.interfaces import is_loopback, own_address, reached_at
-from halohop.net.introductions import Known, peers_of
+from halohop.net.known import Known, peers_of
 from halohop.net.ownership import owners
 from halohop.net.partitions import all_records
 from halohop.net.rendezvous import Board, HostCard, Rendezvous

@@ -9,18 +9,20 @@ from types import TracebackType
 from typing import Self
 
 from halohop import ops
+from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.files.urls import is_url
-from halohop.net.finders import Finder, finder_of
-from halohop.net.interfaces import reached_as
+from halohop.net.attendance import Expected
+from halohop.net.finders import Awaited, Finder, Listed, finder_of
+from halohop.net.interfaces import own_address, reached_as
 from halohop.net.messages import server_codec
 from halohop.net.partitions import all_records
 from halohop.net.periodic import PeriodicThread
 from halohop.net.rendezvous import Board
-from halohop.net.seed_files import SeedFiles
+from halohop.net.seed_files import SeedFiles, Splits
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping, Service
 from halohop.sampling.remote import BatchRequest
@@ -28,6 +30,8 @@ from halohop.store.afar.staging import Stage, staged
 from halohop.store.given import Given
 from halohop.telemetry import Counters
 from halohop.transport import Limits, Token, load_token, tcp
+from halohop.transport.addresses import parsed_peer, spelled
+from halohop.world import World
 
 _SWEEPS_PER_LEASE = 10
 _MEETING_SECONDS = 60.0
@@ -43,7 +47,7 @@ class Server:
         servers: where the others are looked for, and what it takes to talk to them.
         keeping: what is kept for clients.
         shard, pool: the partitions, and memory for answers, where this process has them already.
-        clients, seeds: as of `serve`.
+        clients, seeds, splits, world: as of `serve`.
 
     Attributes:
         address: what clients connect to.
@@ -61,9 +65,11 @@ class Server:
         keeping: Keeping,
         shard: LocalShard | None = None,
         pool: ops.Pool | None = None,
-        clients: int | None = None,
+        clients: Expected = None,
         seeds: str | Path | None = None,
+        splits: Splits | None = None,
         advertise: str | None = None,
+        world: World | None = None,
     ) -> None:
         self.parts = tuple(holding.parts)
         self.is_ready = True
@@ -71,7 +77,9 @@ class Server:
         pool = pool or ops.Pool()
         counters = Counters()
         shard = shard or holding.shard(pool, counters)
-        self._service = Service(holding, shard, servers, keeping, pool, counters, clients=clients, seeds=SeedFiles(seeds))
+        files = SeedFiles(seeds, splits, holding.manifest.schema)
+        self._world = world or World()
+        self._service = Service(holding, shard, servers, keeping, pool, counters, clients=clients, seeds=files, world=world)
         self.directory = self._service.directory
         with ExitStack() as undo:
             undo.callback(self._service.close)
@@ -91,6 +99,25 @@ class Server:
             undo.enter_context(PeriodicThread(sweeps, self._service.sweep, name=f"sweeper-{self.address}"))
             self.directory.begin(self.address)
             self._undo = undo.pop_all()
+
+    def meet(self, *, deadline: float = 60.0) -> None:
+        """Until all servers of `world` have come; nothing where there is no other.
+
+        Raises:
+            PeerLostError: a server did not come within the deadline (seconds), such as the one at `master`; names it.
+            ClusterError: two servers have one number, one was started among another number of servers, or has another data set.
+        """
+        self._service.meet(self._world, self.address, deadline=deadline)
+
+    @property
+    def graph(self) -> Graph:
+        """The whole graph as this server sees it: its partitions, and those of the servers that it knows.
+
+        Raises:
+            InputError: partitions are not here, and it knows no other server.
+            PeerLostError, ClusterError: no server was found that has them.
+        """
+        return self._service.graph
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until the clients that were expected have come, and all have left or are lost; whether that is so after some seconds.
@@ -149,8 +176,11 @@ def serve(
     hot_memory: str | int = 0,
     cache: str | int | None = None,
     board: Board | None = None,
-    clients: int | None = None,
+    clients: Expected = None,
     seeds: str | Path | None = None,
+    splits: Splits | None = None,
+    master: str | None = None,
+    world: World | None = None,
     advertise: str | None = None,
     stage: str | Path | None = None,
     stage_bytes: str | int | None = None,
@@ -177,8 +207,13 @@ def serve(
         board: a store of torch's (`torch.distributed.TCPStore`, ...) where servers with partitions in memory agree how many edges
             each has. They wait for each other there. Without it every partition must know the owners of all edges.
         clients: how many graphs will connect: `Server.wait` waits until they have come, and have left or are lost. One is lost
-            when it was not heard of for a lease of `keeping`.
-        seeds: a folder of `.npy` files with ids that clients may read (`Graph.seed_file`); nothing outside of it.
+            when it was not heard of for a lease of `keeping`. "jobs": as many as a job has that they join (`Graph.join`); its
+            clients may come and go until each number was taken once.
+        seeds: a folder of `.npy` and `.pt` files with ids that clients may read (`Graph.seed_file`); nothing outside of it.
+        splits: ids of nodes that clients may read by name (`Graph.seed_split`): of this server's share, for example.
+        master: ``HOST:PORT`` where all servers of `world` find each other, and clients find them: number 0 listens there, the
+            others at the interface towards it and a free port. It takes the place of `listen` and `peers`.
+        world: this server's number among all (`World(rank=..., size=...)`), by which clients name it (`Graph.servers`).
         advertise: ``HOST:PORT`` under which others reach this server, where that is not what it listens at: behind a published
             port, or a name that moves with it. Port 0 stands for the port that it listens at. None: where it listens.
         stage, stage_bytes: where data sets of URLs are fetched to, as of `halohop.open`.
@@ -187,8 +222,8 @@ def serve(
         ClusterError: a partition in memory that did not come to the board.
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
-        InputError: partitions that are not here, none at all, rows that do not fit the nodes or edges, or an address that others
-            can reach without a token.
+        InputError: partitions that are not here, none at all, rows that do not fit the nodes or edges, an address that others
+            can reach without a token, or a `master` beside `listen` or `peers`.
         TransportError: the address is taken, or not this host's.
 
     Example:
@@ -200,6 +235,11 @@ def serve(
         ...         graph.schema.nodes["node"].count
         1000
     """
+    finder = finder_of(peers)
+    if master is not None:
+        if listen is not None or finder != Listed(addresses=()):
+            raise InputError(f"master={master!r} says where servers listen and find each other; leave out listen and peers")
+        listen, finder = _around(master, world or World())
     found = None
     if isinstance(path, str | Path) and is_url(path):
         found = staged(path, Stage.of(stage, stage_bytes), partitions=partitions)
@@ -213,7 +253,24 @@ def serve(
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()
-    servers = Servers(finder=finder_of(peers), token=token or load_token(), limits=limits or Limits())
+    servers = Servers(finder=finder, token=token or load_token(), limits=limits or Limits())
     keeping = replace(keeping or Keeping(), cache=cache)
-    server = Server(holding, listen=listen, advertise=advertise, servers=servers, keeping=keeping, clients=clients, seeds=seeds)
+    server = Server(
+        holding,
+        listen=listen,
+        advertise=advertise,
+        servers=servers,
+        keeping=keeping,
+        clients=clients,
+        seeds=seeds,
+        splits=splits,
+        world=world,
+    )
     return server if found is None else found.kept_for(server)
+
+
+def _around(master: str, world: World) -> tuple[str, Finder]:
+    """Where a server listens that meets others at an address, and where it looks for them."""
+    if world.rank == 0:
+        return spelled(parsed_peer(master)), Awaited()
+    return spelled((own_address(parsed_peer(master)[0]), 0)), Listed(addresses=(master,))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import torch
 
 from halohop import ops
 from halohop.cluster.cache import cache_of
@@ -16,15 +17,18 @@ from halohop.cluster.leased import Leased
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
-from halohop.net.attendance import Attendance, AttendRequest
+from halohop.net.attendance import Attendance, AttendRequest, Expected
 from halohop.net.directory import PeerDirectory
-from halohop.net.introductions import Introductions, peers_of
+from halohop.net.introductions import Introductions
+from halohop.net.known import peers_of
 from halohop.net.messages import DescribeReply, DescribeRequest, MeetReply, MeetRequest
+from halohop.net.places import Place
 from halohop.net.seed_files import SeedFiles, SeedsRequest
 from halohop.net.servers import Servers
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
 from halohop.telemetry import Counters, Gauge
+from halohop.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +65,9 @@ class Service:
         keeping: what is kept for clients.
         pool: where answers take their memory from.
         counters: of what this server does for requests.
-        clients: how many are expected; None: it is not known.
-        seeds: files of ids that clients may read.
+        clients: how many are expected, as of `halohop.serve`.
+        seeds: files of ids that clients may read, and splits.
+        world: this server's place among all; None where it has none.
 
     Attributes:
         directory: the other servers; closed with this.
@@ -78,11 +83,13 @@ class Service:
         pool: ops.Pool,
         counters: Counters,
         *,
-        clients: int | None,
+        clients: Expected,
         seeds: SeedFiles,
+        world: World | None = None,
     ) -> None:
         self.attendance = Attendance(lease_seconds=keeping.lease_seconds, expected=clients)
         self._seeds = seeds
+        self._servers = servers
         self._keeping = keeping
         self._counters, self._pool, self._shard = counters, pool, shard
         name, parts = secrets.token_hex(8), tuple(holding.parts)
@@ -93,6 +100,10 @@ class Service:
             num_parts=holding.book.num_parts,
             has_peers=False,
             lease_seconds=0.0 if clients is None else keeping.lease_seconds,
+            number=-1 if world is None else world.rank,
+            size=0 if world is None else world.size,
+            clients=clients if isinstance(clients, int) else 0,
+            gpus=torch.cuda.device_count(),
         )
         mine = holding.owner(shard, pool, self._counters)
         self._router = Router(holding.book, [mine], pool, self._counters)
@@ -100,6 +111,25 @@ class Service:
         self.directory = PeerDirectory(servers, dataset=holding.fingerprint, me=me, lease_seconds=keeping.lease_seconds)
         self._batches = BatchService(holding, mine, servers, self.directory, pool, self._counters, keeping)
         self._asked = time.monotonic()
+
+    def meet(self, world: World, address: str, *, deadline: float) -> None:
+        """As of `Server.meet`."""
+        introductions = Introductions(
+            self.directory,
+            attempt_seconds=self._servers.limits.attempt_seconds,
+            deadline=deadline,
+            manifest=self._about.manifest,
+            without=self._about.parts,
+            least=world.size - 1,
+            size=world.size,
+            me=Place(where=address, number=world.rank, size=world.size),
+        )
+        self.directory.give_back([known.channel for known in introductions.wait()])
+
+    @property
+    def graph(self) -> Graph:
+        """The whole graph, as batches are made of it."""
+        return self._batches.graph
 
     def answer(self, request: Any) -> Any:
         """The reply to a request; called from several threads."""
@@ -179,6 +209,12 @@ class BatchService:
                 self.samplers.put(key, sampler)
             return sampler
 
+    @property
+    def graph(self) -> Graph:
+        """The whole graph; the servers that have the other partitions are looked for the first time."""
+        with self._lock:
+            return self._whole()
+
     def _whole(self) -> Graph:
         if self._graph is None:
             held = self._holding
@@ -195,7 +231,7 @@ class BatchService:
         A trainer's call waits meanwhile, and is to read in time which server is missing or lost: so all of this takes less long.
         """
         mine, book, seconds = tuple(self._holding.parts), self._holding.book, self._limits.call_seconds
-        if not self._directory.addresses():
+        if not self._directory.knows_others:
             missing = [part for part in range(book.num_parts) if part not in mine]
             raise InputError(
                 f"this server holds partitions {list(mine)} and knows no server that holds {missing}, so it cannot sample; "
