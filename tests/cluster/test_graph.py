@@ -82,6 +82,16 @@ def test_edges(num_parts, shard_each):
     check_edges(partitioned(TABLES, num_parts, shard_each=shard_each))
 
 
+def test_edges_of_one_partition() -> None:
+    graph = partitioned(ring(40), 3)
+    relation = next(iter(graph.schema.edges))
+    found = [graph.edges(relation, part=part) for part in range(3)]
+    assert sorted(torch.cat([each.edge_id for each in found]).tolist()) == list(range(40))
+    assert all(set(graph.owners_of("node", each.dst_gid).tolist()) <= {part} for part, each in enumerate(found))
+    with pytest.raises(InputError, match="part=3 is none of the partitions 0 to 2"):
+        graph.edges(relation, part=3)
+
+
 def test_edges_over_hosts_and_from_servers(tmp_path):
     partition(TABLES, tmp_path / "parts", num_parts=4, method="random")
     with hosts(tmp_path / "parts", [[3, 0], [1, 2]]) as opened:

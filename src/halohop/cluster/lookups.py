@@ -199,18 +199,22 @@ class Lookups:
         reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
 
-    def edges(self, relation: Relation, edge_id: Tensor | None = None) -> EdgesReply:
+    def edges(self, relation: Relation, edge_id: Tensor | None = None, *, part: int | None = None) -> EdgesReply:
         """Edges of a relation, wherever they lie: all in the order of the user's input, 24 bytes each, or those of some ids.
 
         Args:
             edge_id: places in the user's input, integers ``[n]``. Each owner reads all its edge ids for them, so ask for many at
                 a time.
+            part: only edges that this partition owns.
 
         Raises:
             SchemaError: no such relation.
-            IdError: an edge id that the graph does not have.
+            IdError: an edge id that the graph, or the partition, does not have.
+            InputError: no such partition.
         """
-        parts = tuple(range(self.book.num_parts))
+        if part is not None and not 0 <= part < self.book.num_parts:
+            raise InputError(f"part={part} is none of the partitions 0 to {self.book.num_parts - 1}")
+        parts = tuple(range(self.book.num_parts)) if part is None else (part,)
         relation = self.schema.relation(relation)
         if edge_id is None:
             return self._router.answer(EdgesRequest(relation=relation, parts=parts))

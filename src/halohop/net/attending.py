@@ -40,6 +40,7 @@ class Attending:
         self._lock = threading.Lock()
         self._thread: PeriodicThread | None = None
         self._seconds = 0.0
+        self._said: list[Future[AttendReply]] = []  # not answered yet, for all we know
 
     def begin(self, lease_seconds: float) -> None:
         """From now on the servers hear that this client is there, often enough for their lease."""
@@ -66,6 +67,7 @@ class Attending:
             raise InputError(reply.refusal)
         self._jobs[job] = replace(request, rank=reply.rank)
         self.begin(reply.lease_seconds)
+        self._say()  # also to those that give out no numbers
         return reply.rank
 
     def cards(self) -> tuple[ServerCard, ...]:
@@ -105,14 +107,19 @@ class Attending:
         if thread is None:
             return
         thread.close()
+        wait(self._said, timeout=_LEAVE_SECONDS)  # that it is there is heard before that it leaves
         leaves = replace(self._me, leaves=True)
         wait([channel.submit(leaves) for channel in self._channels if channel.is_connected], timeout=_LEAVE_SECONDS)
 
     def _say(self) -> None:
+        said = []
         for channel in self._channels:
             for request in list(self._jobs.values()) or [self._me]:
                 with suppress(TransportError):  # a server that is not asked any more
-                    channel.submit(request).add_done_callback(_note_refusal)
+                    said.append(channel.submit(request))
+        for future in said:
+            future.add_done_callback(_note_refusal)
+        self._said = [*(future for future in self._said if not future.done()), *said]
 
 
 def _note_refusal(done: "Future[AttendReply]") -> None:
