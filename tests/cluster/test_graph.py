@@ -83,7 +83,7 @@ def test_edges(num_parts, shard_each):
 
 
 def test_edges_of_one_partition() -> None:
-    graph = partitioned(ring(40), 3)
+    graph = partitioned(graphs.ring(40), 3)
     relation = next(iter(graph.schema.edges))
     found = [graph.edges(relation, part=part) for part in range(3)]
     assert sorted(torch.cat([each.edge_id for each in found]).tolist()) == list(range(40))
