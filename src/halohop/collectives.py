@@ -1,8 +1,11 @@
 """What trainers do together: add numbers up, and notice that one of them is gone."""
 
+import random
+import socket
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -15,6 +18,7 @@ from halohop.typing import OnProgress
 from halohop.world import World
 
 __all__ = [
+    "free_port",
     "from_rank_0",
     "gather_rows",
     "in_rounds",
@@ -29,6 +33,30 @@ _COLLECTIVE_FAILURES = ("gloo", "nccl", "process group", "connection closed", "c
 """Words of torch's messages when a collective fails; the CPU back end raises plain RuntimeErrors."""
 
 _ROUND_S = 1.0
+
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port(host: str = "localhost") -> int:
+    """A TCP port of this host that nothing listens at, such as trainers can meet at.
+
+    It lies below those that the kernel gives to connections, so that none of these takes it before it is used.
+
+    Args:
+        host: the name or address at which it is free.
+
+    Raises:
+        ClusterError: no port was found.
+
+    Example:
+        >>> 0 < free_port() < 65536
+        True
+    """
+    first_given = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32768
+    for port in random.SystemRandom().sample(range(first_given // 2, first_given), 100):
+        with suppress(OSError), socket.create_server((host, port)):  # where it fails, another process has it
+            return port
+    raise ClusterError(f"100 ports of {host!r} were tried and none is free; give an address of this host, or a port")
 
 
 class HasPeers(Protocol):

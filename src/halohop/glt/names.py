@@ -43,15 +43,8 @@ WORKS: dict[str, tuple[str, ...]] = {
     "utils": (
         *("CastMixin", "append_tensor_to_file", "apply_to_all_tensor", "assign_device", "convert_to_tensor", "coo_to_csc"),
         *("coo_to_csr", "count_dict", "default_id_filter", "default_id_select", "ensure_device", "ensure_dir"),
-        *(
-            "format_hetero_sampler_output",
-            "get_available_device",
-            "get_free_port",
-            "id2idx",
-            "index_select",
-            "load_and_concatenate_tensors",
-        ),
-        *("load_ckpt", "merge_dict", "merge_hetero_sampler_output", "parse_size", "ptr2ind", "python_exit_status", "save_ckpt"),
+        *("get_available_device", "get_free_port", "id2idx", "index_select", "load_and_concatenate_tensors"),
+        *("load_ckpt", "merge_dict", "parse_size", "ptr2ind", "python_exit_status", "save_ckpt"),
         *("seed_everything", "share_memory", "singleton", "squeeze", "tensor_equal_with_device"),
     ),
 }
@@ -61,6 +54,7 @@ _TABLES = "halohop reads tables of Parquet and CSV files; halohop.load_source, d
 _VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/data.md)"
 _RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
 _SAMPLING = "the loaders sample, in threads of their own; give them worker options"
+_MERGED = "NeighborSampler.sample_from_edges samples around both ends at once, and its output needs no merging"
 
 _IPC = "a Dataset goes to other processes as it is, its tensors in shared memory; give it to torch.multiprocessing"
 
@@ -82,6 +76,8 @@ REFUSED: dict[str, str] = {
     "data.Graph.graph_handler": "it is a pointer to a C++ object; samplers and loaders take the Graph itself",
     "data.Dataset.load_vineyard": _VINEYARD,
     "channel.RemoteReceivingChannel": "loaders with RemoteDistSamplingWorkerOptions receive batches from servers",
+    "utils.format_hetero_sampler_output": _MERGED,
+    "utils.merge_hetero_sampler_output": _MERGED,
     "distributed.ConcurrentEventLoop": _SAMPLING,
     "distributed.DistCollocatedSamplingProducer": _SAMPLING,
     "distributed.DistMpSamplingProducer": _SAMPLING,

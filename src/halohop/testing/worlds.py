@@ -1,11 +1,9 @@
 """Small worlds: a graph in several partitions, or on several hosts, inside one process."""
 
 import os
-import random
-import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
+from halohop.collectives import free_port
 from halohop.net.open import open_graph
 from halohop.partitioning.assigners.division import Assignment
 from halohop.partitioning.building.build import build_parts
@@ -165,18 +164,11 @@ def environment() -> dict[str, str]:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different addresses of this host, ``127.0.0.1:PORT``, that no process listens at.
-
-    The ports lie below those that the kernel gives to connections, so none of these takes one before it is used.
-    """
-    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[str] = []
-    for port in random.SystemRandom().sample(range(first_given // 2, first_given), 50 * count):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):  # another process has it
-            found.append(f"127.0.0.1:{port}")
-        if len(found) == count:
-            break
-    return found
+    """Different addresses of this host, ``127.0.0.1:PORT``, that no process listens at."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port("127.0.0.1"))
+    return [f"127.0.0.1:{port}" for port in ports]
 
 
 def free_address() -> str:

@@ -1,0 +1,121 @@
+"""Small helpers of GLT's scripts."""
+
+import random
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from halohop.errors import CorruptDatasetError, InputError
+from halohop.glt import utils
+from halohop.glt.utils.common import load_plain
+
+
+def test_folders_and_dicts(tmp_path: Path) -> None:
+    for _ in range(2):
+        utils.ensure_dir(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+    merged: dict[str, list[int]] = {"a": [1]}
+    utils.merge_dict({"a": 2, "b": 3}, merged)
+    assert merged == {"a": [1, 2], "b": [3]}
+    counts: dict[str, list[int]] = {"a": [1]}
+    utils.count_dict({"a": [7, 7], "b": [7]}, counts, 3)
+    assert counts == {"a": [1, 0, 2], "b": [0, 0, 1]}
+
+
+def test_rows_of_nested_data() -> None:
+    data = {"x": torch.arange(4), "more": [torch.arange(4) + 10, None]}
+    assert utils.index_select(data, (1, 3))["x"].tolist() == [1, 2]
+    assert utils.index_select(data, torch.tensor([3, 0]))["more"][0].tolist() == [13, 10]
+    assert utils.index_select(data, (1, 3))["more"][1] is None
+    assert utils.default_id_select(torch.tensor([4, 5]), torch.tensor([False, True])).tolist() == [5]
+    assert utils.default_id_filter(torch.tensor([0, 1, 0]), 0).tolist() == [0, 2]
+
+
+def test_a_seed_is_of_all_generators() -> None:
+    drawn = []
+    for _ in range(2):
+        utils.seed_everything(3)
+        drawn.append((random.random(), np.random.rand(), torch.rand(1).item()))
+    assert drawn[0] == drawn[1]
+
+
+def test_a_port_is_free() -> None:
+    with socket.create_server(("localhost", utils.get_free_port())):
+        pass
+
+
+def test_one_object_of_a_class() -> None:
+    @utils.singleton
+    class Counter:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+    assert Counter(1) is Counter(2)
+    assert Counter(3).number == 1
+    assert utils.python_exit_status is False
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    model, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    folder = str(tmp_path / "ckpt")
+    assert utils.load_ckpt(4, folder, other) == -1
+    utils.save_ckpt(4, folder, model, optimizer, epoch=2.5)
+    restored = torch.optim.Adam(other.parameters())
+    assert utils.load_ckpt(4, folder, other, restored) == 2.5
+    assert other.weight.equal(model.weight)
+    assert restored.state_dict()["state"][0]["exp_avg"].equal(optimizer.state_dict()["state"][0]["exp_avg"])
+    utils.save_ckpt(5, folder, model)
+    with pytest.raises(CorruptDatasetError, match=r"model_seq_5.ckpt lacks \['optimizer_state_dict'\]"):
+        utils.load_ckpt(5, folder, other, restored)
+
+
+class _Evil:
+    """Pickled, it would run code when it is read."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return print, ("run",)
+
+
+def test_files_that_hold_other_objects_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"epoch": 1, "model_state_dict": _Evil()}, tmp_path / "model_seq_0.ckpt")
+    with pytest.raises(CorruptDatasetError, match=r"model_seq_0.ckpt does not hold tensors"):
+        utils.load_ckpt(0, str(tmp_path), torch.nn.Linear(1, 1))
+    (tmp_path / "labels.pt").write_bytes(b"no tensor")
+    with pytest.raises(CorruptDatasetError, match=r"labels.pt"):
+        load_plain(tmp_path / "labels.pt")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_tensors_are_appended_to_a_file(tmp_path: Path, dtype: torch.dtype) -> None:
+    whole = torch.arange(20).view(10, 2).to(dtype)
+    for rows in whole.split(4):
+        utils.append_tensor_to_file(str(tmp_path / "rows"), rows)
+    assert (tmp_path / "rows").stat().st_size < 10_000
+    read = utils.load_and_concatenate_tensors(str(tmp_path / "rows"), "cpu")
+    assert read.dtype == dtype
+    assert read.equal(whole)
+    with (tmp_path / "rows").open("r+b") as stream:
+        stream.truncate(3000)
+    with pytest.raises(CorruptDatasetError, match="rows does not hold"):
+        utils.load_and_concatenate_tensors(str(tmp_path / "rows"), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64MB", 64 << 20), ("1gb", 1 << 30), ("16K", 16 << 10), ("1.5 GB", 3 << 29), (7, 7), (7.9, 7), ("2GiB", 2 << 30)],
+)
+def test_sizes(text: str | float, size: int) -> None:
+    assert utils.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["1 G", "", "much", "-1", -1, "1XB"])
+def test_what_is_no_size(text: str | int) -> None:
+    with pytest.raises(InputError, match=f"'?{text}'? is no size; write a number and a unit"):
+        utils.parse_size(text)
