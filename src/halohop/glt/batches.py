@@ -1,12 +1,15 @@
 """Batches of halohop under GLT's names: what every loader of the face returns."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+import halohop
+from halohop.errors import InputError
 from halohop.glt.typing import EdgeType, NodeType, reverse_edge_type
 
 EDGE_IDS, WEIGHT = "e_id", "edge_weight"
@@ -33,6 +36,47 @@ class EdgeIndex(NamedTuple):
 
 
 PyGv1 = tuple[int, Tensor, list[EdgeIndex]]
+
+
+def options_of(
+    graph: halohop.Graph,
+    input_type: Any = None,
+    *,
+    with_edge: bool = False,
+    with_weight: bool = False,
+    features: bool = True,
+    as_pyg_v1: bool = False,
+) -> dict[str, Any]:
+    """What halohop's loaders are given so that batches are GLT's: which columns, which weights, and what turns them into these.
+
+    Args:
+        graph: to draw from.
+        input_type: the seeds' type, where they are nodes and there are several types; batches have the labels of no other.
+        with_edge: whether batches have ids and features of edges.
+        with_weight: whether weights are drawn by.
+        features: whether batches have features.
+        as_pyg_v1: whether batches are those of PyG's first `NeighborSampler`.
+
+    Raises:
+        InputError: there are no weights to draw by; or PyG's first format is asked for of several types.
+    """
+    schema = graph.schema
+    if with_weight and not any(WEIGHT in table.columns for table in schema.edges.values()):
+        raise InputError("with_weight=True, but the graph has no weights; give edge_weights where it is made")
+    if as_pyg_v1 and not schema.is_homogeneous:
+        raise InputError(f"as_pyg_v1=True is for one type of nodes, and there are {list(schema.nodes)}; leave it out")
+    rows = {"x", "edge_attr"} if features and not as_pyg_v1 else set()
+    of_seeds, of_edges = rows if as_pyg_v1 else rows | {"y"}, rows | {EDGE_IDS} if with_edge else set()
+
+    def wanted(table: Any, names: set[str]) -> list[str]:
+        return [name for name in table.columns if name in names]
+
+    seeds = list(schema.nodes) if schema.is_homogeneous else [input_type]
+    nodes = {name: wanted(table, of_seeds if name in seeds else rows) for name, table in schema.nodes.items()}
+    edges = {name: wanted(table, of_edges) for name, table in schema.edges.items()}
+    made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge)
+    options = {"node_columns": nodes, "edge_columns": edges, "transform": made, "weight_attr": WEIGHT if with_weight else None}
+    return {**options, "expand": "all"} if as_pyg_v1 else options
 
 
 def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:

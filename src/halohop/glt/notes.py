@@ -39,3 +39,14 @@ def missing(package: str, name: str) -> Any:
     if full not in REFUSED:
         raise AttributeError(f"module 'halohop.glt.{package}' has no attribute {name!r}")
     return type(name, (), {"__init__": lambda self, *_, **__: refused(full), "__doc__": REFUSED[full]})
+
+
+class NotByHandle:
+    """What GLT sends to other processes by handles of its own, and torch sends as it is."""
+
+    def share_ipc(self) -> NoReturn:
+        refused("data.share_ipc")
+
+    @classmethod
+    def from_ipc_handle(cls, ipc_handle: Any) -> NoReturn:
+        refused("data.from_ipc_handle")

@@ -10,14 +10,13 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.errors import InputError
-from halohop.glt.batches import WEIGHT
 from halohop.glt.data.feature import Feature
-from halohop.glt.data.graph import Graph, Topology, edge_columns
-from halohop.glt.notes import note, refused
+from halohop.glt.data.graph import Graph, Topology
+from halohop.glt.notes import NotByHandle, note, refused
 from halohop.glt.typing import EdgeType, NodeType
 
 
-class Dataset:
+class Dataset(NotByHandle):
     """What loaders and samplers of one machine read.
 
     Args:
@@ -141,13 +140,6 @@ class Dataset:
     def load_vineyard(self, *args: Any, **kwargs: Any) -> NoReturn:
         refused("data.Dataset.load_vineyard")
 
-    def share_ipc(self) -> NoReturn:
-        refused("data.share_ipc")
-
-    @classmethod
-    def from_ipc_handle(cls, ipc_handle: Any) -> NoReturn:
-        refused("data.from_ipc_handle")
-
     def get_graph(self, etype: EdgeType | None = None) -> Graph | None:
         found: Graph | None = _of(self.graph, etype)
         return found
@@ -180,62 +172,25 @@ class Dataset:
         """
         if self.graph is None:
             raise InputError("the Dataset has no graph yet; call init_graph first")
-        graphs = self.graph if isinstance(self.graph, dict) else {None: self.graph}
         data = HeteroData() if isinstance(self.graph, dict) else Data()
         counts: dict[Any, int] = {}
-        for etype, graph in graphs.items():
+        for etype, graph in self.graph.items() if isinstance(self.graph, dict) else [(None, self.graph)]:
             store = data if etype is None else data[etype]
-            for name, values in edge_columns(graph.topo).items():
-                store[name] = values
-            feature = self.get_edge_feature(etype)
-            if feature is not None:
-                ids = graph.topo.given_ids
-                store["edge_attr"] = feature.by_id if ids is None else feature[ids]
-            ends: tuple[Any, Any] = (None, None) if etype is None else (etype[0], etype[2])
-            for end, size in zip(ends, (graph.row_count, graph.col_count), strict=True):
-                counts[end] = max(counts.get(end, 0), size)
+            for key, rows in graph.topo.columns(self.get_edge_feature(etype)).items():
+                store[key] = rows
+            for name, size in ((etype and etype[0], graph.row_count), (etype and etype[2], graph.col_count)):
+                counts[name] = max(counts.get(name, 0), size)
         for name in dict.fromkeys([*counts, *_names(self.node_features), *_names(self.node_labels)]):
-            feature, labels = self.get_node_feature(name), self.get_node_label(name)
-            rows = {"x": None if feature is None else feature.by_id, "y": labels}
-            given = {key: values for key, values in rows.items() if values is not None}
-            store = data if name is None else data[name]
+            feature, store = self.get_node_feature(name), data if name is None else data[name]
+            columns = {"x": None if feature is None else feature.by_id, "y": self.get_node_label(name)}
+            given = {key: rows for key, rows in columns.items() if rows is not None}
             store.num_nodes = max([counts.get(name, 0), *map(len, given.values())])
-            for key, values in given.items():
-                if len(values) != store.num_nodes:
-                    of = "" if name is None else f" of {name!r}"
-                    what = "node features" if key == "x" else "node labels"
-                    raise InputError(f"the {what}{of} have {len(values)} rows, but there are {store.num_nodes} nodes")
-                store[key] = values
+            for key, rows in given.items():
+                if len(rows) != store.num_nodes:
+                    what = f"{'features' if key == 'x' else 'labels'} of {name or 'nodes'}"
+                    raise InputError(f"there are {store.num_nodes} nodes, but {len(rows)} {what}; give one row for each")
+                store[key] = rows
         return halohop.graph(data, edge_dir="out" if self.edge_dir == "out" else "in")
-
-    def weight_attr(self, with_weight: bool) -> str | None:
-        """The column that `with_weight` draws by.
-
-        Raises:
-            InputError: the graph has no weights.
-        """
-        if not with_weight:
-            return None
-        graphs = self.graph.values() if isinstance(self.graph, dict) else [self.graph]
-        if all(graph is None or graph.topo.given_weights is None for graph in graphs):
-            raise InputError("with_weight=True, but the graph has no weights; give edge_weights to init_graph")
-        return WEIGHT
-
-    def columns(self, input_type: Any, with_edge: bool) -> dict[str, Any]:
-        """The columns of batches, as halohop's loaders name them: all features, and the labels of the seeds' type."""
-        if not isinstance(self.graph, dict):
-            nodes: Any = [name for name, rows in (("x", self.node_features), ("y", self.node_labels)) if rows is not None]
-            of_edges = ["edge_attr"] if self.edge_features is not None else []
-            ids = ["e_id"] if self.graph is not None and self.graph.topo.given_ids is not None else []
-            return {"node_columns": nodes, "edge_columns": of_edges + ids if with_edge else []}
-        nodes = {name: ["x"] for name in _names(self.node_features)}
-        if self.get_node_label(input_type) is not None:
-            nodes[input_type] = [*nodes.get(input_type, []), "y"]
-        edges = {}
-        for etype, graph in self.graph.items():
-            has = ("edge_attr", self.get_edge_feature(etype)), ("e_id", graph.topo.given_ids)
-            edges[etype] = [name for name, rows in has if rows is not None and with_edge]
-        return {"node_columns": nodes, "edge_columns": edges}
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__.pop("halohop_graph", None)

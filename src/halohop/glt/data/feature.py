@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.glt.modes import device_of
-from halohop.glt.notes import note, refused
+from halohop.glt.notes import NotByHandle, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DeviceGroup:
         return len(self.device_list)
 
 
-class Feature:
+class Feature(NotByHandle):
     """Rows on the CPU, and which id has which.
 
     Args:
@@ -79,18 +79,10 @@ class Feature:
 
     cpu_get = __getitem__
 
-    @property
-    def shape(self) -> torch.Size:
-        return self.feature_tensor.shape
+    shape = property(lambda self: self.feature_tensor.shape)
 
     def size(self, dim: int) -> int:
         return self.feature_tensor.size(dim)
 
-    def share_ipc(self) -> NoReturn:
-        refused("data.share_ipc")
-
-    @classmethod
-    def from_ipc_handle(cls, ipc_handle: Any) -> NoReturn:
-        refused("data.from_ipc_handle")
-
-    lazy_init_with_ipc_handle = from_ipc_handle
+    def lazy_init_with_ipc_handle(self, ipc_handle: Any) -> NoReturn:
+        self.from_ipc_handle(ipc_handle)

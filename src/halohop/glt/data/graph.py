@@ -1,7 +1,7 @@
 """GLT's `Topology` and `Graph`: edges as they were given, and a graph of halohop made of them."""
 
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from torch_geometric.index import index2ptr, ptr2index
 import halohop
 from halohop.errors import InputError
 from halohop.glt.batches import EDGE_IDS, WEIGHT
+from halohop.glt.data.feature import Feature
 from halohop.glt.modes import check_mode
-from halohop.glt.notes import refused
+from halohop.glt.notes import NotByHandle, refused
 
 Compressed = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
@@ -71,39 +72,26 @@ class Topology:
     def _stored(self) -> Compressed:
         return self._compressed(0, self.num_rows) if self.layout == "CSR" else self._compressed(1, self.num_cols)
 
-    @property
-    def indptr(self) -> Tensor:
-        """Where the list of each row ("CSR") or column ("CSC") begins; int64, one more than there are."""
-        return self._stored[0]
+    indptr = property(lambda self: self._stored[0], doc="Where the list of each row, or column, begins; one more than there are.")
+    indices = property(lambda self: self._stored[1], doc="The other ends, list by list; int64 ``[n]``.")
+    edge_ids = property(lambda self: self._stored[2], doc="In the order of `indices`; int64 ``[n]``.")
+    edge_weights = property(lambda self: self._stored[3], doc="In the order of `indices`; float32 ``[n]``, or None.")
+    degrees = property(lambda self: self.indptr.diff(), doc="The lengths of the lists.")
+    row_count = property(lambda self: len(self.indptr) - 1, doc="The number of lists.")
+    edge_count = property(lambda self: len(self.edge_index[0]), doc="The number of edges.")
 
-    @property
-    def indices(self) -> Tensor:
-        """The other ends, list by list; int64 ``[n]``."""
-        return self._stored[1]
-
-    @property
-    def edge_ids(self) -> Tensor:
-        """In the order of `indices`; int64 ``[n]``."""
-        return self._stored[2]
-
-    @property
-    def edge_weights(self) -> Tensor | None:
-        """In the order of `indices`; float32 ``[n]``."""
-        return self._stored[3]
-
-    @property
-    def degrees(self) -> Tensor:
-        """The lengths of the lists."""
-        return self.indptr.diff()
-
-    @property
-    def row_count(self) -> int:
-        """The number of lists."""
-        return self.num_rows if self.layout == "CSR" else self.num_cols
-
-    @property
-    def edge_count(self) -> int:
-        return len(self.edge_index[0])
+    def columns(self, feature: Feature | None = None) -> dict[str, Tensor]:
+        """What PyG's stores hold of it: edges, and ids, weights and features of theirs where they were given."""
+        ids = self.given_ids
+        rows = None if feature is None else feature.by_id
+        if rows is not None and ids is not None and len(ids):
+            if int(ids.max()) >= len(rows):
+                raise InputError(f"edge_ids has {int(ids.max())}, but there are {len(rows)} features of edges; give one for each")
+            rows = rows[ids]
+        if rows is not None and len(rows) != self.edge_count:
+            raise InputError(f"there are {self.edge_count} edges, but {len(rows)} features of edges; give one row for each")
+        columns = {"edge_index": torch.stack(self.edge_index), EDGE_IDS: ids, WEIGHT: self.given_weights, "edge_attr": rows}
+        return {name: values for name, values in columns.items() if values is not None}
 
     def share_memory_(self) -> None:
         """Moves the tensors to shared memory."""
@@ -115,7 +103,7 @@ class Topology:
         return {name: value for name, value in self.__dict__.items() if name != "_stored"}
 
 
-class Graph:
+class Graph(NotByHandle):
     """A topology that neighbours are drawn from, on the CPU in every mode.
 
     Args:
@@ -131,24 +119,15 @@ class Graph:
         check_mode(mode, device)
         self.topo, self.mode, self.device = topo, mode, device
 
-    @property
-    def row_count(self) -> int:
-        """One more than the highest id of a source."""
-        return self.topo.num_rows
-
-    @property
-    def col_count(self) -> int:
-        """One more than the highest id of a destination."""
-        return self.topo.num_cols
-
-    @property
-    def edge_count(self) -> int:
-        return self.topo.edge_count
+    row_count = property(lambda self: self.topo.num_rows, doc="One more than the highest id of a source.")
+    col_count = property(lambda self: self.topo.num_cols, doc="One more than the highest id of a destination.")
+    edge_count = property(lambda self: self.topo.edge_count, doc="The number of edges.")
+    graph_handler = property(lambda self: refused("data.Graph.graph_handler"))
 
     @cached_property
     def halohop_graph(self) -> halohop.Graph:
         """The graph that samplers draw from: lists of out-edges where the topology is "CSR", of in-edges where it is "CSC"."""
-        data = Data(num_nodes=max(self.row_count, self.col_count), **edge_columns(self.topo))
+        data = Data(num_nodes=max(self.row_count, self.col_count), **self.topo.columns())
         return halohop.graph(data, edge_dir="out" if self.topo.layout == "CSR" else "in")
 
     def lazy_init(self) -> None:
@@ -159,25 +138,8 @@ class Graph:
         """`indptr` and `indices` of the topology, and the ids of the edges in their order."""
         return self.topo.indptr, self.topo.indices, self.topo.edge_ids
 
-    @property
-    def graph_handler(self) -> NoReturn:
-        refused("data.Graph.graph_handler")
-
-    def share_ipc(self) -> NoReturn:
-        refused("data.share_ipc")
-
-    @classmethod
-    def from_ipc_handle(cls, ipc_handle: Any) -> NoReturn:
-        refused("data.from_ipc_handle")
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "halohop_graph"}
-
-
-def edge_columns(topo: Topology) -> dict[str, Tensor]:
-    """What PyG's stores hold of a topology: its edges, and the columns of their ids and weights, where they were given."""
-    columns = {"edge_index": torch.stack(topo.edge_index), EDGE_IDS: topo.given_ids, WEIGHT: topo.given_weights}
-    return {name: values for name, values in columns.items() if values is not None}
 
 
 def _end(ids: Tensor) -> int:

@@ -4,7 +4,7 @@ from typing import Any
 
 import halohop
 from halohop.glt.data.dataset import Dataset
-from halohop.glt.loader.node_loader import NodeLoader, drawn
+from halohop.glt.loader.node_loader import NodeLoader, drawn, type_of
 
 
 class NeighborLoader(NodeLoader):
@@ -44,5 +44,6 @@ class NeighborLoader(NodeLoader):
         **kwargs: Any,
     ) -> None:
         kwargs |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, "as_pyg_v1": as_pyg_v1}
-        how = drawn(data, num_neighbors, neighbor_sampler, with_edge, with_weight, strategy, device, seed, input_nodes, **kwargs)
+        kind = type_of(input_nodes)
+        how = drawn(data, num_neighbors, neighbor_sampler, with_edge, with_weight, strategy, device, seed, kind, **kwargs)
         super().__init__(halohop.NeighborLoader(input_nodes=input_nodes, **how), device)

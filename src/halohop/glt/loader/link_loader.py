@@ -1,0 +1,49 @@
+"""Edges that loaders begin with, as GLT's users name them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import NegativeSampling as PyGNegativeSampling
+
+from halohop.errors import InputError
+from halohop.glt.data.dataset import Dataset
+from halohop.glt.typing import EdgeType
+
+
+def get_edge_label_index(data: Dataset, edge_label_index: Any) -> tuple[EdgeType | None, Tensor]:
+    """The relation of some edges, and their ends ``[2, n]``.
+
+    Args:
+        data: where all edges are, if none are named.
+        edge_label_index: as of `LinkNeighborLoader`.
+    """
+    etype, ends = named_edges(edge_label_index)
+    graph = data.get_graph(etype)
+    if ends is None and graph is None:
+        raise InputError(f"edge_label_index={edge_label_index!r} names no relation of the Dataset, {data.get_edge_types()}")
+    return etype, torch.stack(graph.topo.edge_index) if ends is None and graph is not None else ends
+
+
+def named_edges(edge_label_index: Any) -> tuple[EdgeType | None, Any]:
+    """The relation that is named, and the ends, None where all are meant."""
+    etype, ends = None, edge_label_index
+    if isinstance(ends, tuple | list) and len(ends) and not isinstance(ends[0], Tensor | int):
+        etype, ends = (ends, None) if isinstance(ends[0], str) else ends
+    return etype, torch.stack([*map(torch.as_tensor, ends)]) if isinstance(ends, tuple | list) else ends
+
+
+def link_options(edge_label_index: Any, edge_label: Any, neg_sampling: Any) -> dict[str, Any]:
+    """The arguments of `halohop.LinkNeighborLoader` that are about its edges.
+
+    Binary negatives are drawn by `weight` at both ends where these are of one type, triplets' at the destination.
+    """
+    etype, ends = named_edges(edge_label_index)
+    options = {"edge_label_index": ends if etype is None else (etype, ends), "edge_label": edge_label}
+    given = neg_sampling if hasattr(neg_sampling, "mode") else PyGNegativeSampling.cast(neg_sampling)
+    if given is None:
+        return options
+    mode, weight = getattr(given.mode, "value", given.mode), getattr(given, "weight", None)
+    one_type = etype is None or etype[0] == etype[2]
+    negatives = PyGNegativeSampling(mode, given.amount, weight if mode == "binary" and one_type else None, weight)
+    return {**options, "neg_sampling": negatives, "strict_negatives": mode == "binary"}
