@@ -90,6 +90,9 @@ def test_urls_stay_as_they_are() -> None:
         ({"env": {"A-B": "c"}}, "'A-B' is no name of an environment variable"),
         ({"env": {"HALOHOP_TOKEN": "c"}}, "the token is not given in env"),
         ({"encrypt": "yes"}, "Expected `bool`, got `str`"),
+        ({"start": "plane"}, "Invalid enum value 'plane'"),
+        ({"start": "plain"}, "start='plain' is for the engine ssh, but engine='local' starts ranks itself"),
+        ({"start": "plain", "engine": "ssh", "trainers": 2}, "start='plain' runs a script once on each host"),
     ],
 )
 def test_what_cannot_work_is_refused(table: dict[str, Any], complaint: str, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from halohop.errors import InputError
 from halohop.launch.jobs.job import Job, Servers
-from halohop.launch.jobs.plan import check_parts, data_of, plan, torchrun
+from halohop.launch.jobs.plan import check_parts, data_of, plan, started, torchrun
 from halohop.store.share import shares
 
 
@@ -27,6 +27,25 @@ def test_hosts_that_hold_the_graph() -> None:
         *("--nnodes=3", "--node-rank=1", "--nproc-per-node=2", "--master-addr=a", "--master-port=29500"),
         *second.argv,
     )
+
+
+def test_a_plain_program_gets_its_place_in_its_words() -> None:
+    words = ("t.py", "--rank={rank}", "{hosts}", "{master_addr}:{master_port}", "{graph}", "{other}")
+    made = plan(job(engine="ssh", start="plain", run=words, servers=Servers(count=1)), ["a", "b", "c"], ["a.x", "b.x", "c.x"])
+    last = made.trainers[2]
+    assert last.argv == ("t.py", "--rank=2", "3", "a.x:29500", "a.x:5510", "{other}")
+    assert started(last, made) == last.argv
+    assert started(made.servers[0], made) == made.servers[0].argv
+    ranks = plan(job(run=words), ["a", "b", "c"])
+    assert "--rank={rank}" in started(ranks.trainers[2], ranks)
+
+
+def test_hosts_may_see_the_data_at_places_of_their_own() -> None:
+    made = plan(job(), ["a", "b", "c"], sources={"b": "/b/parts"})
+    assert [process.argv[1] for process in made.trainers] == ["/d/parts", "/b/parts", "/d/parts"]
+    assert [process.data and process.data.folder for process in made.trainers] == ["/d/parts", "/b/parts", "/d/parts"]
+    served = plan(job(servers=Servers()), ["a", "b", "c"], sources={"b": "/b/parts"})
+    assert [server.argv[3] for server in served.servers] == ["/d/parts", "/b/parts", "/d/parts"]
 
 
 def test_hosts_that_see_one_folder_read_all_of_it() -> None:

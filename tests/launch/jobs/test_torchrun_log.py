@@ -1,6 +1,6 @@
 import pytest
 
-from halohop.launch.jobs.torchrun_log import rank_failure
+from halohop.launch.jobs.torchrun_log import lost_a_peer, rank_failure
 
 REPORT = """W1122 17:44:34.801000 17871 torch/distributed/elastic/api.py:1028] Sending process 17934 closing signal SIGTERM
 E1122 17:44:34.802000 17871 torch/distributed/elastic/api.py:1002] failed (exitcode: {code}) local_rank: 1 (pid: 17936)
@@ -47,3 +47,8 @@ def test_a_rank_that_lost_a_peer_is_known(last: str) -> None:
 def test_what_is_no_report_of_torchruns_is_none() -> None:
     assert rank_failure("serving partitions 0\nKilled\n") is None
     assert rank_failure("") is None
+
+
+def test_a_process_without_torchrun_that_lost_a_peer_is_known() -> None:
+    assert lost_a_peer("torch.distributed.DistNetworkError: The client socket has timed out")
+    assert not lost_a_peer("LookupError: no such luck")

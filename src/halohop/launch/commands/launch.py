@@ -41,11 +41,17 @@ def launch(
     cache: launching.CacheFolder = None,
     out: launching.Out = None,
     train: launching.Train = None,
+    start: launching.StartName = None,
+    master_port: launching.MasterPort = None,
     env: launching.Env = None,
     python: launching.Python = None,
     folder: launching.Folder = None,
     token_file: launching.TokenOfJob = None,
     encrypt: launching.EncryptJob = None,
+    master_addr: launching.MasterAddress = None,
+    epochs: launching.GltEpochs = None,
+    batch_size: launching.GltBatchSize = None,
+    program: launching.GltScript = None,
     dry_run: launching.DryRun = False,
     submit_nothing: launching.Print = False,
     wait: launching.Wait = False,
@@ -59,16 +65,22 @@ def launch(
     $ halohop launch --config job.toml --engine slurm --print
 
     $ halohop launch --config job.toml --engine slurm --wait
+
+    $ halohop launch --config dist_train_sage_sup_config.yml --master-addr 10.0.0.7
     """
-    given = {each: context.params[each] for each in ("engine", "name", "hosts", "trainers", "data", "cache", "python", "folder")}
+    same = ("engine", "name", "hosts", "trainers", "start", "data", "cache", "python", "folder", "master_port")
+    given = {each: context.params[each] for each in same}
     given |= {"out": out, "encrypt": encrypt, "token_file": token_file and str(token_file), "run": script or None}
     given["servers"] = {key: value for key, value in (("count", servers), ("replicas", replicas)) if value is not None} or None
     given["env"] = pairs(env or (), "--env") or None
     given["train"] = pairs(train or (), "--train") or None
-    job = with_checked_options(read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}"), context)
+    of_glt = {"master_addr": master_addr, "epochs": epochs, "batch_size": batch_size, "script": program}
+    read = read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}", of_glt=of_glt)
+    job = with_checked_options(read, context)
     if wait:
         job = waited_for(job)
-    if submit_nothing or (dry_run and job.engine == "local"):  # whose hosts have names that a plan needs
+    needs_hosts = job.engine == "local" or job.start == "plain"  # their names, or their addresses
+    if submit_nothing or (dry_run and needs_hosts):
         typer.echo(engine_of(job.engine).show(job), nl=False)
     elif dry_run:
         from halohop.launch.jobs.plan import plan

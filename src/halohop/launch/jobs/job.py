@@ -6,10 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from halohop.errors import InputError
 from halohop.files.urls import is_url, refuse_url
+from halohop.launch.jobs.glt_file import GltOptions, is_glt, job_table
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
 from halohop.store.share import Share, shares
@@ -64,6 +65,9 @@ class Job:
         trainers: processes on each host.
         run: the user's script and its arguments; ``{graph}`` and ``{out}`` in an argument are replaced. Or none, and
         train: options of `halohop train`, by their names.
+        start: "torchrun": `trainers` ranks of `run` on each host. "plain": `run` itself, once on each host, where it starts its
+            own trainers; ``{rank}``, ``{hosts}``, ``{master_addr}`` and ``{master_port}`` in an argument are the host's number,
+            how many there are, and where ranks are to meet. By the engine ssh only.
         data: folder of the partitions, or a URL.
         cache: folder on each host into which its partitions are copied or fetched, ``{host}`` stands for the host's name; None:
             all hosts see `data`.
@@ -87,6 +91,7 @@ class Job:
     trainers: int = 1
     run: tuple[str, ...] = ()
     train: Mapping[str, Any] | None = None
+    start: Literal["torchrun", "plain"] = "torchrun"
     data: str
     cache: str | None = None
     servers: Servers | None = None
@@ -115,6 +120,8 @@ class Job:
                 "give either a script to run (run, or after --) or options of halohop train ([train]), "
                 + ("not both" if self.run else "one of them is needed")
             )
+        if self.start == "plain":
+            self._check_plain()
         for name in ("data", "out", "folder", "python"):
             if not getattr(self, name):
                 raise InputError(
@@ -133,6 +140,14 @@ class Job:
     def num_hosts(self) -> int:
         return self.hosts if isinstance(self.hosts, int) else len(self.hosts)
 
+    def _check_plain(self) -> None:
+        if self.engine != "ssh":
+            raise InputError(f"start='plain' is for the engine ssh, but engine={self.engine!r} starts ranks itself; leave it out")
+        if self.trainers > 1 or not self.run:
+            raise InputError(
+                "start='plain' runs a script once on each host, which starts its own trainers; name it in run, without trainers"
+            )
+
     def _check_hosts(self) -> None:
         if self.num_hosts < 1:
             raise InputError("there is no host; give their names or a number of them, at least 1 (hosts)")
@@ -145,20 +160,31 @@ class Job:
                 raise InputError(f"host {host!r} is named twice; more trainers on a host are asked for by trainers")
 
 
-def read_job(path: Path | None, given: Mapping[str, Any], *, out: str | None = None) -> Job:
+def read_job(
+    path: Path | None, given: Mapping[str, Any], *, out: str | None = None, of_glt: Mapping[str, Any] | None = None
+) -> Job:
     """The job in a file, with what options say in its place. Relative paths begin in the folder of this process.
 
     Args:
         path: TOML or YAML; None: options say everything.
         given: by the names of a job file, "servers" as a table; what is None is not given.
         out: the run folder, where neither says one.
+        of_glt: options for files of GLT's launcher only, by the names of `GltOptions`; what is None is not given.
 
     Raises:
         InputError: no such file, unknown names, or values that cannot work.
     """
     where = "options" if path is None else str(path)
     names = [each.name for each in fields(Job) if each.name != "options"]
-    table = keys({} if path is None else spec.read(path), [*names, *ENGINES], where)
+    read = {} if path is None else spec.read(path)
+    own = {name: value for name, value in (of_glt or {}).items() if value is not None}
+    if is_glt(read):
+        ports = {} if given.get("master_port") is None else {"master_port": given["master_port"]}
+        read = job_table(read, GltOptions(**own, **ports), where)
+    elif own:
+        name, value = own.popitem()
+        raise InputError(f"{name}={value!r} is for configuration files of GLT's launcher, and {where} is none; leave it out")
+    table = keys(read, [*names, *ENGINES], where)
     for name, other in (("run", "train"), ("train", "run")):  # either takes the place of what the file says
         if given.get(name) is not None:
             table.pop(other, None)

@@ -1,6 +1,7 @@
 """A job as processes on hosts: pure arithmetic, which every engine turns into what its cluster understands."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -81,7 +82,14 @@ class Plan:
         return tuple(process for process in self.processes if process.role == "trainers")
 
 
-def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None, *, apart: Sequence[str] = ()) -> Plan:
+def plan(
+    job: Job,
+    hosts: Sequence[str],
+    addresses: Sequence[str] | None = None,
+    *,
+    apart: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
+) -> Plan:
     """The processes of a job on hosts.
 
     Args:
@@ -89,6 +97,7 @@ def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None,
         hosts: their names, each once, as many as the job has.
         addresses: under which names or IP addresses the hosts reach each other; None: under `hosts`.
         apart: hosts of the servers' own, by the names in their addresses; none: the servers are on `hosts`.
+        sources: where hosts see the data, if not at `Job.data`.
 
     Raises:
         InputError: more replicas than servers, or another number of hosts than the job has.
@@ -101,20 +110,22 @@ def plan(job: Job, hosts: Sequence[str], addresses: Sequence[str] | None = None,
     if len(hosts) != job.num_hosts:
         raise InputError(f"the job has {job.num_hosts} hosts, but there are {len(hosts)}: {', '.join(hosts)}")
     places = tuple(hosts if addresses is None else addresses)
+    sources = sources or {}
     env = {**job.env, **({"HALOHOP_ENCRYPT": "1"} if job.encrypt else {})}
     homes = (apart, apart) if apart else (hosts, places)
-    servers = [] if job.servers is None else _servers(job, job.servers, *homes, env)
+    servers = [] if job.servers is None else _servers(job, job.servers, *homes, env, sources)
     graph = ",".join(server.address for server in servers)
     trainers = []
     for number, host in enumerate(hosts):
         mine = () if job.cache is None else (Share(index=number, count=len(hosts)),)
-        data = None if servers else _data(job, host, mine)
+        data = None if servers else _data(job, host, mine, sources)
+        argv = program(job, data.folder if data else graph)
         trainers.append(
             Process(
                 name=f"trainers-{number}",
                 host=host,
                 role="trainers",
-                argv=program(job, data.folder if data else graph),
+                argv=argv if job.start == "torchrun" else _placed(argv, number, job, places),
                 ranks=job.trainers,
                 env=env,
                 data=data,
@@ -151,6 +162,11 @@ def data_of(made: Plan, host: str) -> Data | None:
         () if any(not data.shares for data in needed) else tuple(dict.fromkeys(share for data in needed for share in data.shares))
     )
     return replace(needed[0], shares=some)
+
+
+def started(process: Process, made: Plan) -> tuple[str, ...]:
+    """What follows the interpreter on a host: a server or a plain program as it is, else torchrun."""
+    return process.argv if process.role == "server" or made.job.start == "plain" else torchrun(process, made)
 
 
 def torchrun(process: Process, made: Plan) -> tuple[str, ...]:
@@ -191,14 +207,16 @@ def words(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _servers(job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[str], env: Mapping[str, str]) -> list[Process]:
+def _servers(
+    job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[str], env: Mapping[str, str], sources: Mapping[str, str]
+) -> list[Process]:
     held = shares_held(wanted, len(hosts))
     on = [number % len(hosts) for number in range(len(held))]
     ports = [wanted.port + sum(places[other] == places[host] for other in on[:number]) for number, host in enumerate(on)]
     addresses = [joined((places[host], port)) for host, port in zip(on, ports, strict=True)]
     made = []
     for number, (some, host) in enumerate(zip(held, on, strict=True)):
-        data = _data(job, hosts[host], some)
+        data = _data(job, hosts[host], some, sources)
         argv = ["-m", "halohop", "serve", data.folder, "--share", spelled(some)]
         argv += ["--listen", joined((_listens(places[host]), ports[number])), "--advertise", addresses[number]]
         if len(addresses) > 1:  # a server knows its own
@@ -228,10 +246,11 @@ def shares_held(wanted: Servers, num_hosts: int) -> list[tuple[Share, ...]]:
     return [tuple(of_all[number : number + wanted.replicas]) for number in range(count)]
 
 
-def _data(job: Job, host: str, some: tuple[Share, ...]) -> Data:
+def _data(job: Job, host: str, some: tuple[Share, ...], sources: Mapping[str, str]) -> Data:
     """What a process on a host needs that holds some shares."""
     if job.cache is None:
-        return Data(source=job.data, folder=job.data, shares=some, copied=False)
+        seen = sources.get(host, job.data)
+        return Data(source=seen, folder=seen, shares=some, copied=False)
     folder = str(PurePosixPath(job.cache.replace("{host}", host)) / name_of(job.data))
     return Data(source=job.data, folder=folder, shares=some, copied=True)
 
@@ -253,6 +272,12 @@ def program(job: Job, graph: str) -> tuple[str, ...]:
     if job.run:
         return tuple(word.replace("{graph}", graph).replace("{out}", job.out) for word in job.run)
     return ("-m", "halohop", "train", graph, "--out", job.out, *words(job.train or {}))
+
+
+def _placed(argv: Sequence[str], number: int, job: Job, places: Sequence[str]) -> tuple[str, ...]:
+    """The words of a plain program on one host, which has no environment of a rank to read."""
+    known = {"rank": number, "hosts": len(places), "master_addr": places[0], "master_port": job.master_port}
+    return tuple(re.sub(r"\{(" + "|".join(known) + r")\}", lambda found: str(known[found[1]]), word) for word in argv)
 
 
 def _listens(place: str) -> str:

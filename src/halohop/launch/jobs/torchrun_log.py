@@ -32,7 +32,12 @@ class RankFailure:
     @property
     def lost_a_peer(self) -> bool:
         """Whether it seems to have failed only because another one had."""
-        return _PEER_LOST.search(self.said) is not None
+        return lost_a_peer(self.said)
+
+
+def lost_a_peer(said: str) -> bool:
+    """Whether a process seems to have failed only because another one had, by the end of what it printed."""
+    return _PEER_LOST.search(said) is not None
 
 
 def rank_failure(log: str) -> RankFailure | None:

@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-JOB, HOSTS, DATA = "Job", "Hosts and processes", "Data and results"
+from halohop.launch.jobs.glt_file import SCRIPT
+
+JOB, HOSTS, DATA, GLT = "Job", "Hosts and processes", "Data and results", "For configuration files of GLT's launcher"
 
 
-def _option(panel: str, help_text: str, **settings: Any) -> Any:
-    return typer.Option(rich_help_panel=panel, help=help_text, show_default=settings.pop("default", False), **settings)
+def _option(panel: str, help_text: str, *flags: str, **settings: Any) -> Any:
+    return typer.Option(*flags, rich_help_panel=panel, help=help_text, show_default=settings.pop("default", False), **settings)
 
 
 Script = Annotated[
@@ -27,6 +29,15 @@ Train = Annotated[
     list[str] | None,
     _option(JOB, "An option of halohop train, which runs instead of a script.", metavar="NAME=VALUE"),
 ]
+StartName = Annotated[
+    str | None,
+    _option(
+        JOB,
+        "torchrun, or plain: the script itself, once on each host, with {rank} as its number.",
+        metavar="NAME",
+        default="torchrun",
+    ),
+]
 Env = Annotated[list[str] | None, _option(JOB, "Environment of all processes.", metavar="NAME=VALUE")]
 Hosts = Annotated[str | None, _option(HOSTS, "Names of the hosts, or how many.", metavar="NAME,NAME,...|N", default="1")]
 Trainers = Annotated[int | None, _option(HOSTS, "Processes on each host.", min=1, default="1")]
@@ -34,6 +45,19 @@ ServerCount = Annotated[
     int | None, _option(HOSTS, "Servers that hold the graph.", metavar="N", min=1, default="none: the trainers' hosts hold it")
 ]
 Replicas = Annotated[int | None, _option(HOSTS, "Servers that hold each partition.", metavar="N", min=1, default="1")]
+MasterPort = Annotated[
+    int | None,
+    _option(
+        HOSTS,
+        "Where ranks meet, on the first host.",
+        "--master-port",
+        "--master_port",
+        min=1,
+        max=65535,
+        metavar="N",
+        default="29500",
+    ),
+]
 Python = Annotated[str | None, _option(HOSTS, "Interpreter on the hosts.", metavar="FILE", default="this one")]
 Folder = Annotated[str | None, _option(HOSTS, "Working directory of all processes.", metavar="FOLDER", default="this one")]
 Data = Annotated[str | None, _option(DATA, "Folder of the partitions, or a URL.", metavar="FOLDER|URL")]
@@ -56,3 +80,15 @@ TokenOfJob = Annotated[
 EncryptJob = Annotated[
     bool | None, typer.Option("--encrypt", rich_help_panel=JOB, help="Encrypt what hosts send each other.", show_default=False)
 ]
+
+MasterAddress = Annotated[
+    str | None,
+    _option(
+        GLT, "Of node 0, as the others reach it.", "--master-addr", "--master_addr", metavar="HOST", default="its address for ssh"
+    ),
+]
+GltEpochs = Annotated[int | None, _option(GLT, "Of training.", "--epochs", min=1, metavar="N", default="10")]
+GltBatchSize = Annotated[
+    int | None, _option(GLT, "Seeds of a batch.", "--batch-size", "--batch_size", min=1, metavar="N", default="2048")
+]
+GltScript = Annotated[str | None, _option(GLT, "Program below dst_paths.", "--script", metavar="FILE", default=SCRIPT)]

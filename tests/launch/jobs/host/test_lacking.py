@@ -76,6 +76,24 @@ def test_what_is_there_in_its_size_needs_no_room(tmp_path: Path) -> None:
     assert lacking.misses(folder) == []
 
 
+def test_what_hosts_must_have_alike_is_known_by_its_bytes(tmp_path: Path) -> None:
+    for host in "ab":
+        (tmp_path / host / "parts").mkdir(parents=True)
+        (tmp_path / host / "train.py").write_text("train")
+        (tmp_path / host / "parts" / "manifest.json").write_text(f"of {host}")
+
+    def found(host: str) -> dict[str, str]:
+        folder = str(tmp_path / host)
+        checked = lacking.checked(Order(programs=(), folder=folder, scripts=("train.py",), reads=(f"{folder}/parts",)))
+        assert checked.problems == ()
+        return {seen.path.removeprefix(f"{folder}/"): seen.digest for seen in checked.seen}
+
+    a, b = found("a"), found("b")
+    assert [*a] == ["train.py", "parts/manifest.json"]
+    assert [name for name in a if a[name] != b[name]] == ["parts/manifest.json"]
+    assert lacking.checked(Order(programs=(), folder=str(tmp_path / "c"))).seen == ()
+
+
 def test_a_run_folder_is_known_by_its_text(tmp_path: Path) -> None:
     (tmp_path / "mark").write_text("this one")
     assert lacking.sees(str(tmp_path / "mark"), "this one")

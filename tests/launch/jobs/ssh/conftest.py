@@ -82,7 +82,11 @@ class Launches:
         command = f"command = 'ssh -F {config or self.cluster.config}'"
         job = self.folder / "job.toml"
         job.write_text("\n".join([*lines, more, "[ssh]", command, ssh, ""]))
-        process = self.cluster.here.start("-m", "halohop", "launch", "--config", job)
+        return self.command("-m", "halohop", "launch", "--config", job)
+
+    def command(self, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        """Starts Python with these arguments on the launcher's host."""
+        process = self.cluster.here.start(*arguments, env=env)
         self._running.append(process)
         return process
 

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def test_the_users_configuration_says_where_hosts_are(config: str) -> None:
 
 @needs_ssh
 def test_each_host_may_differ(config: str) -> None:
-    own = {"user": "eve", "port": 99, "address": "10.9.9.9", "python": "/p", "folder": "/f", "env": {"CUDA_VISIBLE_DEVICES": "1"}}
+    own: dict[str, Any] = {"user": "eve", "port": 99, "address": "10.9.9.9", "python": "/p", "folder": "/f", "data": "/d"}
+    own |= {"env": {"CUDA_VISIBLE_DEVICES": "1"}}
     a, b = found("ann@a:1", "b", command=config, hosts={"a": own})
     assert a == Host(
         name="a",
@@ -48,9 +50,10 @@ def test_each_host_may_differ(config: str) -> None:
         address="10.9.9.9",
         python="/p",
         folder="/f",
+        data="/d",
         env={"CUDA_VISIBLE_DEVICES": "1"},
     )
-    assert b.python == job("a").python
+    assert (b.python, b.data) == (job("a").python, "/parts")
 
 
 @needs_ssh
@@ -65,6 +68,7 @@ def test_each_host_may_differ(config: str) -> None:
         (("a", "loop"), {}, "host loop is reached at 127.0.0.1 from here, where the other hosts cannot reach it"),
         (("a", "b"), {"hosts": {"c": {}}}, r"\[ssh\.hosts\.c\] is no host of this job; its hosts are a, b"),
         (("a", "b"), {"hosts": {"a": {"pyton": "x"}}}, r"\[ssh\.hosts\.a\]: unknown key 'pyton'; did you mean 'python'"),
+        (("a", "b"), {"hosts": {"b": {"data": "/x"}}}, "host b has its own data='/x', but cache='/cache' brings them"),
         (("a", "b"), {"conect_timeout": 3}, r"\[ssh\]: unknown key 'conect_timeout'; did you mean 'connect_timeout'"),
         (("a", "b"), {"connect_timeout": 0}, "connect_timeout=0 must be at least 1"),
         (("a", "b"), {"options": ["-o", "Nonsense=1"]}, "host a: ssh cannot read its configuration: .*Nonsense|nonsense"),
@@ -73,8 +77,9 @@ def test_each_host_may_differ(config: str) -> None:
 def test_what_cannot_be_reached_is_refused_before_anything(
     config: str, hosts: tuple[str, ...], options: dict[str, Any], problem: str
 ) -> None:
+    cached = replace(job(*hosts, **{"command": config, **options}), cache="/cache")
     with pytest.raises(InputError, match=problem):
-        found(*hosts, **{"command": config, **options})
+        hosts_of(cached)
 
 
 @needs_ssh

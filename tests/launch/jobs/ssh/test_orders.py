@@ -11,7 +11,9 @@ SECRET = {"HALOHOP_TOKEN": "5e" * 16}
 
 
 def host(name: str, **env: str) -> Host:
-    return Host(name=name, target=(name,), address=f"{name}.example", python=sys.executable, folder="/job", env=env)
+    return Host(
+        name=name, target=(name,), address=f"{name}.example", python=sys.executable, folder="/job", data="/parts", env=env
+    )
 
 
 def orders(job: Job, **env: str) -> list[Order]:
@@ -37,6 +39,13 @@ def test_trainers_run_under_torchrun_and_meet_at_the_first_host() -> None:
     assert first.reads == ("/parts",)
     assert first.env == SECRET
     assert all("5e5e" not in word for one in (first, second) for program in one.programs for word in program.argv)
+
+
+def test_a_plain_program_runs_as_it_is() -> None:
+    _, second = orders(job(start="plain", run=("train.py", "{graph}", "{rank}")))
+    (program,) = second.programs
+    assert program.argv == ("train.py", "/parts", "1")
+    assert second.scripts == ("train.py",)
 
 
 def test_servers_have_ports_that_must_be_free() -> None:

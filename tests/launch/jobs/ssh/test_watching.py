@@ -62,6 +62,15 @@ def test_a_server_is_ready_when_it_says_so_however_it_is_cut(crew: News) -> None
         crew.watch.until_ready(PLACES[1:])
 
 
+def test_a_program_that_only_lost_its_peer_is_not_the_culprit(crew: News) -> None:
+    crew.say("a", Output(name="trainers-0", data=b"RuntimeError: Connection closed by peer [10.0.0.7]:4711\n"))
+    crew.say("a", Ended(name="trainers-0", code=1))
+    crew.say("b", Output(name="trainers-1", data=b"LookupError: no such luck\n"))
+    crew.say("b", Ended(name="trainers-1", code=1))
+    with pytest.raises(ClusterError, match=r"^trainers-1 on b failed with exit code 1; the end of"):
+        crew.watch.until_ended(PLACES)
+
+
 def test_a_rank_that_only_lost_its_peer_is_not_the_culprit(crew: News) -> None:
     """It may end first."""
     crew.say("a", Output(name="trainers-0", data=b"RuntimeError: Connection closed by peer\n" + REPORT.format(code=1).encode()))

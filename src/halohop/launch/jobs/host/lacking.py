@@ -1,5 +1,6 @@
 """Who a host is, and what of an order cannot work on it: known before anything is started anywhere."""
 
+import hashlib
 import os
 import platform
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from halohop import __version__
 from halohop.files.aside import boot
-from halohop.launch.jobs.host.messages import Copied, Hello, Order
+from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order, Seen
 from halohop.memory import format_size
 from halohop.store.names import MANIFEST
 
@@ -26,6 +27,16 @@ def hello() -> Hello:
         executable=sys.executable,
         machine=f"{boot()} {Path('/proc/self/ns/net').stat().st_ino}",
     )
+
+
+def checked(order: Order) -> Checked:
+    """What this host finds of an order."""
+    if found := problems(order):
+        return Checked(problems=found)
+    try:
+        return Checked(problems=(), shared=sees(*order.mark), seen=tuple(_alike(order)))
+    except OSError as error:
+        return Checked(problems=(f"{error.filename} cannot be read by {_user()}: {error.strerror}; change its permissions",))
 
 
 def problems(order: Order) -> tuple[str, ...]:
@@ -49,6 +60,14 @@ def sees(file: str, text: str) -> bool:
     with suppress(OSError, UnicodeDecodeError):
         return Path(file).read_text() == text
     return False
+
+
+def _alike(order: Order) -> Iterator[Seen]:
+    """The files that are to be the same on all hosts."""
+    files = [Path(order.folder) / script for script in order.scripts]
+    for file in (*files, *(Path(folder) / MANIFEST for folder in order.reads)):
+        with file.open("rb") as stream:
+            yield Seen(path=str(file), digest=hashlib.file_digest(stream, "sha256").hexdigest())
 
 
 def _places(order: Order) -> Iterator[str]:

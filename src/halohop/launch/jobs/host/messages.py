@@ -90,11 +90,31 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A file that all hosts must have alike.
+
+    Args:
+        path: where it is on this host.
+        digest: of its bytes, SHA-256.
+    """
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Runner: what of the order cannot work here, a sentence each, and whether it sees the run folder."""
+    """Runner: what it has found.
+
+    Args:
+        problems: what of the order cannot work here, a sentence each.
+        shared: whether it sees the run folder.
+        seen: the order's scripts, then the manifests of the data sets that it reads; none where there are problems.
+    """
 
     problems: tuple[str, ...]
     shared: bool = False
+    seen: tuple[Seen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

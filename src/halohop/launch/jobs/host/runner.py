@@ -17,13 +17,12 @@ from halohop.errors import HalohopError, PeerLostError, ProtocolError
 from halohop.launch.jobs.host import copying
 from halohop.launch.jobs.host.channel import Channel
 from halohop.launch.jobs.host.descendants import end_all
-from halohop.launch.jobs.host.lacking import hello, problems, sees
+from halohop.launch.jobs.host.lacking import checked, hello
 from halohop.launch.jobs.host.messages import (
     MARK,
     Begin,
     Bring,
     Brought,
-    Checked,
     Compare,
     Ended,
     Order,
@@ -68,7 +67,7 @@ class Runner:
         self._channel.beat()
         threading.Thread(target=self._read, name="halohop-launcher", daemon=True).start()
         self._order = self._take(Order)
-        self._channel.send(Checked(problems=problems(self._order), shared=sees(*self._order.mark)))
+        self._channel.send(checked(self._order))
         while True:
             try:
                 self._answer(self._next())

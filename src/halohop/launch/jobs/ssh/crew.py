@@ -146,7 +146,7 @@ def _compared(hello: Hello, host: Host) -> Hello:
         if _short(name, own) != _short(name, theirs[name]):
             raise InputError(
                 f"has {name} {theirs[name]} ({hello.executable}), but this machine has {own}; install the same there, or name "
-                f"an interpreter that has it ([ssh.hosts.{host.name}] python)"
+                f"an interpreter that has it ([ssh.hosts.{host.name}] python, or python_bins)"
             )
     return hello
 

@@ -4,6 +4,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -35,8 +36,11 @@ class SshEngine:
     """Runs a job over ssh: checks all hosts, brings data, starts servers, then trainers."""
 
     def show(self, job: Job) -> str:
-        """The plan, with the hosts' addresses as ssh knows them."""
-        return printed(_plan(job, hosts_of(job)[1]))
+        """The plan, with the hosts' addresses as ssh knows them, and what is theirs alone."""
+        found = hosts_of(job)[1]
+        hosts, made = {host.name: host for host in found}, _plan(job, found)
+        own = [replace(process, env={**process.env, **hosts[process.host].env}) for process in made.processes]
+        return printed(replace(made, processes=tuple(own)), {name: host.python for name, host in hosts.items()})
 
     def run(self, job: Job, console: Console) -> None:
         """Runs a job to its end; see `Engine`."""
@@ -50,14 +54,18 @@ class SshEngine:
             orders = {host.name: order(made, host, secret=secret, copied=folders.get(host.name), mark=mark) for host in hosts}
             crew.meet()
             console.print(f"{counted(len(hosts), 'host')} answered; checking them", style="dim")
-            sees = crew.together(lambda remote: _checked(remote, orders[remote.host.name]), patience=_CHECK_S)
+            found = crew.together(lambda remote: _checked(remote, orders[remote.host.name]), patience=_CHECK_S)
+            _check_alike(found)
             _send(crew, job, folders, console)
             _run(watch, orders, made)
             first = made.trainers[0].host
-            if not sees[first]:
-                found = bring(crew.remotes[first], job.out, out)
+            if not found[first].shared:
+                brought = bring(crew.remotes[first], job.out, out)
                 console.print(
-                    f"{counted(len(found), 'file')} of {first}:{job.out} came to {out}", style="dim", markup=False, soft_wrap=True
+                    f"{counted(len(brought), 'file')} of {first}:{job.out} came to {out}",
+                    style="dim",
+                    markup=False,
+                    soft_wrap=True,
                 )
 
 
@@ -67,7 +75,8 @@ def engine() -> SshEngine:
 
 
 def _plan(job: Job, hosts: Sequence[Host]) -> Plan:
-    return plan(job, [host.name for host in hosts], [host.address for host in hosts])
+    sources = {host.name: host.data for host in hosts}
+    return plan(job, [host.name for host in hosts], [host.address for host in hosts], sources=sources)
 
 
 def _folders(made: Plan) -> dict[str, Copied]:
@@ -82,8 +91,8 @@ def _folders(made: Plan) -> dict[str, Copied]:
     return {host: copied(data, manifest) for host, data in needed.items()}
 
 
-def _checked(remote: Remote, wanted: Order) -> bool:
-    """Whether a host sees the run folder, which has nothing against its order.
+def _checked(remote: Remote, wanted: Order) -> Checked:
+    """What a host has found, which has nothing against its order.
 
     Raises:
         InputError: it has; says what.
@@ -92,7 +101,22 @@ def _checked(remote: Remote, wanted: Order) -> bool:
     checked = remote.answer(Checked)
     if checked.problems:
         raise InputError("cannot run this job: " + "; ".join(checked.problems))
-    return checked.shared
+    return checked
+
+
+def _check_alike(found: Mapping[str, Checked]) -> None:
+    """
+    Raises:
+        InputError: hosts see different scripts, or different data sets.
+    """
+    first, *others = found
+    for other in others:
+        for one, two in zip(found[first].seen, found[other].seen, strict=True):
+            if one.digest != two.digest:
+                raise InputError(
+                    f"{two.path} on {other} differs from {one.path} on {first}, but all hosts must have the same; copy it from "
+                    "one to all, or name a folder that all of them see"
+                )
 
 
 def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console) -> None:
@@ -134,14 +158,17 @@ def _marked(out: Path) -> tuple[str, str]:
 
 
 def _echo(made: Plan) -> Echo:
-    """Shows what the processes of the first host print, where rank 0 is; with ``-v`` the lines of all, with their places."""
+    """Shows what processes of the first host print, where rank 0 is, or plain programs of all hosts, with the hosts' names; with
+    ``-v`` the lines of all processes, with their places."""
     much = logging.getLogger("halohop").getEffectiveLevel() <= logging.INFO
-    first = (made.trainers[0].host, made.trainers[0].name)
+    plain = made.job.start == "plain"
+    shown = {(process.host, process.name) for process in (made.trainers if plain else made.trainers[:1])}
 
     def show(place: Place, line: bytes) -> None:
-        stream, text = (sys.stderr, b"[%s %s] " % (place[0].encode(), place[1].encode()) + line) if much else (sys.stdout, line)
-        if much or place == first:
-            stream.buffer.write(text + b"\n")
-            stream.buffer.flush()
+        if much or place in shown:
+            prefix = f"[{' '.join(place)}] " if much else f"[{place[0]}] " if plain else ""
+            stream = (sys.stderr if much else sys.stdout).buffer
+            stream.write(prefix.encode() + line + b"\n")
+            stream.flush()
 
     return show

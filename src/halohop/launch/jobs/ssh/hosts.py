@@ -23,6 +23,7 @@ class HostOptions:
         user, port: of the ssh server.
         address: under which the other hosts reach it; "": the HostName of the user's configuration.
         python, folder: as of `Job`.
+        data: where it sees the partitions, if not where the others do.
         env: beside that of the job.
     """
 
@@ -31,6 +32,7 @@ class HostOptions:
     address: str = ""
     python: str = ""
     folder: str = ""
+    data: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -70,7 +72,7 @@ class Host:
         name: what messages and logs call it.
         target: what ssh is asked for, with its options: ``("-p", "2222", "ann@b")``.
         address: under which the other hosts reach it.
-        python, folder: as of `Job`.
+        python, folder, data: as of `Job`.
         env: the job's, and its own.
     """
 
@@ -79,6 +81,7 @@ class Host:
     address: str
     python: str
     folder: str
+    data: str
     env: Mapping[str, str]
 
 
@@ -116,9 +119,19 @@ def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
                     f"hosts {other.name} and {name} are one ({address}); name each host once, and say trainers = 2 for more "
                     "processes on it"
                 )
-        python, folder = options.python or job.python, options.folder or job.folder
-        env = {**job.env, **options.env}
-        found.append(Host(name=name, target=target, address=address, python=python, folder=folder, env=env))
+        if options.data and job.cache is not None:
+            raise InputError(f"host {name} has its own data={options.data!r}, but cache={job.cache!r} brings them; leave one out")
+        found.append(
+            Host(
+                name=name,
+                target=target,
+                address=address,
+                python=options.python or job.python,
+                folder=options.folder or job.folder,
+                data=options.data or job.data,
+                env={**job.env, **options.env},
+            )
+        )
     return settings, tuple(found)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from halohop.files.urls import is_url
 from halohop.launch.jobs.host.messages import Copied, Order, Program
-from halohop.launch.jobs.plan import Data, Plan, Process, data_of, torchrun
+from halohop.launch.jobs.plan import Data, Plan, Process, data_of, started
 from halohop.launch.jobs.ssh.hosts import Host
 from halohop.store.share import spelled
 from halohop.transport.addresses import parsed
@@ -25,7 +25,7 @@ def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied |
     """
     mine = [process for process in made.processes if process.host == host.name]
     data = data_of(made, host.name)
-    programs = [Program(name=process.name, argv=_argv(process, made), env={**process.env, **host.env}) for process in mine]
+    programs = [Program(name=process.name, argv=started(process, made), env={**process.env, **host.env}) for process in mine]
     if data is not None and is_fetched(data):
         argv = ("-m", "halohop", "fetch", data.source, data.folder, *(("--share", spelled(data.shares)) if data.shares else ()))
         programs.append(Program(name=FETCH, argv=argv, env=host.env))
@@ -49,10 +49,6 @@ def is_fetched(data: Data) -> bool:
 def is_sent(data: Data | None) -> bool:
     """Whether the launcher sends the data to the host."""
     return data is not None and data.copied and not is_url(data.source)
-
-
-def _argv(process: Process, made: Plan) -> tuple[str, ...]:
-    return torchrun(process, made) if process.role == "trainers" else process.argv
 
 
 def _ports(made: Plan, mine: Sequence[Process]) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ from halohop.launch.jobs.host.channel import BEAT_S, SILENCE_S
 from halohop.launch.jobs.host.messages import Begin, Output
 from halohop.launch.jobs.ssh.crew import Crew
 from halohop.launch.jobs.ssh.remote import Lost, Said
-from halohop.launch.jobs.torchrun_log import rank_failure
-from halohop.launch.processes.failures import Failure, failure
+from halohop.launch.jobs.torchrun_log import lost_a_peer, rank_failure
+from halohop.launch.processes.failures import TAIL_LINES, Failure, failure
 
 READY_S = 600.0
 """Longest wait for servers: some compile kernels, or compare all files with their checksums."""
@@ -143,16 +143,18 @@ class Watch:
         return failure(self._failures(failed), ended=others)
 
     def _failures(self, places: Collection[Place]) -> list[Failure]:
-        """Of ranks where torchrun names them; those that seem to have lost a peer only come last."""
+        """Of ranks where torchrun names them; processes that seem only to have lost a peer come last."""
         found = []
         for place in places:
             log, name = self._log(place), f"{place[1]} on {place[0]}"
-            one = rank_failure(log.read_text(errors="replace"))
+            text = log.read_text(errors="replace")
+            one = rank_failure(text)
+            said = "\n".join(text.splitlines()[-TAIL_LINES:]) if one is None else one.said
             if one is None:
                 failed = Failure(name=name, code=self.ended[place], log=log, error=None)
             else:
-                failed = Failure(name=f"rank {one.rank} ({name})", code=one.code, log=log, error=None, said=one.said)
-            found.append((one is not None and one.lost_a_peer, failed))
+                failed = Failure(name=f"rank {one.rank} ({name})", code=one.code, log=log, error=None, said=said)
+            found.append((lost_a_peer(said), failed))
         return [failed for _, failed in sorted(found, key=lambda pair: pair[0])]
 
     def _is_one_silent(self) -> bool:

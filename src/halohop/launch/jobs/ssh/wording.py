@@ -12,9 +12,9 @@ _NO_SERVER = "has no ssh server that answers; start sshd there, or give its port
 _NOT_REACHED = "is not reached; see whether it is up, and whether `{ssh} true` works"
 _NO_HALOHOP = (
     "has no halohop {version} for {python}; `pip install halohop=={version}` there, or name an interpreter that has it "
-    "([ssh.hosts.{name}] python)"
+    "([ssh.hosts.{name}] python, or python_bins)"
 )
-_NO_PYTHON = "has no Python at {python}; name one that is there ([ssh.hosts.{name}] python)"
+_NO_PYTHON = "has no Python at {python}; name one that is there ([ssh.hosts.{name}] python, or python_bins)"
 _CLOSED = "closed the connection; see whether `{ssh} true` works"
 
 _MEANINGS = (
