@@ -72,3 +72,12 @@ def test_what_json_lacks_is_refused():
         with pytest.raises(InputError, match=r"Tensor cannot be exchanged .*give numbers, text, lists and dicts"):
             meeting.all_gather(torch.zeros(3))
         meeting.close()  # and again at the end
+
+
+def test_one_that_leaves_without_waiting():
+    """After an error: it does not wait for the others, now or at the end of the process."""
+    master = free_address()
+    with ThreadPoolExecutor(2) as pool:
+        met = [pool.submit(halohop.meet, world=World(rank=rank, size=2), master=master, deadline=20) for rank in range(2)]
+        for future in met:
+            future.result(timeout=60).shut(wait=False)

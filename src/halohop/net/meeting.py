@@ -65,9 +65,10 @@ class Meeting:
         Raises:
             ClusterError: a rank did not come in time.
         """
-        self._leave(wait=True)
+        self.shut(wait=True)
 
-    def _leave(self, *, wait: bool) -> None:
+    def shut(self, *, wait: bool) -> None:
+        """`close`, but without waiting for the others where `wait` is false: what to do after an error."""
         if not self._closed:
             self._closed = True
             atexit.unregister(self._close_at_exit)
@@ -75,13 +76,13 @@ class Meeting:
                 self._rendezvous.leave()
 
     def _close_at_exit(self) -> None:
-        self._leave(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news
+        self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news
 
     def __enter__(self) -> "Meeting":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._leave(wait=error is None)
+        self.shut(wait=error is None)
 
 
 def meet(*, world: World | None = None, master: str | None = None, deadline: float = 60.0) -> Meeting:

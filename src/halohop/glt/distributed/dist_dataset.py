@@ -128,9 +128,10 @@ class DistDataset(Dataset):
             self.init_node_labels(labels if isinstance(self._label_files, Mapping) else labels[NODE])
 
     def random_node_split(self, num_val: float, num_test: float) -> None:
-        """Splits the nodes of this partition; numbers, or shares of them as floats."""
-        splits = {}
-        for name, ids in self.own_nodes().items():
+        """Splits the nodes of this partition, of types that have labels where these are named; numbers, or shares as floats."""
+        splits, own = {}, self.own_nodes()
+        for name in self.node_labels if isinstance(self.node_labels, Mapping) else own:
+            ids = own[name]
             splits[name] = [ids[places] for places in random_split(len(ids), num_val, num_test)]
         train, val, test = ({name: ids[place] for name, ids in splits.items()} for place in range(3))
         self.init_node_split((train[NODE], val[NODE], test[NODE]) if set(splits) == {NODE} else (train, val, test))

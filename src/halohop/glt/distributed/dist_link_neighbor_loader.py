@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from halohop.errors import InputError
 from halohop.glt.distributed.dist_dataset import DistDataset
 from halohop.glt.distributed.dist_loader import DistLoader
 from halohop.glt.distributed.dist_options import AllDistSamplingWorkerOptions
+from halohop.glt.loader.link_loader import named_edges
 from halohop.glt.sampler.base import EdgeSamplerInput, SamplingConfig, SamplingType
 
 
@@ -39,8 +41,10 @@ class DistLinkNeighborLoader(DistLoader):
         random_seed: int | None = None,
         worker_options: AllDistSamplingWorkerOptions | None = None,
     ) -> None:
-        typed = isinstance(edge_label_index, tuple) and isinstance(edge_label_index[0], tuple)
-        kind, (row, col) = edge_label_index if typed else (None, edge_label_index)
+        kind, ends = named_edges(edge_label_index)
+        if ends is None:
+            raise InputError(f"edge_label_index={edge_label_index!r} names no edges of this process; give their ends [2, n]")
+        row, col = ends
         config = SamplingConfig(
             SamplingType.LINK,
             *(num_neighbors, batch_size, shuffle, drop_last, with_edge, collect_features),

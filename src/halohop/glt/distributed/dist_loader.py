@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
-
 import halohop
 from halohop.errors import InputError
 from halohop.glt.batches import EDGE_IDS, WEIGHT, moved, to_glt
@@ -16,6 +14,7 @@ from halohop.glt.distributed.dist_options import (
     CollocatedDistSamplingWorkerOptions,
     RemoteDistSamplingWorkerOptions,
 )
+from halohop.glt.loader.link_loader import link_options
 from halohop.glt.modes import device_of
 
 
@@ -114,13 +113,14 @@ def made(graph: halohop.Graph, inputs: Any, config: Any, **how: Any) -> Any:
     kind = config.sampling_type.name
     how |= {"batch_size": config.batch_size, "shuffle": config.shuffle, "drop_last": config.drop_last}
     how |= {"edge_dir": config.edge_dir, "seed": config.seed or 0}
-    seeds = torch.stack([inputs.row, inputs.col]) if kind == "LINK" else inputs.node
-    where = graph, config.num_neighbors, seeds if inputs.input_type is None else (inputs.input_type, seeds)
     if kind == "LINK":
-        return halohop.LinkNeighborLoader(*where, inputs.label, neg_sampling=inputs.neg_sampling, **how)
+        ends = inputs.row, inputs.col
+        links = link_options(ends if inputs.input_type is None else (inputs.input_type, ends), inputs.label, inputs.neg_sampling)
+        return halohop.LinkNeighborLoader(graph, config.num_neighbors, **links, **how)
     if kind not in ("NODE", "SUBGRAPH"):
         raise InputError(f"sampling_type={kind} is none of NODE, LINK, SUBGRAPH")
-    return (halohop.NeighborLoader if kind == "NODE" else halohop.SubGraphLoader)(*where, **how)
+    seeds = inputs.node if inputs.input_type is None else (inputs.input_type, inputs.node)
+    return (halohop.NeighborLoader if kind == "NODE" else halohop.SubGraphLoader)(graph, config.num_neighbors, seeds, **how)
 
 
 def columns_of(schema: halohop.Schema, input_type: Any, config: Any) -> dict[str, Any]:

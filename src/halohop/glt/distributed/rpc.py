@@ -31,10 +31,10 @@ def init_rpc(
 
 
 def shutdown_rpc(graceful: bool = True) -> None:
-    """Leaves, after all have come to do so where it is `graceful`; otherwise this process is forgotten with its end."""
+    """Leaves; where it is `graceful`, after all have come to do so."""
     meeting, process.meeting = process.meeting, None
-    if meeting is not None and graceful:
-        meeting.close()
+    if meeting is not None:
+        meeting.shut(wait=graceful)
 
 
 def rpc_is_initialized() -> bool:
