@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import halohop.glt as glt
-from halohop.glt.distributed import dist_context, dist_dataset, dist_feature, rpc
+from halohop.glt.distributed import dist_client, dist_context, dist_dataset, dist_feature, dist_server, rpc
 
 
 class _PerThread(threading.local, dist_context.Process):
@@ -20,7 +20,7 @@ def use_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     fresh = _PerThread()
-    for module in (dist_context, dist_dataset, dist_feature, rpc):
+    for module in (dist_client, dist_context, dist_dataset, dist_feature, dist_server, rpc):
         monkeypatch.setattr(module, "process", fresh)
 
 
@@ -28,6 +28,8 @@ def leave() -> None:
     """Closes what this thread has opened, without waiting for the others."""
     if dist_context.process.graph is not None:
         dist_context.process.graph.shut(wait=False)
+    if dist_context.process.server is not None:
+        dist_context.process.server.server.close()
     glt.distributed.shutdown_rpc(graceful=False)
 
 

@@ -52,6 +52,17 @@ class Jobs:
         """
         return self._job_servers().cards()
 
+    def server(self, number: int) -> ServerCard:
+        """One of `servers`, by its number.
+
+        Raises:
+            InputError: no server has it, or the graph is not on servers.
+        """
+        found = {card.number: card for card in self.servers()}
+        if number not in found:
+            raise InputError(f"there is no server {number}; the numbers that servers were given are {sorted({*found} - {-1})}")
+        return found[number]
+
     def seed_file(self, file: str, *, server: int | None = None) -> Tensor:
         """Ids from a file below the folder that the servers name (``halohop serve --seeds FOLDER``), for loaders.
 
@@ -67,7 +78,7 @@ class Jobs:
                 number, or the graph is not on servers.
             TransportError: a server is lost.
         """
-        return self._job_servers().seed_file(file, server=server)
+        return self._asked(server).seed_file(file, server=server)
 
     def seed_split(self, name: str, *, node_type: NodeType | None = None, server: int | None = None) -> Tensor:
         """Ids of nodes (int64 ``[n]``) of a split that a server was given (``halohop.serve(splits=...)``), for loaders.
@@ -81,7 +92,12 @@ class Jobs:
             InputError: no server has such a split, there is no server of this number, or the graph is not on servers.
             TransportError: a server is lost.
         """
-        return self._job_servers().seed_split(name, node_type or "", server=server)
+        return self._asked(server).seed_split(name, node_type or "", server=server)
+
+    def _asked(self, server: int | None) -> JobServers:
+        if server is not None:
+            self.server(server)
+        return self._job_servers()
 
     def _job_servers(self) -> JobServers:
         servers = None if self._connections is None else self._connections.jobs

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from halohop.glt.distributed.dist_client import async_request_server, init_client, request_server, shutdown_client
 from halohop.glt.distributed.dist_context import DistContext, DistRole, get_context, init_worker_group
 from halohop.glt.distributed.dist_dataset import DistDataset
 from halohop.glt.distributed.dist_feature import DistFeature, PartialFeature
@@ -15,6 +16,7 @@ from halohop.glt.distributed.dist_options import (
     MpDistSamplingWorkerOptions,
     RemoteDistSamplingWorkerOptions,
 )
+from halohop.glt.distributed.dist_server import DistServer, get_server, init_server, wait_and_shutdown_server
 from halohop.glt.distributed.dist_subgraph_loader import DistSubGraphLoader
 from halohop.glt.distributed.rpc import (
     RpcDataPartitionRouter,
@@ -42,23 +44,31 @@ __all__ = [
     "DistLoader",
     "DistNeighborLoader",
     "DistRole",
+    "DistServer",
     "DistSubGraphLoader",
     "MpDistSamplingWorkerOptions",
     "PartialFeature",
     "RemoteDistSamplingWorkerOptions",
     "RpcDataPartitionRouter",
     "all_gather",
+    "async_request_server",
     "barrier",
     "get_context",
     "get_rpc_master_addr",
     "get_rpc_master_port",
+    "get_server",
     "global_all_gather",
     "global_barrier",
+    "init_client",
     "init_rpc",
+    "init_server",
     "init_worker_group",
+    "request_server",
     "rpc_is_initialized",
     "rpc_sync_data_partitions",
+    "shutdown_client",
     "shutdown_rpc",
+    "wait_and_shutdown_server",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import halohop
 from halohop.errors import InputError
@@ -58,7 +59,8 @@ class Process:
         context: who it is.
         master: where `init_rpc` has met the others.
         meeting: with them.
-        graph: that its first loader has opened.
+        graph: that its first loader, or a client, has opened.
+        server: what it answers, as a server.
     """
 
     def __init__(self) -> None:
@@ -66,6 +68,7 @@ class Process:
         self.master: str | None = None
         self.meeting: halohop.Meeting | None = None
         self.graph: halohop.Graph | None = None
+        self.server: Any = None
 
 
 process = Process()

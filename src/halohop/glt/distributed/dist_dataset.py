@@ -175,20 +175,18 @@ class DistDataset(Dataset):
             if master != self._opened[0]:
                 note("master_port")
             return self._opened[1]
-        labels = self.node_labels if isinstance(self.node_labels, Mapping) else {NODE: self.node_labels}
-        columns = {name: {"y": rows} for name, rows in labels.items() if rows is not None}
         limits, seconds = halohop.Limits(call_seconds=options.rpc_timeout), options.rpc_timeout
-        graph = halohop.open(
-            self._in_memory() if self.stored is None else self.stored.path,
-            partitions=None if self.stored is None else [self.partition_idx],
-            columns=columns or None,
-            world=world,
-            master=master,
-            deadline=seconds,
-            limits=limits,
-        )
+        graph = halohop.open(**self.held(), world=world, master=master, deadline=seconds, limits=limits)
         self._opened, process.graph = (master, graph), process.graph or graph
         return graph
+
+    def held(self) -> dict[str, Any]:
+        """What is here, as `halohop.open` and `halohop.serve` take it."""
+        labels = self.node_labels if isinstance(self.node_labels, Mapping) else {NODE: self.node_labels}
+        columns = {name: {"y": rows} for name, rows in labels.items() if rows is not None} or None
+        if self.stored is None:
+            return {"path": self._in_memory(), "columns": columns}
+        return {"path": self.stored.path, "partitions": [self.partition_idx], "columns": columns}
 
     def _in_memory(self) -> halohop.MemoryPartition:
         if self.graph is None or self.node_pb is None:

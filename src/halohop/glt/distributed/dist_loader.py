@@ -7,6 +7,7 @@ from typing import Any
 import halohop
 from halohop.errors import InputError
 from halohop.glt.batches import EDGE_IDS, WEIGHT, moved, to_glt
+from halohop.glt.distributed.dist_client import connected, remote_world
 from halohop.glt.distributed.dist_context import required_context
 from halohop.glt.distributed.dist_dataset import DistDataset
 from halohop.glt.distributed.dist_options import (
@@ -24,11 +25,13 @@ class Opened:
 
     Args:
         graph: to draw from.
-        world: this process among those that draw, each of which brings its own seeds.
+        world: this process among those that draw.
+        own_seeds: whether each brings seeds of its own; otherwise they divide equal ones.
     """
 
     graph: halohop.Graph
     world: halohop.World
+    own_seeds: bool = True
 
 
 def opened(data: DistDataset | None, options: AllDistSamplingWorkerOptions) -> Opened:
@@ -38,7 +41,8 @@ def opened(data: DistDataset | None, options: AllDistSamplingWorkerOptions) -> O
         InputError: the process has no context yet, or no dataset where it is a worker.
     """
     if isinstance(options, RemoteDistSamplingWorkerOptions):
-        raise InputError("RemoteDistSamplingWorkerOptions need servers; call init_client before")
+        world, own_seeds = remote_world(options)
+        return Opened(connected("RemoteDistSamplingWorkerOptions"), world, own_seeds)
     context = required_context("a distributed loader")
     if data is None:
         raise InputError("data=None: only clients of servers have no dataset; give a DistDataset")
@@ -81,7 +85,7 @@ class DistLoader:
             input_data,
             config,
             world=source.world,
-            own_seeds=True,
+            own_seeds=source.own_seeds,
             weight_attr=_weights(source.graph.schema, config.with_weight),
             transform=partial(to_glt, edge_dir=config.edge_dir, with_edge=config.with_edge),
             **how,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from halohop.glt.distributed.dist_client import remote_nodes
 from halohop.glt.distributed.dist_dataset import DistDataset
 from halohop.glt.distributed.dist_loader import DistLoader
 from halohop.glt.distributed.dist_options import AllDistSamplingWorkerOptions
@@ -36,6 +37,7 @@ class DistSubGraphLoader(DistLoader):
         worker_options: AllDistSamplingWorkerOptions | None = None,
     ) -> None:
         kind, nodes = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
+        nodes = remote_nodes(nodes, kind, worker_options)
         config = SamplingConfig(
             SamplingType.SUBGRAPH,
             *(num_neighbors or [], batch_size, shuffle, drop_last, with_edge, collect_features),
