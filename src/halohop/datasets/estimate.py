@@ -13,7 +13,7 @@ _TIMES = {".gz": 12.0, ".csv": 1.5, ".tsv": 1.5, ".parquet": 4.0, ".pq": 4.0, ".
 
 
 def source_bytes(source: str) -> int:
-    """About how many bytes the tensors of a source take; 0 of what cannot be told, as of a data set of PyG's by its name.
+    """About how many bytes the tensors of a source take; 0 where that is not known, as of a data set of PyG's by its name.
 
     Example:
         >>> source_bytes("synthetic:powerlaw?nodes=1000&edges=8000&features=4")
@@ -26,7 +26,7 @@ def source_bytes(source: str) -> int:
 
 
 def source_files(source: str) -> list[Path]:
-    """The files that a source names, as far as that can be told before one is read."""
+    """The files that a source names, as far as they are known before one is read."""
     if is_import(source):
         return import_files(source)
     path = Path(source)

@@ -1,4 +1,4 @@
-"""`halohop serve` in a terminal: says where, answers until it is told to stop."""
+"""`halohop serve` in a terminal: prints its address, answers until a signal stops it."""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the engine `k8s` is told in the table [k8s] of a job file."""
+"""The table [k8s] of a job file: options of the engine `k8s`."""
 
 import re
 from collections.abc import Mapping
