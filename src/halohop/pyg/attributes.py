@@ -95,13 +95,16 @@ def plain(rows: Rows) -> bool:
 
 
 def _has_rows(key: str, value: Any, dim: Any, count: int, others: int, *, is_node: bool) -> bool:
-    """As PyG's `is_node_attr` and `is_edge_attr`: by length, and by name where there are as many nodes as edges."""
+    """As PyG's `is_node_attr` and `is_edge_attr`: by length, and by name where there are as many nodes as edges.
+
+    (There PyG takes `e_id` for the nodes', which its own batches have of edges.)
+    """
     if isinstance(value, list | tuple | TensorFrame):
         same = len(value) == count
     else:
         shaped = isinstance(value, Tensor | np.ndarray) and value.ndim > 0 and isinstance(dim, int)
         same = shaped and value.shape[dim] == count
-    return same and (count != others or ("edge" in key) != is_node)
+    return same and (count != others or ("edge" in key or key == "e_id") != is_node)
 
 
 def _is_supervision(store: BaseStorage, key: str) -> bool:

@@ -184,12 +184,14 @@ class Dataset(NotByHandle):
             feature, store = self.get_node_feature(name), data if name is None else data[name]
             columns = {"x": None if feature is None else feature.by_id, "y": self.get_node_label(name)}
             given = {key: rows for key, rows in columns.items() if rows is not None}
-            store.num_nodes = max([counts.get(name, 0), *map(len, given.values())])
+            size = max([counts.get(name, 0), *map(len, given.values())])
             for key, rows in given.items():
-                if len(rows) != store.num_nodes:
+                if len(rows) != size:
                     what = f"{'features' if key == 'x' else 'labels'} of {name or 'nodes'}"
-                    raise InputError(f"there are {store.num_nodes} nodes, but {len(rows)} {what}; give one row for each")
+                    raise InputError(f"there are {size} nodes, but {len(rows)} {what}; give one row for each")
                 store[key] = rows
+            if feature is None:
+                store.num_nodes = size
         return halohop.graph(data, edge_dir="out" if self.edge_dir == "out" else "in")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from halohop.glt.loader.link_loader import get_edge_label_index
+from halohop.glt.loader.link_loader import LinkLoader, get_edge_label_index
 from halohop.glt.loader.link_neighbor_loader import LinkNeighborLoader
 from halohop.glt.loader.neighbor_loader import NeighborLoader
 from halohop.glt.loader.node_loader import NodeLoader
@@ -11,6 +11,7 @@ from halohop.glt.loader.transform import to_data, to_hetero_data
 from halohop.glt.notes import missing
 
 __all__ = [
+    "LinkLoader",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NodeLoader",

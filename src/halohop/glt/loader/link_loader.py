@@ -1,14 +1,53 @@
-"""Edges that loaders begin with, as GLT's users name them."""
+"""GLT's `LinkLoader`, and edges that loaders begin with, as its users name them."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch_geometric.sampler import NegativeSampling as PyGNegativeSampling
 
 from halohop.errors import InputError
 from halohop.glt.data.dataset import Dataset
+from halohop.glt.loader.node_loader import Loader
+from halohop.glt.loader.transform import with_rows
+from halohop.glt.sampler.base import EdgeSamplerInput
 from halohop.glt.typing import EdgeType
+
+
+class LinkLoader(Loader):
+    """Batches around edges that a sampler of the user's makes, with the rows of their nodes and edges.
+
+    Args:
+        data: where the rows are.
+        link_sampler: `sample_from_edges` makes a batch.
+        edge_label_index, edge_label, neg_sampling: as of `LinkNeighborLoader`; the sampler draws the negatives.
+        device: where batches are wanted.
+        edge_dir: that of the sampler.
+        kwargs: as of torch's DataLoader.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        link_sampler: Any,
+        edge_label_index: Any = None,
+        edge_label: Tensor | None = None,
+        neg_sampling: Any = None,
+        device: Any = None,
+        edge_dir: str = "out",
+        **kwargs: Any,
+    ) -> None:
+        etype, (row, col) = get_edge_label_index(data, edge_label_index)
+        if edge_label is not None and neg_sampling is not None and not edge_label.min():
+            edge_label = edge_label + 1  # 0 are the negatives
+        links = EdgeSamplerInput(row, col, edge_label, etype, neg_sampling)
+
+        def made(positions: list[int]) -> Any:
+            return with_rows(data, link_sampler.sample_from_edges(links[torch.tensor(positions)]), edge_dir=edge_dir)
+
+        places: Any = range(len(links))
+        super().__init__(DataLoader(places, collate_fn=made, **kwargs), device)
 
 
 def get_edge_label_index(data: Dataset, edge_label_index: Any) -> tuple[EdgeType | None, Tensor]:

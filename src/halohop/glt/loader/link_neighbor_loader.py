@@ -5,10 +5,10 @@ from typing import Any
 import halohop
 from halohop.glt.data.dataset import Dataset
 from halohop.glt.loader.link_loader import link_options
-from halohop.glt.loader.node_loader import NodeLoader, drawn
+from halohop.glt.loader.node_loader import Loader, drawn
 
 
-class LinkNeighborLoader(NodeLoader):
+class LinkNeighborLoader(Loader):
     """Mini-batches around edges.
 
     Args:

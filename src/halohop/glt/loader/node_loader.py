@@ -1,16 +1,21 @@
-"""What loaders of one machine have in common."""
+"""What loaders of one machine have in common, and GLT's `NodeLoader`."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch.utils.data import DataLoader
+
 from halohop.errors import InputError
 from halohop.glt.batches import moved, options_of
 from halohop.glt.data.dataset import Dataset
+from halohop.glt.loader.transform import with_rows
 from halohop.glt.modes import device_of, seed_of
 from halohop.glt.notes import note
+from halohop.glt.sampler.base import NodeSamplerInput
 
 
-class NodeLoader:
+class Loader:
     """Finished batches, moved to a device.
 
     Args:
@@ -26,6 +31,27 @@ class NodeLoader:
 
     def __len__(self) -> int:
         return len(self._batches)
+
+
+class NodeLoader(Loader):
+    """Batches that a sampler of the user's makes, with the rows of their nodes and edges.
+
+    Args:
+        data: where the rows are.
+        node_sampler: `sample_from_nodes` makes a batch.
+        input_nodes: ids of the seeds, or a pair of their type and the ids.
+        device: where batches are wanted.
+        kwargs: as of torch's DataLoader.
+    """
+
+    def __init__(self, data: Dataset, node_sampler: Any, input_nodes: Any, device: Any = None, **kwargs: Any) -> None:
+        kind, seeds = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
+
+        def made(ids: list[Any]) -> Any:
+            inputs = NodeSamplerInput(node=torch.as_tensor(ids), input_type=kind)
+            return with_rows(data, node_sampler.sample_from_nodes(inputs), kind)
+
+        super().__init__(DataLoader(seeds, collate_fn=made, **kwargs), device)
 
 
 def type_of(input_nodes: Any) -> str | None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import halohop
 from halohop.glt.data.dataset import Dataset
-from halohop.glt.loader.node_loader import NodeLoader, drawn, type_of
+from halohop.glt.loader.node_loader import Loader, drawn, type_of
 
 
-class SubGraphLoader(NodeLoader):
+class SubGraphLoader(Loader):
     """Subgraphs with all edges among their nodes; `mapping` are the positions of the seeds.
 
     Args:

@@ -72,19 +72,20 @@ def to_hetero_data(
     return data
 
 
-def with_rows(data: Dataset, out: Any, input_type: Any = None) -> Data | HeteroData:
+def with_rows(data: Dataset, out: Any, input_type: Any = None, edge_dir: str | None = None) -> Data | HeteroData:
     """A batch with the features of its nodes and edges, and the labels of the seeds' type."""
+    edge_dir = edge_dir or data.edge_dir
     if not isinstance(out.node, dict):
         feats = _taken(data.get_node_feature(), out.node), _taken(data.get_edge_feature(), out.edge)
         batch = to_data(out, _taken(data.get_node_label(), out.node), *feats)
-        if data.edge_dir == "in" and "edge_label_index" in batch:
+        if edge_dir == "in" and "edge_label_index" in batch:
             batch.edge_label_index = batch.edge_label_index.flip(0)
         return batch
     labels = {ntype: _taken(data.get_node_label(ntype), node) for ntype, node in out.node.items() if ntype == input_type}
     features = {ntype: _taken(data.get_node_feature(ntype), node) for ntype, node in out.node.items()}
-    own = {etype: reverse_edge_type(etype) if data.edge_dir == "out" else etype for etype in out.edge or {}}
+    own = {etype: reverse_edge_type(etype) if edge_dir == "out" else etype for etype in out.edge or {}}
     edges = {etype: _taken(data.get_edge_feature(own[etype]), ids) for etype, ids in (out.edge or {}).items()}
-    return to_hetero_data(out, labels, features, edges, data.edge_dir)
+    return to_hetero_data(out, labels, features, edges, edge_dir)
 
 
 def _taken(rows: Any, ids: Tensor | None) -> Any:
