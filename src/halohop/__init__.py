@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from halohop.cluster.adding import add_columns
     from halohop.cluster.graph import Graph
     from halohop.cluster.reading import read_partition, read_replicas
     from halohop.datasets.sources import load_link_graph, load_source
@@ -76,6 +77,7 @@ __all__ = [
     "SubGraphLoader",
     "Token",
     "World",
+    "add_columns",
     "add_replicas",
     "connect",
     "describe",
@@ -122,6 +124,7 @@ _HOMES = {
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
     "Replicas": ("halohop.pyg.replicas", "Replicas"),
+    "add_columns": ("halohop.cluster.adding", "add_columns"),
     "add_replicas": ("halohop.pyg.replicas", "add_replicas"),
     "Schema": ("halohop.store.schema", "Schema"),
     "Limits": ("halohop.transport.base", "Limits"),

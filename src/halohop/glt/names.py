@@ -52,6 +52,7 @@ WORKS: dict[str, tuple[str, ...]] = {
 
 _TABLES = "halohop reads tables of Parquet and CSV files; halohop.load_source, docs/data.md"
 _VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/data.md)"
+_SAVES = "partitions are written whole: PartitionerBase.partition, halohop.partition, halohop.SliceWriter"
 _RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
 _SAMPLING = "the loaders sample, in threads of their own; give them worker options"
 _MERGED = "NeighborSampler.sample_from_edges samples around both ends at once, and its output needs no merging"
@@ -78,6 +79,14 @@ REFUSED: dict[str, str] = {
     "channel.RemoteReceivingChannel": "loaders with RemoteDistSamplingWorkerOptions receive batches from servers",
     "utils.format_hetero_sampler_output": _MERGED,
     "utils.merge_hetero_sampler_output": _MERGED,
+    "partition.save_edge_pb": _SAVES,
+    "partition.save_feature_partition": _SAVES,
+    "partition.save_feature_partition_cache": _SAVES,
+    "partition.save_feature_partition_chunk": _SAVES,
+    "partition.save_graph_cache": _SAVES,
+    "partition.save_graph_partition": _SAVES,
+    "partition.save_meta": _SAVES,
+    "partition.save_node_pb": _SAVES,
     "distributed.ConcurrentEventLoop": _SAMPLING,
     "distributed.DistCollocatedSamplingProducer": _SAMPLING,
     "distributed.DistMpSamplingProducer": _SAMPLING,
@@ -105,6 +114,6 @@ ACCEPTED: dict[str, str] = {
     "chunk_size": "rows are divided in pieces that fit the memory",
     "graph_caching": "hosts ask each other for what they lack; halohop.add_replicas copies what is needed most",
     "master_port": "all loaders of a process share one graph and one meeting, at the port of the first",
-    "cache": "rows of other partitions are not copied while a graph is divided; halohop.add_replicas does it afterwards",
+    "device": "graphs are divided on the CPU",
 }
 """Arguments that change nothing here, and what happens instead. Each is said once a process."""

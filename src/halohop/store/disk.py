@@ -53,6 +53,7 @@ from halohop.store.verify import verify_files
 from halohop.typing import NodeType, OnProgress, Relation, TableKey
 
 _ID_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.int64, torch.int32)}
+_OF_GLT = "META"
 _BLOCK_DTYPES = {numpy_name(dtype): dtype for dtype in (torch.uint8, torch.int16)}
 
 
@@ -73,6 +74,11 @@ def read_manifest(path: str | Path) -> Manifest:
     try:
         return decode(read_regular(folder / MANIFEST), str(folder / MANIFEST))
     except FileNotFoundError:
+        if (folder / _OF_GLT).is_file():
+            raise DatasetError(
+                f"{folder} holds partitions that GraphLearn-for-PyTorch wrote; convert them: "
+                f"halohop partition 'glt:{folder}' OUT --edge-dir out (or in, where GLT assigned edges 'by_dst')"
+            ) from None
         if folder.is_dir():
             raise IncompleteDatasetError(
                 f"{folder} has no {MANIFEST}: it is no halohop data set, or was not copied to its end; copy it again"

@@ -1,0 +1,82 @@
+"""GLT's `FrequencyPartitioner`: nodes lie where they are needed most, and what is needed most of the others is copied."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import halohop
+from halohop.errors import InputError
+from halohop.glt.partition.base import Owned, PartitionerBase, of, owned
+from halohop.glt.typing import NodeType
+from halohop.glt.utils.units import parse_size
+from halohop.typing import NODE
+
+
+class FrequencyPartitioner(PartitionerBase):
+    """Places nodes where batches need them most; other arguments are those of `PartitionerBase`.
+
+    Args:
+        probs: for each partition, how probable its batches have each node, float ``[num_nodes]``; or such lists by type.
+        cache_memory_budget: bytes, or text such as "1GB", of copies of other partitions' features in each; also by type.
+        cache_ratio: the same as a share of the nodes of a type. Of both, the smaller counts.
+
+    Raises:
+        InputError: no probability for each partition and node, or a cache without features.
+    """
+
+    def __init__(
+        self,
+        output_dir: Any,
+        num_parts: int,
+        num_nodes: int | dict[NodeType, int],
+        edge_index: Any,
+        probs: Any,
+        node_feat: Any = None,
+        node_feat_dtype: torch.dtype = torch.float32,
+        edge_feat: Any = None,
+        edge_feat_dtype: torch.dtype = torch.float32,
+        edge_weights: Any = None,
+        edge_assign_strategy: str = "by_src",
+        cache_memory_budget: Any = None,
+        cache_ratio: Any = None,
+        chunk_size: int = 10000,
+        device: Any = None,
+    ) -> None:
+        features = node_feat, node_feat_dtype, edge_feat, edge_feat_dtype, edge_weights
+        super().__init__(output_dir, num_parts, num_nodes, edge_index, *features, edge_assign_strategy, chunk_size, device)
+        self.probs = probs
+        self.cache_memory_budget, self.cache_ratio = cache_memory_budget, cache_ratio
+        for ntype in self.node_types or [None]:
+            self._hotness(ntype)
+            self._cache_size(ntype)
+
+    def _hotness(self, ntype: NodeType | None) -> Tensor:
+        """What each partition needs of each node, ``[num_parts, num_nodes]``."""
+        given = [torch.as_tensor(probs).cpu() for probs in of(self.probs, ntype) or []]
+        shapes = [tuple(probs.shape) for probs in given]
+        if shapes != [(self.count(ntype),)] * self.num_parts:
+            name = "" if ntype is None else f" of {ntype!r}"
+            raise InputError(f"probs{name} have shapes {shapes}; give {self.num_parts} of {self.count(ntype)} nodes each")
+        return torch.stack(given)
+
+    def _cache_size(self, ntype: NodeType | None) -> int:
+        """How many nodes a partition copies."""
+        ratio, budget = of(self.cache_ratio, ntype) or 0, parse_size(of(self.cache_memory_budget, ntype) or 0)
+        if not ratio and not budget:
+            return 0
+        rows = self.get_node_feat(ntype)
+        if not 0 <= ratio <= 1 or rows is None:
+            raise InputError(f"cache_ratio={ratio}, but a cache holds node features: give node_feat, and a share from 0 to 1")
+        row_bytes = max(rows[0].numel() * self.node_feat_dtype.itemsize, 1) if len(rows) else 1
+        sizes = [size for given, size in ((ratio, int(ratio * self.count(ntype))), (budget, budget // row_bytes)) if given]
+        return min(*sizes, self.count(ntype))
+
+    def _partition_node(self, ntype: NodeType | None = None) -> Owned:
+        return owned(halohop.place_by_hotness(self._hotness(ntype)), self.num_parts)
+
+    def _cache_node(self, ntype: NodeType | None = None) -> list[Tensor | None]:
+        """The nodes that are needed most of those that each partition does not own."""
+        size, hot = self._cache_size(ntype), self._hotness(ntype)
+        wanted = [probs.masked_fill(self.owner[ntype or NODE] == part, 0).topk(size) for part, probs in enumerate(hot)]
+        return [nodes.indices[nodes.values > 0] for nodes in wanted] if size else [None] * self.num_parts

@@ -1,0 +1,18 @@
+"""GLT's `RandomPartitioner`."""
+
+import torch
+
+import halohop
+from halohop.glt.partition.base import Owned, PartitionerBase, owned
+from halohop.glt.typing import NodeType
+
+
+class RandomPartitioner(PartitionerBase):
+    """Deals the nodes of each type to the partitions at random, evenly; arguments are those of `PartitionerBase`.
+
+    `torch.manual_seed` has its effect.
+    """
+
+    def _partition_node(self, ntype: NodeType | None = None) -> Owned:
+        alike = torch.zeros(self.num_parts, self.count(ntype))
+        return owned(halohop.place_by_hotness(alike, seed=torch.initial_seed()), self.num_parts)
