@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 import halohop
 from halohop.glt.batches import EDGE_IDS, WEIGHT
 from halohop.glt.data import Dataset
+from halohop.glt.loader import NeighborLoader
 
 BUYS, BOUGHT, KNOWS = ("user", "buys", "item"), ("item", "rev_buys", "user"), ("user", "knows", "user")
 USERS, ITEMS, EDGES = 40, 30, 150
@@ -60,3 +61,12 @@ def same(mine: Any, theirs: Any) -> bool:
     if isinstance(theirs, Tensor):
         return isinstance(mine, Tensor) and mine.dtype == theirs.dtype and torch.equal(mine, theirs)
     return bool(mine == theirs)
+
+
+def nodes_of(loader: NeighborLoader) -> list[list[int]]:
+    return [batch.node.tolist() for batch in loader]
+
+
+def drawn_there(loader: NeighborLoader, dataset: Dataset) -> tuple[list[list[int]], list[list[int]]]:
+    """What a loader that was sent here draws, and one that is made here of a Dataset that was sent."""
+    return nodes_of(loader), nodes_of(NeighborLoader(dataset, [2, 2], torch.arange(12), batch_size=4, seed=1))

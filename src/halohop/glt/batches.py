@@ -83,8 +83,9 @@ def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
     """A batch of halohop's loaders as GLT's loaders return it; for `transform=` of any of them.
 
     It has `node`, `edge` (with `with_edge`), `batch` (ids of the seeds), `batch_size`, `num_sampled_nodes` and
-    `num_sampled_edges` (int64 tensors, on a `HeteroData` in dicts), and no `n_id`, `e_id`, `input_id`. `y` is of the seeds' type
-    only. With "out" edges lead from neighbours to seeds, and relations are named as `reverse_edge_type` does.
+    `num_sampled_edges` (a `HeteroData` in dicts of int64 tensors, a `Data` as lists, which are all that PyG trims layers by), and
+    no `n_id`, `e_id`, `input_id`. `y` is of the seeds' type only. With "out" edges lead from neighbours to seeds, and relations
+    are named as `reverse_edge_type` does.
 
     Args:
         batch: `Data` or `HeteroData`, written to.
@@ -94,28 +95,29 @@ def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
     turned = edge_dir == "out"
     if isinstance(batch, Data):
         (store,) = batch.stores
-        store.num_sampled_nodes, store.num_sampled_edges = _nodes(store, seeds=True), _edges(store, turned, with_edge)
+        _rename_nodes(store, seeds=True)
+        _rename_edges(store, turned, with_edge)
         return batch
     seed_types = _seed_types(batch)
-    nodes = {name: _nodes(batch[name], seeds=name in seed_types) for name in batch.node_types}
-    edges = {relation: _edges(batch[relation], turned, with_edge) for relation in batch.edge_types}
+    for name in batch.node_types:
+        _rename_nodes(batch[name], seeds=name in seed_types)
+    for relation in batch.edge_types:
+        _rename_edges(batch[relation], turned, with_edge)
     if turned:
-        stored = {relation: batch[relation].to_dict() for relation in edges}
-        for relation in stored:
+        stored = {reverse_edge_type(relation): batch[relation].to_dict() for relation in batch.edge_types}
+        for relation in batch.edge_types:
             del batch[relation]
         for relation, attributes in stored.items():
-            batch[reverse_edge_type(relation)].update(attributes)
-        edges = {reverse_edge_type(relation): hops for relation, hops in edges.items()}
-    batch.num_sampled_nodes = {name: hops for name, hops in nodes.items() if hops is not None}
-    batch.num_sampled_edges = {relation: hops for relation, hops in edges.items() if hops is not None}
+            batch[relation].update(attributes)
+    for key, stores in (("num_sampled_nodes", batch.node_items()), ("num_sampled_edges", batch.edge_items())):
+        batch[key] = {name: torch.tensor(store.pop(key)) for name, store in stores if key in store}
     return batch
 
 
 def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool) -> PyGv1:
     """A batch of a loader with ``expand="all"`` as (batch_size, n_id, adjs), `adjs` from the last hop to the first."""
     data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge)
-    found = data.num_sampled_nodes.cumsum(0)
-    hops = data.num_sampled_edges.tolist()
+    found, hops = torch.tensor(data.num_sampled_nodes).cumsum(0), data.num_sampled_edges
     edges = data.edge.split(hops) if with_edge else [None] * len(hops)
     sizes = torch.stack([found[1:], found[:-1]], dim=1)
     adjs = [EdgeIndex(*hop) for hop in zip(data.edge_index.split(hops, dim=1), edges, sizes, strict=True)]
@@ -132,21 +134,17 @@ def moved(batch: Any, device: torch.device) -> Any:
     return batch.to(device, non_blocking=True)
 
 
-def _nodes(store: Any, *, seeds: bool) -> Tensor | None:
-    """Renames what is about nodes; returns their numbers by hop."""
-    hops = _hops(store, "num_sampled_nodes")
+def _rename_nodes(store: Any, *, seeds: bool) -> None:
     store.node = store.pop("n_id")
+    store.pop("input_id", None)
     if seeds:
-        store.batch_size = store.get("batch_size", 0 if hops is None else int(hops[0]))
+        store.batch_size = store.get("batch_size", store["num_sampled_nodes"][0])
         store.batch = store.node[: store.batch_size]
     else:
         store.pop("y", None)
-    store.pop("input_id", None)
-    return hops
 
 
-def _edges(store: Any, turned: bool, with_edge: bool) -> Tensor | None:
-    """Renames what is about edges, and turns them around; returns their numbers by hop."""
+def _rename_edges(store: Any, turned: bool, with_edge: bool) -> None:
     ids = store.pop("e_id")
     if with_edge:
         store.edge = ids
@@ -154,12 +152,6 @@ def _edges(store: Any, turned: bool, with_edge: bool) -> Tensor | None:
     for name in ("edge_index", "edge_label_index") if turned else ():
         if name in store:
             store[name] = store[name].flip(0)
-    return _hops(store, "num_sampled_edges")
-
-
-def _hops(store: Any, name: str) -> Tensor | None:
-    counts = store.pop(name, None)
-    return None if counts is None else torch.tensor(counts)
 
 
 def _seed_types(batch: HeteroData) -> set[NodeType]:
