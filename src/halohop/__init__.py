@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from halohop.net.meeting import Meeting, meet
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
+    from halohop.partitioning.assigners.dealing import place_at_random
     from halohop.partitioning.slices.slice_reader import join_slices
     from halohop.partitioning.slices.slice_writer import SliceWriter
     from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeSlice
@@ -92,6 +93,7 @@ __all__ = [
     "metrics",
     "open",
     "partition",
+    "place_at_random",
     "place_by_hotness",
     "ppr",
     "random_walk",
@@ -144,6 +146,7 @@ _HOMES = {
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
+    "place_at_random": ("halohop.partitioning.assigners.dealing", "place_at_random"),
     "place_by_hotness": ("halohop.pyg.frequency", "place_by_hotness"),
     "ppr": ("halohop.samplers.ppr_loader", "ppr"),
     "random_walk": ("halohop.samplers.random_walk", "random_walk"),

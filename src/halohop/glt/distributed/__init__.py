@@ -16,6 +16,7 @@ from halohop.glt.distributed.dist_options import (
     MpDistSamplingWorkerOptions,
     RemoteDistSamplingWorkerOptions,
 )
+from halohop.glt.distributed.dist_random_partitioner import DistRandomPartitioner
 from halohop.glt.distributed.dist_server import DistServer, get_server, init_server, wait_and_shutdown_server
 from halohop.glt.distributed.dist_subgraph_loader import DistSubGraphLoader
 from halohop.glt.distributed.rpc import (
@@ -43,6 +44,7 @@ __all__ = [
     "DistLinkNeighborLoader",
     "DistLoader",
     "DistNeighborLoader",
+    "DistRandomPartitioner",
     "DistRole",
     "DistServer",
     "DistSubGraphLoader",

@@ -217,10 +217,8 @@ def build_partition_feature(
         note("chunk_size")
     if partition_idx not in (parts := halohop.describe(root_dir).parts):
         raise InputError(f"partition_idx={partition_idx} is not in {root_dir}, which holds {list(parts)}")
-    columns = {name: {"x": torch.as_tensor(rows).to(node_feat_dtype)} for name, rows in _by_type(node_feat, NODE).items()}
-    columns |= {
-        name: {"edge_attr": torch.as_tensor(rows).to(edge_feat_dtype)} for name, rows in _by_type(edge_feat, EDGE).items()
-    }
+    columns = {name: {"x": torch.as_tensor(rows).to(node_feat_dtype)} for name, rows in by_type(node_feat, NODE).items()}
+    columns |= {name: {"edge_attr": torch.as_tensor(rows).to(edge_feat_dtype)} for name, rows in by_type(edge_feat, EDGE).items()}
     halohop.add_columns(root_dir, columns)
 
 
@@ -260,5 +258,6 @@ def _book(owner: Any) -> GLTPartitionBook:
     return GLTPartitionBook(dense.long())
 
 
-def _by_type(values: Any, only: Any) -> dict[Any, Any]:
+def by_type(values: Any, only: Any) -> dict[Any, Any]:
+    """A dict of values by type; `only` is the one of values without."""
     return dict(values) if isinstance(values, Mapping) else {} if values is None else {only: values}

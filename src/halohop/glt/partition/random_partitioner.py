@@ -14,5 +14,4 @@ class RandomPartitioner(PartitionerBase):
     """
 
     def _partition_node(self, ntype: NodeType | None = None) -> Owned:
-        alike = torch.zeros(self.num_parts, self.count(ntype))
-        return owned(halohop.place_by_hotness(alike, seed=torch.initial_seed()), self.num_parts)
+        return owned(halohop.place_at_random(self.count(ntype), self.num_parts, seed=torch.initial_seed()), self.num_parts)

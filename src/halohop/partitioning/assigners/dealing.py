@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from halohop.errors import InputError
 from halohop.partitioning.assigners.division import Assignment, AssignRequest, Division
 from halohop.store.tables import GraphTables, NodeTable
+from halohop.typing import NODE
 
 _PIECE = 1 << 18  # nodes that are dealt at a time
 _MOST_MASKS = 10  # by which nodes are told apart; more would make more splits than nodes
@@ -35,6 +37,24 @@ def deal_evenly(tables: GraphTables, request: AssignRequest) -> Division:
         assignment[name] = part
         dealt += table.num_nodes
     return Division(part=assignment)
+
+
+def place_at_random(num_nodes: int, num_parts: int, *, seed: int = 0) -> Tensor:
+    """The partition of each node, dealt at random and evenly, int32 ``[num_nodes]``; public as `halohop.place_at_random`.
+
+    A function of the numbers, so processes that write slices of one graph (`halohop.SliceWriter`) need not send it to each other.
+
+    Raises:
+        InputError: fewer than no nodes, or no partition.
+
+    Example:
+        >>> place_at_random(6, 3).bincount().tolist()
+        [2, 2, 2]
+    """
+    if num_parts < 1:
+        raise InputError(f"num_parts={num_parts}; there is at least one partition")
+    tables = GraphTables(nodes={NODE: NodeTable(num_nodes=num_nodes)}, edges={})
+    return deal_evenly(tables, AssignRequest(num_parts=num_parts, seed=seed)).part[NODE]
 
 
 def cut_into_ranges(tables: GraphTables, request: AssignRequest) -> Division:
