@@ -4,11 +4,14 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
-from torch_geometric.sampler import NodeSamplerInput
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 import halohop
 from halohop import HalohopSampler
 from halohop.errors import InputError
+from halohop.testing import graphs
+from halohop.testing.worlds import partitioned
+from halohop.typing import EDGE, NODE
 
 WRITES = ("author", "writes", "paper")
 REV_WRITES = ("paper", "rev_writes", "author")
@@ -143,3 +146,72 @@ def test_options_may_be_set(data):
     assert torch.equal(after.batch, fresh.batch)
     sampler.num_neighbors, sampler.disjoint, sampler.seed = [1], False, 5
     assert not torch.equal(sampler.sample_from_nodes(seeds).edge, before.edge)
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_attr": "weight"}, {"expand": "all"}, {"subgraph_type": "induced"}], ids=str)
+def test_a_batch_by_its_number_is_the_loaders(data, options):
+    sampler = HalohopSampler(data, [3, 2], seed=9, **options)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        loader = halohop.NeighborLoader(data, [3, 2], torch.arange(60), batch_size=20, seed=9, **options)
+        loader.set_epoch(epoch)
+        for number, batch in enumerate(loader):
+            seeds = NodeSamplerInput(input_id=None, node=batch.n_id[: batch.batch_size])
+            out = sampler.sample_from_nodes(seeds, batch=number)
+            assert out.node.equal(batch.n_id)
+            assert torch.stack([out.row, out.col]).equal(batch.edge_index)
+            assert out.edge.equal(batch.e_id)
+    assert not sampler.sample_from_nodes(seeds).edge.equal(out.edge) or options == {"subgraph_type": "induced"}
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_links_by_the_number_of_their_batch_are_the_loaders(hetero, mode, strict):
+    negatives = NegativeSampling(mode, 2)
+    sampler, plan = HalohopSampler(hetero, [2], seed=4), {"neg_sampling": negatives, "strict_negatives": strict, "seed": 4}
+    for number, batch in enumerate(halohop.LinkNeighborLoader(hetero, [2], edge_label_index=WRITES, batch_size=50, **plan)):
+        row, col = hetero[WRITES].edge_index[:, 50 * number : 50 * number + 50]
+        edges = EdgeSamplerInput(input_id=None, row=row, col=col, input_type=WRITES)
+        out = sampler.sample_from_edges(edges, negatives, batch=number, strict_negatives=strict)
+        for name in ("author", "paper"):
+            assert out.node[name].equal(batch[name].n_id)
+        if mode == "binary":
+            assert out.metadata[1].equal(batch[WRITES].edge_label_index)
+        else:
+            assert out.metadata[3].equal(batch["paper"].dst_neg_index)
+
+
+@pytest.mark.parametrize("num_parts", [1, 3])
+def test_pairs_alone_are_no_edges_whatever_the_partitions(num_parts):
+    tables = graphs.power_law(30, 300, shuffled_ids=True)
+    sampler = HalohopSampler(partitioned(tables, num_parts), [1], seed=2)
+    raw = tables.nodes[NODE].raw_id
+    edges = set(zip(raw[tables.edges[EDGE].src].tolist(), raw[tables.edges[EDGE].dst].tolist(), strict=True))
+    pairs = sampler.sample_negatives(500, batch=7)
+    assert pairs.shape == (2, 500)
+    assert edges.isdisjoint(zip(*pairs.tolist(), strict=True))
+    assert set(pairs.view(-1).tolist()) <= set(raw.tolist())
+    assert pairs.equal(HalohopSampler(partitioned(tables, 2), [1], seed=2).sample_negatives(500, batch=7))
+    assert not pairs.equal(sampler.sample_negatives(500, batch=8))
+    sampler.set_epoch(1)
+    assert not pairs.equal(sampler.sample_negatives(500, batch=7))
+    loose = sampler.sample_negatives(3000, strict=False)
+    assert not edges.isdisjoint(zip(*loose.tolist(), strict=True))
+
+
+def test_pairs_alone_heed_weights_and_types(hetero):
+    sampler = HalohopSampler(hetero, [1])
+    weights = torch.zeros(60)
+    weights[[3, 50]] = torch.tensor([1.0, 3.0])
+    author, paper = sampler.sample_negatives(4000, WRITES, NegativeSampling("triplet", 1, None, weights), strict=False)
+    assert author.unique().tolist() == list(range(40))
+    assert set(paper.tolist()) == {3, 50}
+    assert abs((paper == 50).float().mean() - 0.75) < 0.03
+    assert sampler.sample_negatives(10, ("paper", "cites", "paper")).shape == (2, 10)  # which has no edges
+
+
+def test_pairs_alone_of_a_graph_that_has_all_edges():
+    whole = Data(edge_index=torch.cartesian_prod(torch.arange(4), torch.arange(4)).T, num_nodes=4)
+    with pytest.raises(InputError, match=r"every pair of nodes is joined by .*; draw pairs with strict=False"):
+        HalohopSampler(whole, [1]).sample_negatives(1)
+    assert HalohopSampler(whole, [1]).sample_negatives(0).shape == (2, 0)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import (
     BaseSampler,
@@ -27,14 +28,16 @@ from halohop.sampling.batch import Seeds
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.negative import Negatives
 from halohop.sampling.neighbor import NeighborSampler
-from halohop.typing import EdgeDir, Relation
+from halohop.store.requests import FetchRequest, RowQuery
+from halohop.typing import RAW_ID, EdgeDir, Relation
 
 
 class HalohopSampler(BaseSampler):  # type: ignore[misc]
     """A `torch_geometric.sampler.BaseSampler` over a PyG graph in memory or a graph from `halohop.open`.
 
     PyG's loaders do not say which batch they are making, so draws are keyed by the seeds themselves and by the epoch, which
-    `set_epoch` sets; equal seeds in the same epoch give equal subgraphs, whatever the number of workers.
+    `set_epoch` sets; equal seeds in the same epoch give equal subgraphs, whatever the number of workers. Your own code may
+    give the number of the batch: it gets what halohop's loaders draw for the same seeds in the batch of that number.
 
     The arguments stay as attributes of the same names. They may be set between batches, as PyG's Lightning modules do on a copy.
 
@@ -73,15 +76,19 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         self.graph = source_of(data, self._read, edge_dir=edge_dir).graph
         self._epoch = 0
         self._made: tuple[tuple[Any, ...], NeighborSampler] | None = None
-        self._last: tuple[tuple[Any, ...], NegativeSampling, Negatives] | None = None
+        self._last: tuple[tuple[Any, ...], NegativeSampling | None, Negatives] | None = None
         self._neighbors()  # what cannot work is refused now
 
     def set_epoch(self, epoch: int) -> None:
         """Other draws for the same seeds from now on."""
         self._epoch = epoch
 
-    def sample_from_nodes(self, index: NodeSamplerInput) -> SamplerOutput | HeteroSamplerOutput:
+    def sample_from_nodes(self, index: NodeSamplerInput, *, batch: int | None = None) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around the given raw ids.
+
+        Args:
+            index: the seeds.
+            batch: the number that draws are keyed by instead of the seeds.
 
         Raises:
             IdError: an id that the graph does not have.
@@ -94,15 +101,26 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             gid=gid,
             input_id=torch.arange(len(index.node)) if index.input_id is None else index.input_id,
             epoch=self._epoch,
-            index=digest(index.node),
+            index=digest(index.node) if batch is None else batch,
             time=times_of(self.graph, node_type, gid, index.time, self.time_attr),
         )
         return to_sampler_output(self.graph, self._neighbors().sample(seeds), edge_gid=False)
 
     def sample_from_edges(
-        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
+        self,
+        index: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        *,
+        batch: int | None = None,
+        strict_negatives: bool = False,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The subgraph around the given edges, by the raw ids of their ends, and around their negatives.
+
+        Args:
+            index: the edges.
+            neg_sampling: what their negatives are.
+            batch: as of `sample_from_nodes`.
+            strict_negatives: no negative is an edge of the graph.
 
         Raises:
             IdError: an id that the graph does not have.
@@ -116,13 +134,44 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             dst_gid=self.graph.locate(index.col, relation[2]),
             input_id=torch.arange(len(index.row)) if index.input_id is None else index.input_id,
             epoch=self._epoch,
-            index=digest(index.row, index.col),
+            index=digest(index.row, index.col) if batch is None else batch,
             label=index.label,
             time=comparable_times(index.time),
         )
         if neg_sampling is not None:
-            links = self._negatives(relation, neg_sampling)(links)
+            links = self._negatives(relation, neg_sampling, strict_negatives)(links)
         return to_sampler_output(self.graph, self._neighbors().sample(links), edge_gid=False)
+
+    def sample_negatives(
+        self,
+        count: int,
+        input_type: Relation | None = None,
+        neg_sampling: NegativeSampling | None = None,
+        *,
+        batch: int = 0,
+        strict: bool = True,
+    ) -> Tensor:
+        """Pairs of nodes that no edge of a relation joins, alone: a function of the seed, the epoch and the batch.
+
+        Args:
+            count: how many.
+            input_type: the relation; one between nodes of the graph that it does not have has no edges.
+            neg_sampling: the weights that both ends are drawn by; uniformly without them. Its mode and amount mean nothing here.
+            batch: another one gives other pairs.
+            strict: False lets a pair be an edge.
+
+        Returns:
+            Raw ids of sources, then of destinations, int64 ``[2, count]``.
+
+        Raises:
+            InputError: weights that cannot be drawn by, or every pair is an edge.
+        """
+        relation = seed_relation(self.graph.schema, input_type or next(iter(self.graph.schema.edges)))
+        strict = strict and relation in self.graph.schema.edges
+        pairs = self._negatives(relation, neg_sampling, strict).pairs(count, epoch=self._epoch, index=batch)
+        ends = zip(relation[::2], pairs, strict=True)
+        queries = tuple(RowQuery(table=name, columns=(RAW_ID,), gid=gid) for name, gid in ends)
+        return torch.stack([rows for (rows,) in self.graph.fetch(FetchRequest(queries=queries))])
 
     def __copy__(self) -> "HalohopSampler":
         """One with options of its own, over the same graph."""
@@ -147,11 +196,12 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             self._made = options, NeighborSampler(self.graph, options[0], seed=self.seed, rules=rules)
         return self._made[1]
 
-    def _negatives(self, relation: Relation, neg_sampling: NegativeSampling) -> Negatives:
+    def _negatives(self, relation: Relation, neg_sampling: NegativeSampling | None, strict: bool) -> Negatives:
         """Made once for a loader, since it lists the nodes that may be drawn."""
-        options = (relation, self.seed, self.time_attr)
+        options = (relation, self.seed, self.time_attr, strict)
         if self._last is None or self._last[0] != options or self._last[1] is not neg_sampling:
-            made = negatives_of(self.graph, relation, neg_sampling, seed=self.seed, time_attr=self.time_attr)
+            rules = NegativeSampling("binary") if neg_sampling is None else neg_sampling
+            made = negatives_of(self.graph, relation, rules, seed=self.seed, strict=strict, time_attr=self.time_attr)
             self._last = options, neg_sampling, made
         return self._last[2]
 

@@ -114,12 +114,8 @@ class Negatives:
 
     def __call__(self, links: LinkSeeds) -> LinkSeeds:
         num_pos, num_neg = links.num_pos, math.ceil(links.num_pos * self.amount)
-        ends = _Ends(
-            links=links,
-            owner=trees(num_pos, num_neg, triplet=self.triplet)[num_pos:],
-            negatives=self,
-        )
-        src_gid, dst_gid = ends.strictly_drawn() if self.strict else ends.drawn(0, torch.from_numpy(np.arange(num_neg)))
+        owner = trees(num_pos, num_neg, triplet=self.triplet)[num_pos:]
+        src_gid, dst_gid = _Ends(links=links, owner=owner, negatives=self).all()
         label = links.label
         if not self.triplet:
             label = torch.from_numpy(np.ones(num_pos, np.float32)) if label is None else label
@@ -132,6 +128,12 @@ class Negatives:
             label=label,
         )
 
+    def pairs(self, count: int, *, epoch: int, index: int) -> tuple[Tensor, Tensor]:
+        """As many pairs that belong to no edge: gids of sources and of destinations, int64 ``[count]``."""
+        none = torch.empty(0, dtype=torch.int64)
+        links = LinkSeeds(relation=self.relation, src_gid=none, dst_gid=none, input_id=none, epoch=epoch, index=index)
+        return _Ends(links=links, owner=torch.from_numpy(np.arange(count)), negatives=replace(self, triplet=False)).all()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
@@ -140,6 +142,10 @@ class _Ends:
     links: LinkSeeds
     owner: Tensor
     negatives: Negatives
+
+    def all(self) -> tuple[Tensor, Tensor]:
+        """Sources and destinations of all negatives."""
+        return self.strictly_drawn() if self.negatives.strict else self.drawn(0, torch.from_numpy(np.arange(len(self.owner))))
 
     def drawn(self, attempt: int, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Sources and destinations of some negatives."""
@@ -179,6 +185,8 @@ class _Ends:
             if (free > 0).any():
                 place = pick_place(fraction, torch.tensor([len(choices)]), free, rules.dst.node_type)
                 return candidate, choices[place[0]]
+        if not self.links.num_pos:
+            raise InputError(f"every pair of nodes is joined by {rules.relation}; draw pairs with strict=False")
         raise InputError(
             f"edge {int(self.links.input_id[self.owner[position]])} of the input has no strict negative: its source is joined to "
             f"every node by {rules.relation}; leave it out, or set strict_negatives=False"
