@@ -109,6 +109,7 @@ ACCEPTED: dict[str, str] = {
     "strategy": "neighbours are drawn at random, by their weights with with_weight",
     "split_ratio": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
     "device_group_list": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
+    "trials_num": "pairs are drawn until none of them is an edge, and there are as many as were asked for",
     "num_rpc_threads": "the transport of halohop has the threads that it needs",
     "use_all2all": "rows of all types are asked for together as it is",
     "chunk_size": "rows are divided in pieces that fit the memory",
