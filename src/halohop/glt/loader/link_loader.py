@@ -5,13 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from torch_geometric.sampler import NegativeSampling as PyGNegativeSampling
 
 from halohop.errors import InputError
 from halohop.glt.data.dataset import Dataset
 from halohop.glt.loader.node_loader import Loader
 from halohop.glt.loader.transform import with_rows
-from halohop.glt.sampler.base import EdgeSamplerInput
+from halohop.glt.sampler.base import EdgeSamplerInput, read_negatives
 from halohop.glt.typing import EdgeType
 
 
@@ -73,16 +72,7 @@ def named_edges(edge_label_index: Any) -> tuple[EdgeType | None, Any]:
 
 
 def link_options(edge_label_index: Any, edge_label: Any, neg_sampling: Any) -> dict[str, Any]:
-    """The arguments of `halohop.LinkNeighborLoader` that are about its edges.
-
-    Binary negatives are drawn by `weight` at both ends where these are of one type, triplets' at the destination.
-    """
+    """The arguments of `halohop.LinkNeighborLoader` that are about its edges."""
     etype, ends = named_edges(edge_label_index)
     options = {"edge_label_index": ends if etype is None else (etype, ends), "edge_label": edge_label}
-    given = neg_sampling if hasattr(neg_sampling, "mode") else PyGNegativeSampling.cast(neg_sampling)
-    if given is None:
-        return options
-    mode, weight = getattr(given.mode, "value", given.mode), getattr(given, "weight", None)
-    one_type = etype is None or etype[0] == etype[2]
-    negatives = PyGNegativeSampling(mode, given.amount, weight if mode == "binary" and one_type else None, weight)
-    return {**options, "neg_sampling": negatives, "strict_negatives": mode == "binary"}
+    return {**options, **read_negatives(neg_sampling, etype)}

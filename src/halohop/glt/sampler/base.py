@@ -107,7 +107,7 @@ class NegativeSampling(PyGNegativeSampling):  # type: ignore[misc]
 
 def read_negatives(given: Any, etype: EdgeType | None) -> dict[str, Any]:
     """A `NegativeSampling`, or what PyG makes one of, as `neg_sampling` and `strict_negatives` of halohop's loaders."""
-    given = PyGNegativeSampling.cast(given)
+    given = NegativeSampling.cast(given)
     if given is None:
         return {}
     both = given.is_binary() and given.src_weight is None and (etype is None or etype[0] == etype[2])
