@@ -108,12 +108,20 @@ class Launches:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=20)
 
-    def gone_within(self, seconds: float = PROMISED_S) -> list[str]:
-        """What still runs on the hosts after so many seconds, if anything does."""
+    def gone_within(self, seconds: float = PROMISED_S, *, but: str = "") -> list[str]:
+        """What still runs on the hosts after so many seconds, if anything does.
+
+        Args:
+            seconds: to wait, at most.
+            but: is in the command lines of what may stay.
+        """
         deadline = time.monotonic() + within(seconds)
-        while (left := self.cluster.left()) and time.monotonic() < deadline:
+        while (left := self._left(but)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
+
+    def _left(self, but: str) -> list[str]:
+        return [command for command in self.cluster.left() if not but or but not in command]
 
     def close(self) -> None:
         for process in self._running:

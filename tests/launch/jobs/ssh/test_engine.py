@@ -1,6 +1,9 @@
 """The engine against real ssh servers. What does not need them: test_hosts.py, test_orders.py, tests/launch/jobs/host."""
 
+import os
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -125,6 +128,37 @@ def test_a_key_that_is_not_known_or_has_changed_or_is_refused(launches, cluster:
     assert code == 2
     assert "2 of 2 hosts cannot run this job:" in err
     assert "b refuses our key; `ssh-copy-id b`" in err
+
+
+@pytest.mark.full
+def test_connections_that_the_user_has_opened_are_used(launches, cluster: Cluster) -> None:
+    """As with hosts that want a password, which only the user's own ssh asks for: the launcher has no key that opens them."""
+    folder = launches.folder
+    shared = f"Host *\n  ControlPath {folder}/%n\n"
+    shutil.copy(cluster.folder / "host", folder / "stranger")
+    config = other_config(cluster, folder, f"IdentityFile {cluster.folder}/user", f"IdentityFile {folder}/stranger")
+    config.write_text(config.read_text() + shared)
+    login = folder / "login.config"
+    login.write_text(f"{cluster.config.read_text()}{shared}  ControlMaster yes\n  ControlPersist 60\n")
+
+    null = subprocess.DEVNULL
+    try:
+        for name in cluster.names:
+            command = ["ip", "netns", "exec", cluster.here.name, "ssh", "-F", str(login), name, "true"]
+            subprocess.run(command, timeout=20, check=True, stdin=null, stdout=null, stderr=null)
+        code, out, err = launches.run("nothing", config=config)
+        assert code == 0, err
+        assert "rank 0 of 2 reads" in out
+        launcher = launches.start("wait", folder, config=config)
+        launches.wait_for(lambda: len([*folder.glob("rank-*")]) == 2, launcher)
+        launches.kill(launcher)
+        assert launches.gone_within(but="[mux]") == []
+    finally:
+        for number in cluster.here.process_ids():
+            if b"[mux]" in Path(f"/proc/{number}/cmdline").read_bytes():
+                os.kill(number, signal.SIGTERM)
+    assert launches.gone_within() == []
+    assert launches.run("nothing", config=config)[0] == 2
 
 
 @pytest.mark.full
