@@ -101,10 +101,12 @@ class Server:
             self._undo = undo.pop_all()
 
     def meet(self, *, deadline: float = 60.0) -> None:
-        """Until all servers of `world` have come; nothing where there is no other.
+        """Sees that this server fits to the others of `world`: waits for the one at `master`, and asks all that it knows.
+
+        Number 0 does not wait; clients wait for all servers (`halohop.connect(num_servers=)`).
 
         Raises:
-            PeerLostError: a server did not come within the deadline (seconds), such as the one at `master`; names it.
+            PeerLostError: the server at `master` did not come within the deadline (seconds).
             ClusterError: two servers have one number, one was started among another number of servers, or has another data set.
         """
         self._service.meet(self._world, self.address, deadline=deadline)

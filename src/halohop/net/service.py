@@ -119,8 +119,8 @@ class Service:
             attempt_seconds=self._servers.limits.attempt_seconds,
             deadline=deadline,
             manifest=self._about.manifest,
-            without=self._about.parts,
-            least=world.size - 1,
+            without=tuple(range(self._about.num_parts)),
+            least=min(world.rank, 1),
             size=world.size,
             me=Place(where=address, number=world.rank, size=world.size),
         )

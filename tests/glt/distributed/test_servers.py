@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NegativeSampling
 
 import halohop
 import halohop.glt as glt
@@ -165,6 +166,32 @@ def test_splits_of_servers(folders):
         assert test == made[rank].test_idx.tolist()
 
 
+def test_links_and_subgraphs_from_servers(folders):
+    path = folders("in", 2, False)
+    edges = homogeneous().edge_index[:, :40]
+    how: dict[str, Any] = {"edge_dir": "in", "with_edge": True, "collect_features": True, "random_seed": 3}
+
+    def epochs(rank: int) -> list[Any]:
+        options = Remote(server_rank=[0, 1])
+        negatives = NegativeSampling("binary", 1)
+        links = glt.distributed.DistLinkNeighborLoader(None, [2], 8, edges, neg_sampling=negatives, worker_options=options, **how)
+        around = glt.distributed.DistSubGraphLoader(None, ["seeds0.pt", "seeds1.pt"], [2], 16, worker_options=options, **how)
+        return [list(links), list(around)]
+
+    (made,) = in_server_mode(datasets(path, "in", False), 1, epochs)
+    seeds = torch.cat([torch.load(path.parent / f"seeds{part}.pt", weights_only=True) for part in range(2)])
+    with halohop.open(path, columns={"node": {"y": torch.arange(NUM) % 7}}) as graph:
+        made_alike = partial(to_glt, edge_dir="in", with_edge=True)
+        same_as: dict[str, Any] = {"seed": 3, "world": World(), "own_seeds": True, "transform": made_alike}
+        drawn: dict[str, Any] = {"neg_sampling": "binary", "strict_negatives": True, "batch_size": 8}
+        links = halohop.LinkNeighborLoader(graph, [2], edges, **drawn, **same_as)
+        around = halohop.SubGraphLoader(graph, [2], seeds, batch_size=16, **same_as)
+        for batches, expected in zip(made, (links, around), strict=True):
+            assert len(batches) == len(expected)
+            finished = list(expected)
+            assert all(same(batch, other) for batch, other in zip(batches, finished, strict=True)), (batches[0], finished[0])
+
+
 def test_questions_to_servers(folders):
     path = folders("out", 2, False)
     data, ids = homogeneous(), torch.tensor([5, 0, 119])
@@ -240,7 +267,7 @@ def test_what_clients_are_refused(folders, tmp_path):
             remote(["seeds0.pt"], server_rank=[0, 1])
         with pytest.raises(InputError, match=r"split 'train': this server was given \[\]"):
             remote(glt.Split.train, server_rank=0)
-        with pytest.raises(InputError, match=r"worker_key='train' .*ask all servers, or number 0 \(client_rank % num_servers\)"):
+        with pytest.raises(InputError, match=r"worker_key='train' .*ask several, or number 0 \(client_rank % num_servers\)"):
             remote("seeds1.pt", server_rank=1, worker_key="train")
         with pytest.raises(InputError, match="edge_dir='out', but this graph has the in-edges"):
             loader(None, [2], torch.arange(3), edge_dir="out", worker_options=Remote())

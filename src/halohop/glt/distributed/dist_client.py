@@ -97,7 +97,8 @@ def connected(what: str) -> halohop.Graph:
 def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.World, bool]:
     """The clients that a loader is one of, and whether each of them goes through all seeds that it names.
 
-    With a `worker_key` they divide them: all clients where they ask all servers, or else those that ask the server of their rank.
+    With a `worker_key` they divide them: all clients where they ask several servers, or else those that ask the server of their
+    rank.
 
     Raises:
         InputError: it is not known which clients these are.
@@ -105,12 +106,12 @@ def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.Worl
     servers, context = _asked(options), required_context("a remote loader")
     count, key = context.num_servers(), options.worker_key
     turn = context.rank % count
-    if key is None or {*servers} == {*range(count)}:
+    if key is None or len({*servers}) > 1 or count == 1:
         return context.world, key is None
     if servers != [turn]:
         raise InputError(
-            f"worker_key={key!r} divides seeds among clients that are not known by server_rank={options.server_rank}; ask all "
-            f"servers, or number {turn} (client_rank % num_servers), or leave worker_key out"
+            f"worker_key={key!r} divides seeds among clients that are not known by server_rank={options.server_rank}; ask "
+            f"several, or number {turn} (client_rank % num_servers), or leave worker_key out"
         )
     sharing = range(turn, context.world_size, count)
     return halohop.World(rank=sharing.index(context.rank), size=len(sharing)), False

@@ -105,8 +105,8 @@ def init_server(
 
     Args:
         num_clients: how many `wait_and_shutdown_server` waits for; 0: as many as they say themselves.
-        request_timeout: seconds to wait for other servers.
-        is_dynamic: servers and clients come when they do; otherwise this waits for all servers.
+        request_timeout: seconds to wait for answers of other servers.
+        is_dynamic: servers and clients come when they do; otherwise this waits for server 0.
 
     Raises:
         InputError: a rank that is none.
