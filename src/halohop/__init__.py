@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from halohop.net.meeting import Meeting, meet
     from halohop.net.open import open_graph as open
     from halohop.net.serve import serve
+    from halohop.net.slices import partition_slices
     from halohop.partitioning.assigners.dealing import place_at_random
     from halohop.partitioning.slices.slice_reader import join_slices
     from halohop.partitioning.slices.slice_writer import SliceWriter
@@ -93,6 +94,7 @@ __all__ = [
     "metrics",
     "open",
     "partition",
+    "partition_slices",
     "place_at_random",
     "place_by_hotness",
     "ppr",
@@ -146,6 +148,7 @@ _HOMES = {
     "metrics": ("halohop.loading.metrics", "metrics"),
     "open": ("halohop.net.open", "open_graph"),
     "partition": ("halohop.pyg.partition", "partition"),
+    "partition_slices": ("halohop.net.slices", "partition_slices"),
     "place_at_random": ("halohop.partitioning.assigners.dealing", "place_at_random"),
     "place_by_hotness": ("halohop.pyg.frequency", "place_by_hotness"),
     "ppr": ("halohop.samplers.ppr_loader", "ppr"),

@@ -237,7 +237,7 @@ def test_torch_seeds_the_division(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"edge_assign_strategy": "by_node"}, "edge_assign_strategy='by_node' with num_parts=2; give one of"),
+        ({"edge_assign_strategy": "by_node"}, "edge_assign_strategy='by_node' is neither 'by_src' nor 'by_dst'"),
         ({"edge_weights": WEIGHTS[1:]}, r"edge_weights have shape \(59,\), but there are 60 edges"),
         ({"node_feat": X[1:]}, "'x' has 59 rows, but there are 60 nodes"),
         ({"edge_feat": E[1:]}, "'edge_attr' has 59 rows, but there are 60 edges"),

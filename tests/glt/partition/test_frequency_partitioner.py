@@ -82,11 +82,11 @@ def test_one_partition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probs": PROBS[:2]}, r"probs have shapes \[\(200,\), \(200,\)\]; give 3 of 200 nodes each"),
+        ({"probs": PROBS[:2]}, r"probs of 'node' have shapes \[\(200,\), \(200,\)\]; give 3 of 200 nodes each"),
         ({"probs": [one[:7] for one in PROBS]}, "give 3 of 200 nodes each"),
         ({"probs": [one / 0 for one in PROBS]}, "give finite numbers"),
-        ({"cache_ratio": 0.1, "node_feat": None}, "a cache holds node features: give node_feat"),
-        ({"cache_ratio": -0.1}, r"cache_ratio=-0\.1, but"),
+        ({"cache_ratio": 0.1, "node_feat": None}, "a cache holds node features; give node_feat"),
+        ({"cache_ratio": -0.1}, r"cache_ratio=-0\.1: .* a share from 0 to 1"),
         ({"cache_memory_budget": "1 G"}, "'1 G' is no size"),
     ],
 )

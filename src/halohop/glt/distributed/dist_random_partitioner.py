@@ -1,21 +1,17 @@
 """GLT's `DistRandomPartitioner`: several processes divide a graph of which each has a slice."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import halohop
-from halohop.errors import ClusterError, HalohopError, InputError
-from halohop.files import remove
+from halohop.errors import InputError
 from halohop.glt.distributed.dist_context import required_context
 from halohop.glt.distributed.dist_options import address_of
 from halohop.glt.notes import note
-from halohop.glt.partition.base import DIRECTIONS, by_type
+from halohop.glt.partition.base import by_type, direction
 from halohop.typing import EDGE, NODE
-
-_PATIENCE = 3600.0  # seconds that a process waits while others write their slices, or join them
 
 
 class DistRandomPartitioner:
@@ -55,91 +51,54 @@ class DistRandomPartitioner:
         master_port: int | None = None,
         num_rpc_threads: int = 16,
     ) -> None:
-        if edge_assign_strategy not in DIRECTIONS:
-            raise InputError(f"edge_assign_strategy={edge_assign_strategy!r} is none of {list(DIRECTIONS)}")
-        for name, given in (("chunk_size", chunk_size != 10000), ("num_rpc_threads", num_rpc_threads != 16)):
-            if given:
-                note(name)
+        for option, changed in (("chunk_size", chunk_size != 10000), ("num_rpc_threads", num_rpc_threads != 16)):
+            if changed:
+                note(option)
         if num_parts is None or current_partition_idx is None:
             self.world = required_context("DistRandomPartitioner without num_parts and current_partition_idx").world
         else:
             self.world = halohop.World(rank=current_partition_idx, size=num_parts)
-        self.num_parts, self.output_dir = self.world.size, Path(output_dir).resolve()
-        self.edge_dir, self.master = DIRECTIONS[edge_assign_strategy], address_of(master_addr, master_port)
-        self.num_nodes = by_type(num_nodes, NODE)
-        self._ends, self._ids = by_type(edge_index, EDGE), by_type(edge_ids, EDGE)
-        self._rows = by_type(node_feat, NODE), by_type(node_feat_ids, NODE), node_feat_dtype
-        self._edge_rows = by_type(edge_feat, EDGE), by_type(edge_feat_ids, EDGE), edge_feat_dtype
+        self.num_parts, self.output_dir = self.world.size, output_dir
+        self.master, self._edge_dir = address_of(master_addr, master_port), direction(edge_assign_strategy)
+        rows, ids = by_type(node_feat, NODE), by_type(node_feat_ids, NODE)
+        self._nodes = {}
+        for name, count in by_type(num_nodes, NODE).items():
+            columns = {"x": torch.as_tensor(rows[name]).to(node_feat_dtype)} if name in rows else {}
+            own = torch.as_tensor(ids[name]) if name in rows and name in ids else None
+            self._nodes[name] = halohop.NodeSlice(owner=halohop.place_at_random(count, self.num_parts), id=own, columns=columns)
+        rows, given, ids = by_type(edge_feat, EDGE), by_type(edge_feat_ids, EDGE), by_type(edge_ids, EDGE)
+        self._edges = {}
+        for etype, ends in by_type(edge_index, EDGE).items():
+            pair, eids = torch.stack([torch.as_tensor(end) for end in ends]), torch.as_tensor(ids[etype])
+            columns = {}
+            if etype in rows:
+                columns["edge_attr"] = _in_order(rows[etype], given.get(etype, []), eids).to(edge_feat_dtype)
+            self._edges[etype] = halohop.EdgeSlice(edge_index=pair, edge_id=eids, columns=columns)
 
     def partition(self) -> None:
         """Writes the partitions; all processes call it.
 
         Raises:
-            InputError: `output_dir` holds something; rows or edges that are missing, come twice, or do not fit.
-            ClusterError: another process failed, or did not come in time.
+            InputError, ClusterError: as of `halohop.partition_slices`.
         """
-        with halohop.meet(world=self.world, master=self.master, deadline=180) as meeting:
-            (first, seed), *_ = meeting.all_gather([str(self.output_dir), torch.initial_seed()])
-            owner = {name: halohop.place_at_random(count, self.num_parts, seed=seed) for name, count in self.num_nodes.items()}
-            for step in (self._write, self._join, self._take):
-                error: HalohopError | None = None
-                try:
-                    step(Path(first), owner)
-                except HalohopError as failed:
-                    error = failed  # the others wait for this process: they end with it
-                errors = meeting.all_gather(str(error or ""), deadline=_PATIENCE)
-                if any(errors) and self.world.rank == 0:
-                    remove(_slices(Path(first)))
-                if error is not None:
-                    raise error
-                for rank, text in enumerate(errors):
-                    if text:
-                        raise ClusterError(f"process {rank} of {self.num_parts} failed: {text}")
-
-    def _write(self, first: Path, owner: dict[str, Tensor]) -> None:
-        """Writes what this process has, for all to see."""
-        if self.output_dir.is_dir() and any(self.output_dir.iterdir()):
-            raise InputError(f"{self.output_dir} is not empty; delete it, or name a new output_dir")
-        how: dict[str, Any] = {"num_parts": self.num_parts, "owner": owner, "edge_dir": self.edge_dir}
-        with halohop.SliceWriter(_slices(first), writer=self.world.rank, relations=list(self._ends), **how) as writer:
-            for name in self._rows[0]:
-                ids, rows = _given(name, *self._rows)
-                writer.add_nodes(name, ids, {"x": rows})
-            for etype, ends in self._ends.items():
-                ids, columns = torch.as_tensor(self._ids[etype]), {}
-                if etype in self._edge_rows[0]:
-                    places, order = ids.sort()
-                    named, rows = _given(etype, *self._edge_rows)
-                    if not torch.equal(named.sort().values, places):
-                        raise InputError(
-                            f"edge_feat_ids of {etype} are not the edge_ids of this process; give rows of its own edges"
-                        )
-                    columns["edge_attr"] = torch.empty_like(rows).index_copy_(0, order, rows[named.argsort()])
-                writer.add_edges(etype, torch.stack([torch.as_tensor(end) for end in ends]), ids, columns)
-
-    def _join(self, first: Path, owner: dict[str, Tensor]) -> None:
-        """Makes the partitions, in the first process."""
-        if self.world.rank == 0:
-            halohop.join_slices(_slices(first), first, num_writers=self.num_parts, owner=owner)
-            remove(_slices(first))
-
-    def _take(self, first: Path, owner: dict[str, Tensor]) -> None:
-        """Copies the own partition to a folder of its own."""
-        if self.output_dir != first:
-            halohop.fetch(first, self.output_dir, partitions=[self.world.rank])
+        halohop.partition_slices(
+            self.output_dir,
+            self._nodes,
+            self._edges,
+            num_parts=self.num_parts,
+            edge_dir=self._edge_dir,
+            world=self.world,
+            master=self.master,
+        )
 
 
-def _slices(first: Path) -> Path:
-    """Where all processes write."""
-    return first.with_name(f"{first.name}.slices")
-
-
-def _given(name: Any, rows: dict[Any, Any], ids: dict[Any, Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The ids of a type whose rows are here, and these.
+def _in_order(rows: Any, given: Any, eids: Tensor) -> Tensor:
+    """Rows of edges in the order of the edges.
 
     Raises:
-        InputError: there are no ids.
+        InputError: they are not those of these edges.
     """
-    if ids.get(name) is None:
-        raise InputError(f"there are features of {name!r} without ids; give node_feat_ids, edge_feat_ids with them")
-    return torch.as_tensor(ids[name]), torch.as_tensor(rows[name]).to(dtype)
+    ids = torch.as_tensor(given)
+    if not torch.equal(ids.sort().values, eids.sort().values):
+        raise InputError(f"edge_feat_ids {ids.tolist()[:3]}... are not the edge_ids of this process; give rows of its own edges")
+    return torch.as_tensor(rows)[ids.argsort()][eids.argsort().argsort()]

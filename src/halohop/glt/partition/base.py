@@ -1,7 +1,7 @@
 """GLT's partitioners' base, which writes halohop's partitions, and what reads them back as GLT's tuples."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from halohop.glt.typing import EdgeType, FeaturePartitionData, GraphPartitionDat
 from halohop.glt.utils.tensor import id2idx
 from halohop.typing import EDGE, NODE, EdgeDir
 
-DIRECTIONS: dict[str, EdgeDir] = {"by_src": "out", "by_dst": "in"}
 Owned = tuple[list[Tensor], PartitionBook]
 _PLACE = re.compile(r"(.+)/part(\d+)/(graph|node_feat|edge_feat)(?:/([^/]+))?")
 _PLACES = {"graph": 2, "node_feat": 3, "edge_feat": 4}  # among what `load_partition` returns
@@ -56,38 +55,34 @@ class PartitionerBase:
         chunk_size: int = 10000,
         device: Any = None,
     ) -> None:
-        if edge_assign_strategy not in DIRECTIONS or num_parts < 1:
-            raise InputError(
-                f"edge_assign_strategy={edge_assign_strategy!r} with num_parts={num_parts}; give one of {list(DIRECTIONS)}, and "
-                "at least one partition"
-            )
+        if num_parts < 1:
+            raise InputError(f"num_parts={num_parts}; there is at least one partition")
         for name, given in (("chunk_size", chunk_size != 10000), ("device", device is not None)):
             if given:
                 note(name)
-        self.output_dir, self.num_parts, self.num_nodes, self.chunk_size = output_dir, num_parts, num_nodes, chunk_size
+        self.output_dir, self.num_parts, self.num_nodes, self.edge_index = output_dir, num_parts, num_nodes, edge_index
+        self.node_feat, self.edge_feat, self.edge_weights = node_feat, edge_feat, edge_weights
+        self.node_feat_dtype, self.edge_feat_dtype, self.chunk_size = node_feat_dtype, edge_feat_dtype, chunk_size
         self.data_cls = "hetero" if isinstance(num_nodes, Mapping) else "homo"
-        self.node_types: list[Any] | None = list(num_nodes) if isinstance(num_nodes, Mapping) else None
-        self.edge_types: list[Any] | None = list(edge_index) if isinstance(num_nodes, Mapping) else None
-        self.edge_index, self.edge_weights, self.edge_assign_strategy = edge_index, edge_weights, edge_assign_strategy
-        self.node_feat, self.node_feat_dtype = each(torch.as_tensor, node_feat), node_feat_dtype
-        self.edge_feat, self.edge_feat_dtype = each(torch.as_tensor, edge_feat), edge_feat_dtype
+        self.node_types = [*num_nodes] if isinstance(num_nodes, Mapping) else None
+        self.edge_types = [*edge_index] if isinstance(num_nodes, Mapping) else None
+        self.edge_assign_strategy, self._edge_dir = edge_assign_strategy, direction(edge_assign_strategy)
         self.owner: dict[NodeType, Tensor] = {}
-        self._topologies = {
-            etype: Topology(of(edge_index, etype), None, of(edge_weights, etype)) for etype in self.edge_types or [None]
-        }
+        weights = by_type(edge_weights, EDGE)
+        self._topologies = {name: Topology(ends, None, weights.get(name)) for name, ends in by_type(edge_index, EDGE).items()}
 
     def count(self, ntype: NodeType | None) -> int:
         """How many nodes of a type there are."""
-        return int(of(self.num_nodes, ntype))
+        return int(by_type(self.num_nodes, NODE)[ntype or NODE])
 
-    def get_edgeid2idx(self, etype: EdgeType | None = None) -> Any:
-        return of(self.edge_index, etype)
+    def get_edge_index(self, etype: EdgeType | None = None) -> Any:
+        return by_type(self.edge_index, EDGE).get(etype or EDGE)
 
     def get_node_feat(self, ntype: NodeType | None = None) -> Any:
-        return of(self.node_feat, ntype)
+        return by_type(self.node_feat, NODE).get(ntype or NODE)
 
     def get_edge_feat(self, etype: EdgeType | None = None) -> Any:
-        return of(self.edge_feat, etype)
+        return by_type(self.edge_feat, EDGE).get(etype or EDGE)
 
     def _partition_node(self, ntype: NodeType | None = None) -> Owned:
         """The ids that each partition owns, and the book of all, which counts; None is the only type."""
@@ -111,7 +106,7 @@ class PartitionerBase:
             raise InputError(
                 f"{folder} is not empty, and partitions are not added to others; delete it, or name a new output_dir"
             )
-        types = self.node_types or [None]
+        types: list[Any] = self.node_types or [None]
         for ntype in types:
             book = self._partition_node(ntype)[1]
             self.owner[ntype or NODE] = torch.as_tensor(book[torch.arange(self.count(ntype))])
@@ -119,22 +114,19 @@ class PartitionerBase:
         for ntype in types if with_feature else []:
             for copied, ids in zip(copies, self._cache_node(ntype), strict=True):
                 copied |= {} if ids is None else {ntype or NODE: ids}
-        how: Any = {"num_parts": self.num_parts, "method": self.owner, "edge_dir": DIRECTIONS[self.edge_assign_strategy]}
-        halohop.partition(self._data(with_feature), folder, **how)
+        halohop.partition(self._data(with_feature), folder, num_parts=self.num_parts, method=self.owner, edge_dir=self._edge_dir)
         if any(copies):
             halohop.add_replicas(folder, copies)
 
     def _data(self, with_feature: bool) -> HeteroData:
         """The graph; where there is one type, under the names that make it homogeneous."""
         data = HeteroData()
-        for ntype in self.node_types or [None]:
-            data[ntype or NODE].num_nodes = self.count(ntype)
-            if with_feature and (rows := self.get_node_feat(ntype)) is not None:
-                data[ntype or NODE].x = rows.to(self.node_feat_dtype)
+        for name, count in by_type(self.num_nodes, NODE).items():
+            data[name].num_nodes = count
         for etype, topology in self._topologies.items():
-            data[etype or EDGE].update(topology.columns())
-            if with_feature and (rows := self.get_edge_feat(etype)) is not None:
-                data[etype or EDGE].edge_attr = rows.to(self.edge_feat_dtype)
+            data[etype].update(topology.columns())
+        for table, columns in _columns(self.node_feat, self.node_feat_dtype, self.edge_feat, self.edge_feat_dtype).items():
+            data[table].update(columns if with_feature else {})
         return data
 
 
@@ -217,9 +209,7 @@ def build_partition_feature(
         note("chunk_size")
     if partition_idx not in (parts := halohop.describe(root_dir).parts):
         raise InputError(f"partition_idx={partition_idx} is not in {root_dir}, which holds {list(parts)}")
-    columns = {name: {"x": torch.as_tensor(rows).to(node_feat_dtype)} for name, rows in by_type(node_feat, NODE).items()}
-    columns |= {name: {"edge_attr": torch.as_tensor(rows).to(edge_feat_dtype)} for name, rows in by_type(edge_feat, EDGE).items()}
-    halohop.add_columns(root_dir, columns)
+    halohop.add_columns(root_dir, _columns(node_feat, node_feat_dtype, edge_feat, edge_feat_dtype))
 
 
 def owned(owner: Tensor, num_parts: int) -> Owned:
@@ -227,16 +217,26 @@ def owned(owner: Tensor, num_parts: int) -> Owned:
     return [(owner == part).nonzero().view(-1) for part in range(num_parts)], GLTPartitionBook(owner.long())
 
 
-def each(make: Callable[[Any], Any], values: Any) -> Any:
-    """What `make` makes of values, or of each of a dict of them."""
-    if isinstance(values, Mapping):
-        return {key: make(value) for key, value in values.items()}
-    return None if values is None else make(values)
+def by_type(values: Any, only: Any) -> dict[Any, Any]:
+    """A dict of values by type; `only` is the type of values that are no dict."""
+    return dict(values) if isinstance(values, Mapping) else {} if values is None else {only: values}
 
 
-def of(values: Any, key: Any) -> Any:
-    """What a dict of values has for a type, or the values themselves."""
-    return values.get(key) if isinstance(values, Mapping) else values
+def direction(edge_assign_strategy: str) -> EdgeDir:
+    """Which neighbours are drawn from partitions in which edges lie with one of their ends.
+
+    Raises:
+        InputError: neither "by_src" nor "by_dst".
+    """
+    if edge_assign_strategy not in ("by_src", "by_dst"):
+        raise InputError(f"edge_assign_strategy={edge_assign_strategy!r} is neither 'by_src' nor 'by_dst'")
+    return "out" if edge_assign_strategy == "by_src" else "in"
+
+
+def _columns(node_feat: Any, node_dtype: torch.dtype, edge_feat: Any, edge_dtype: torch.dtype) -> dict[Any, dict[str, Tensor]]:
+    """The features of each type and relation, as halohop names them."""
+    found = {name: {"x": torch.as_tensor(rows).to(node_dtype)} for name, rows in by_type(node_feat, NODE).items()}
+    return found | {name: {"edge_attr": torch.as_tensor(rows).to(edge_dtype)} for name, rows in by_type(edge_feat, EDGE).items()}
 
 
 def _at(path: Any, device: Any) -> Any:
@@ -256,8 +256,3 @@ def _book(owner: Any) -> GLTPartitionBook:
     """A book of owners, by a number for each or by ranges."""
     dense = owner if isinstance(owner, Tensor) else torch.repeat_interleave(torch.tensor(owner).diff())
     return GLTPartitionBook(dense.long())
-
-
-def by_type(values: Any, only: Any) -> dict[Any, Any]:
-    """A dict of values by type; `only` is the one of values without."""
-    return dict(values) if isinstance(values, Mapping) else {} if values is None else {only: values}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import halohop
 from halohop.errors import InputError
-from halohop.glt.partition.base import Owned, PartitionerBase, of, owned
+from halohop.glt.partition.base import Owned, PartitionerBase, by_type, owned
 from halohop.glt.typing import NodeType
 from halohop.glt.utils.units import parse_size
 from halohop.typing import NODE
@@ -47,30 +47,29 @@ class FrequencyPartitioner(PartitionerBase):
         super().__init__(output_dir, num_parts, num_nodes, edge_index, *features, edge_assign_strategy, chunk_size, device)
         self.probs = probs
         self.cache_memory_budget, self.cache_ratio = cache_memory_budget, cache_ratio
-        for ntype in self.node_types or [None]:
-            self._hotness(ntype)
-            self._cache_size(ntype)
+        for name in by_type(num_nodes, NODE):
+            self._hotness(name)
+            self._cache_size(name)
 
     def _hotness(self, ntype: NodeType | None) -> Tensor:
         """What each partition needs of each node, ``[num_parts, num_nodes]``."""
-        given = [torch.as_tensor(probs).cpu() for probs in of(self.probs, ntype) or []]
-        shapes = [tuple(probs.shape) for probs in given]
-        if shapes != [(self.count(ntype),)] * self.num_parts:
-            name = "" if ntype is None else f" of {ntype!r}"
-            raise InputError(f"probs{name} have shapes {shapes}; give {self.num_parts} of {self.count(ntype)} nodes each")
+        given = [torch.as_tensor(probs).cpu() for probs in by_type(self.probs, NODE).get(ntype or NODE, [])]
+        shapes, count = [tuple(probs.shape) for probs in given], self.count(ntype)
+        if shapes != [(count,)] * self.num_parts:
+            raise InputError(f"probs of {ntype or NODE!r} have shapes {shapes}; give {self.num_parts} of {count} nodes each")
         return torch.stack(given)
 
     def _cache_size(self, ntype: NodeType | None) -> int:
         """How many nodes a partition copies."""
-        ratio, budget = of(self.cache_ratio, ntype) or 0, parse_size(of(self.cache_memory_budget, ntype) or 0)
-        if not ratio and not budget:
-            return 0
+        given = self.cache_ratio, self.cache_memory_budget
+        ratio, budget = (by_type(one, ntype or NODE).get(ntype or NODE) or 0 for one in given)
         rows = self.get_node_feat(ntype)
-        if not 0 <= ratio <= 1 or rows is None:
-            raise InputError(f"cache_ratio={ratio}, but a cache holds node features: give node_feat, and a share from 0 to 1")
-        row_bytes = max(rows[0].numel() * self.node_feat_dtype.itemsize, 1) if len(rows) else 1
-        sizes = [size for given, size in ((ratio, int(ratio * self.count(ntype))), (budget, budget // row_bytes)) if given]
-        return min(*sizes, self.count(ntype))
+        if not 0 <= ratio <= 1 or (rows is None and (ratio or budget)):
+            raise InputError(f"cache_ratio={ratio}: a cache holds node features; give node_feat, and a share from 0 to 1")
+        sizes = [int(ratio * self.count(ntype))] if ratio else []
+        if budget:
+            sizes.append(parse_size(budget) // max(torch.as_tensor(rows)[:1].numel() * self.node_feat_dtype.itemsize, 1))
+        return min(*sizes, self.count(ntype)) if sizes else 0
 
     def _partition_node(self, ntype: NodeType | None = None) -> Owned:
         return owned(halohop.place_by_hotness(self._hotness(ntype)), self.num_parts)
