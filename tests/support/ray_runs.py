@@ -15,18 +15,25 @@ SETTINGS = {"trainers": 2, "epochs": 2, "batch_size": 16, "save_every": 4}
 STEPS_UNTIL_EVENT = 6
 
 
+def running(nodes: Nodes, actor: str) -> list[int]:
+    """The processes of an actor; those that were killed may be starting again, and are waited for until there is one."""
+    found: list[int] = []
+    until(lambda: found.extend(nodes.workers(actor)) or found, 60, f"a process of {actor} starts")
+    return found
+
+
 def kill_a_server(nodes: Nodes, out: Path) -> None:
-    os.kill(nodes.workers("GraphServer")[0], signal.SIGKILL)
+    os.kill(running(nodes, "GraphServer")[0], signal.SIGKILL)
 
 
 def kill_both_servers(nodes: Nodes, out: Path) -> None:
-    for pid in nodes.workers("GraphServer"):
+    for pid in running(nodes, "GraphServer"):
         os.kill(pid, signal.SIGKILL)
 
 
 def remove_a_node(nodes: Nodes, out: Path) -> None:
     raylets = nodes.ask("nodes")
-    with_server = {nodes.node_of(pid) for pid in nodes.workers("GraphServer")}
+    with_server = {nodes.node_of(pid) for pid in running(nodes, "GraphServer")}
     gone_raylet = next(raylet for raylet in raylets if raylet in with_server)
     nodes.ask(f"remove {gone_raylet}")
     nodes.ask("add")

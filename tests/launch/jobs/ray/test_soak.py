@@ -16,6 +16,7 @@ from tests.support.ray_runs import (
     lines,
     remove_a_node,
     run,
+    running,
 )
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600), pytest.mark.xdist_group("ray")]
@@ -23,11 +24,11 @@ KILLS = 20
 
 
 def kill_any_trainer(nodes: Nodes, out: Path) -> None:
-    os.kill(nodes.workers("RayTrainWorker")[0], signal.SIGKILL)
+    os.kill(running(nodes, "RayTrainWorker")[0], signal.SIGKILL)
 
 
 def kill_the_registry(nodes: Nodes, out: Path) -> None:
-    os.kill(nodes.workers("Registry")[0], signal.SIGKILL)
+    os.kill(running(nodes, "Registry")[0], signal.SIGKILL)
 
 
 def test_twenty_random_kills(nodes: Nodes, ray_parts: Path, tmp_path: Path) -> None:
