@@ -50,10 +50,8 @@ def test_nodes_are_sampled_as_the_loader_does(edge_dir: str, options: dict[str, 
         assert out.node.equal(batch.node)
         assert torch.stack([out.row, out.col]).equal(batch.edge_index)
         assert out.batch.equal(batch.batch)
-        assert [out.num_sampled_nodes, out.num_sampled_edges] == [
-            batch.num_sampled_nodes.tolist(),
-            batch.num_sampled_edges.tolist(),
-        ]
+        assert out.num_sampled_nodes == list(batch.num_sampled_nodes)
+        assert out.num_sampled_edges == list(batch.num_sampled_edges)
         assert out.edge.equal(batch.edge) if "with_edge" in options else out.edge is None
     again = sampler.sample_from_nodes(batch.batch)  # a later call draws anew
     assert not again.node.equal(out.node)
