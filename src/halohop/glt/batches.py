@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -36,6 +38,9 @@ class EdgeIndex(NamedTuple):
 
 
 PyGv1 = tuple[int, Tensor, list[EdgeIndex]]
+
+
+_PIECE = 32768
 
 
 def options_of(
@@ -135,23 +140,33 @@ def moved(batch: Any, device: torch.device) -> Any:
 
 
 def _rename_nodes(store: Any, *, seeds: bool) -> None:
-    store.node = store.pop("n_id")
-    store.pop("input_id", None)
-    if seeds:
-        store.batch_size = store.get("batch_size", store["num_sampled_nodes"][0])
-        store.batch = store.node[: store.batch_size]
-    else:
+    store["node"] = node = store.pop("n_id")
+    if not seeds:
         store.pop("y", None)
+        return
+    if "batch_size" in store:
+        del store["input_id"]
+    else:  # the ends of edges
+        store["batch_size"] = store["num_sampled_nodes"][0]
+    store["batch"] = node[: store["batch_size"]]
 
 
 def _rename_edges(store: Any, turned: bool, with_edge: bool) -> None:
     ids = store.pop("e_id")
     if with_edge:
-        store.edge = ids
+        store["edge"] = ids
     store.pop("input_id", None)
     for name in ("edge_index", "edge_label_index") if turned else ():
         if name in store:
-            store[name] = store[name].flip(0)
+            _swap(*store[name].numpy())
+
+
+def _swap(one: NDArray[np.int64], other: NDArray[np.int64]) -> None:
+    """In place, by pieces that the cache holds: new memory would cost more, and torch would wake its threads."""
+    for begin in range(0, len(one), _PIECE):
+        here, there = one[begin : begin + _PIECE], other[begin : begin + _PIECE]
+        kept = here.copy()
+        here[:], there[:] = there, kept
 
 
 def _seed_types(batch: HeteroData) -> set[NodeType]:

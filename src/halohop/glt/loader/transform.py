@@ -28,7 +28,7 @@ def to_data(
     data = Data(x=node_feats, edge_index=edges, edge_attr=edge_feats, y=batch_labels, **kwargs)
     data.node, data.edge, data.batch = sampler_out.node, sampler_out.edge, sampler_out.batch
     data.batch_size = 0 if sampler_out.batch is None else len(sampler_out.batch)
-    data.num_sampled_nodes, data.num_sampled_edges = _hops(sampler_out.num_sampled_nodes), _hops(sampler_out.num_sampled_edges)
+    data.num_sampled_nodes, data.num_sampled_edges = sampler_out.num_sampled_nodes, sampler_out.num_sampled_edges
     for name, value in _metadata(sampler_out, turned=True).items():
         data[name] = value
     return data
@@ -59,8 +59,8 @@ def to_hetero_data(
         data[ntype].update({name: value for name, value in rows.items() if value is not None})
     for ntype, seeds in (out.batch or {}).items():
         data[ntype].batch, data[ntype].batch_size = seeds, len(seeds)
-    data.num_sampled_nodes = {ntype: _hops(hops) for ntype, hops in (out.num_sampled_nodes or {}).items()}
-    data.num_sampled_edges = {etype: _hops(hops) for etype, hops in (out.num_sampled_edges or {}).items()}
+    data.num_sampled_nodes = {ntype: torch.as_tensor(hops) for ntype, hops in (out.num_sampled_nodes or {}).items()}
+    data.num_sampled_edges = {etype: torch.as_tensor(hops) for etype, hops in (out.num_sampled_edges or {}).items()}
     kind: Any = out.input_type
     for name, value in _metadata(out, edge_dir == "out").items():
         if name in ("edge_label_index", "edge_label"):
@@ -90,10 +90,6 @@ def with_rows(data: Dataset, out: Any, input_type: Any = None, edge_dir: str | N
 
 def _taken(rows: Any, ids: Tensor | None) -> Any:
     return None if rows is None or ids is None else rows[ids]
-
-
-def _hops(counts: Any) -> Tensor | None:
-    return None if counts is None else torch.as_tensor(counts)
 
 
 def _metadata(out: Any, turned: bool) -> dict[str, Any]:
