@@ -152,7 +152,7 @@ def _rename_nodes(store: Any, *, seeds: bool) -> None:
 
 
 def _rename_edges(store: Any, turned: bool, with_edge: bool) -> None:
-    ids = store.pop("e_id")
+    ids = store.pop("e_id", None)
     if with_edge:
         store["edge"] = ids
     store.pop("input_id", None)

@@ -1,25 +1,15 @@
 """GLT's LinkNeighborLoader: which edges it takes, and which negatives it draws."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.glt.data import Dataset
 from halohop.glt.loader import LinkNeighborLoader, get_edge_label_index
+from halohop.glt.sampler import NegativeSampling
 from tests.support.glt_data import BOUGHT, BUYS, EDGES, KNOWS, numbers, one_type, several_types
-
-
-@dataclass(frozen=True, slots=True)
-class Negatives:
-    """What a `NegativeSampling` of GLT holds."""
-
-    mode: str
-    amount: int = 1
-    weight: Tensor | None = None
 
 
 def far_apart() -> Dataset:
@@ -79,7 +69,7 @@ def test_weights_of_negatives_are_heeded(mode: str) -> None:
     weight = torch.zeros(300)
     weight[[7, 250]] = 1.0
     links = torch.tensor([[100], [200]]).expand(2, 60)
-    how: dict[str, Any] = {"neg_sampling": Negatives(mode, 2, weight), "batch_size": 60, "seed": 0}
+    how: dict[str, Any] = {"neg_sampling": NegativeSampling(mode, 2, weight), "batch_size": 60, "seed": 0}
     batch = next(iter(LinkNeighborLoader(far_apart(), [1], edge_label_index=links, **how)))
     found = batch.edge_label_index[:, 60:] if mode == "binary" else batch.dst_neg_index
     assert found.numel() == (240 if mode == "binary" else 120)
@@ -91,7 +81,7 @@ def test_weights_are_of_the_destinations_where_types_differ() -> None:
     weight[4] = 1.0
     links = (BUYS, torch.stack([numbers(40, 20), numbers(30, 20)]))
     loader = LinkNeighborLoader(
-        several_types("in")[0], [1], edge_label_index=links, neg_sampling=Negatives("binary", 1, weight), batch_size=20
+        several_types("in")[0], [1], edge_label_index=links, neg_sampling=NegativeSampling("binary", 1, weight), batch_size=20
     )
     batch = next(iter(loader))
     sources, destinations = batch[BUYS].edge_label_index[:, 20:]
@@ -138,9 +128,9 @@ def pairs_of_users(batch: Any, edge_dir: str) -> list[list[int]]:
         (SchemaError, "sells", {"edge_label_index": ("user", "sells", "shop")}),
         (InputError, "expected \\[2, n\\]", {"edge_label_index": (BUYS, torch.zeros(3, 2))}),
         (InputError, "edge_label has 3 entries for 2 edges", {"edge_label": torch.zeros(3)}),
-        (InputError, "amount", {"neg_sampling": Negatives("binary", 0)}),
-        (InputError, "weights of negatives have shape", {"neg_sampling": Negatives("triplet", 1, torch.ones(3))}),
-        (InputError, "neg_sampling='often'", {"neg_sampling": "often"}),
+        (InputError, "NegativeSampling\\('binary', 0\\)", {"neg_sampling": {"mode": "binary", "amount": 0}}),
+        (InputError, "weights of negatives have shape", {"neg_sampling": NegativeSampling("triplet", 1, torch.ones(3))}),
+        (InputError, "NegativeSampling\\('often', 1\\)", {"neg_sampling": "often"}),
         (InputError, "no fanouts for", {"num_neighbors": {BOUGHT: [1]}}),
     ],
 )

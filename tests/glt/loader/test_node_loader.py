@@ -48,11 +48,11 @@ def test_batches_of_nodes_have_their_rows(edge_dir: str) -> None:
 
 def test_batches_of_links(edge_dir: str) -> None:
     dataset, links, labels = one_type(edge_dir)[0], numbers(40, 2, 6), torch.arange(6)
-    batch = next(iter(LinkLoader(dataset, Star(), links, labels, "some", edge_dir=edge_dir, batch_size=6)))
+    batch = next(iter(LinkLoader(dataset, Star(), links, labels, "binary", edge_dir=edge_dir, batch_size=6)))
     index = batch.edge_label_index.flip(0) if edge_dir == "out" else batch.edge_label_index
     assert torch.equal(batch.node[index], links)
     assert batch.edge_label.tolist() == [1, 2, 3, 4, 5, 6]  # 0 is a negative
-    assert batch.given == "some"
+    assert batch.given.is_binary()
     assert next(iter(LinkLoader(dataset, Star(), links, labels, batch_size=6))).edge_label.tolist() == labels.tolist()
 
 

@@ -10,7 +10,7 @@ from halohop.errors import InputError
 from halohop.glt.data.dataset import Dataset
 from halohop.glt.loader.node_loader import Loader
 from halohop.glt.loader.transform import with_rows
-from halohop.glt.sampler.base import EdgeSamplerInput, read_negatives
+from halohop.glt.sampler.base import EdgeSamplerInput, NegativeSampling, read_negatives
 from halohop.glt.typing import EdgeType
 
 
@@ -40,7 +40,7 @@ class LinkLoader(Loader):
         etype, (row, col) = get_edge_label_index(data, edge_label_index)
         if edge_label is not None and neg_sampling is not None and not edge_label.min():
             edge_label = edge_label + 1  # 0 are the negatives
-        links = EdgeSamplerInput(row, col, edge_label, etype, neg_sampling)
+        links = EdgeSamplerInput(row, col, edge_label, etype, NegativeSampling.cast(neg_sampling))
 
         def made(positions: list[int]) -> Any:
             return with_rows(data, link_sampler.sample_from_edges(links[torch.tensor(positions)]), edge_dir=edge_dir)
@@ -75,4 +75,4 @@ def link_options(edge_label_index: Any, edge_label: Any, neg_sampling: Any) -> d
     """The arguments of `halohop.LinkNeighborLoader` that are about its edges."""
     etype, ends = named_edges(edge_label_index)
     options = {"edge_label_index": ends if etype is None else (etype, ends), "edge_label": edge_label}
-    return {**options, **read_negatives(neg_sampling, etype)}
+    return options | read_negatives(neg_sampling, etype)
