@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.child_end import at_child_end
 from halohop.cluster.connections import BatchMaker, Connections
 from halohop.cluster.counted import Counted
 from halohop.cluster.jobs import Jobs
@@ -90,6 +91,7 @@ class Graph(Counted, Lookups, Jobs):
         self.parts_here = router.parts_here
         self._connections = connections
         self._closed = False
+        self._forget_child_end: Callable[[], object] = lambda: None
         self._one_owner = one_owner
         self._sender = secrets.token_hex(8)
         self._push_numbers = itertools.count(1)
@@ -208,6 +210,7 @@ class Graph(Counted, Lookups, Jobs):
         if not self._closed:
             self._closed = True
             atexit.unregister(self._close_at_exit)
+            self._forget_child_end()
             if self._connections is not None:
                 self._connections.close(wait=wait)
 
@@ -220,6 +223,8 @@ class Graph(Counted, Lookups, Jobs):
         if not self._closed:
             atexit.unregister(self._close_at_exit)
             atexit.register(self._close_at_exit)
+            self._forget_child_end()
+            self._forget_child_end = at_child_end(self.shut)
 
     def _close_at_exit(self) -> None:
         self.shut(wait=not hasattr(sys, "last_value"))  # after an error, waiting would only delay the news

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from halohop.cluster.child_end import at_child_end
 from halohop.errors import InputError
 from halohop.net.board import join_board, master_of
 from halohop.net.rendezvous import Rendezvous
@@ -27,6 +28,7 @@ class Meeting:
         self._rounds = itertools.count()
         self._closed = False
         atexit.register(self._close_at_exit)
+        self._forget_child_end = at_child_end(self.shut)
 
     def barrier(self, *, deadline: float | None = None) -> None:
         """Waits until every rank has come to this point.
@@ -72,6 +74,7 @@ class Meeting:
         if not self._closed:
             self._closed = True
             atexit.unregister(self._close_at_exit)
+            self._forget_child_end()
             if wait:
                 self._rendezvous.leave()
 
