@@ -48,12 +48,12 @@ def test_options_by_position_as_glt_has_them():
     made = Mp(2, [torch.device("cpu")] * 2, 8, "localhost", 11111, None, 60, "1GB", True)
     assert (made.num_workers, made.worker_concurrency, made.master_port, made.rpc_timeout) == (2, 8, 11111, 60)
     ahead = {"num_workers": 2, "prefetch_factor": 8}
-    assert made.loading() == {**ahead, "timeout": 60, "backlog_bytes": 10**9, "pin_memory": True}
+    assert made.loading() == {**ahead, "timeout": 120, "backlog_bytes": 10**9, "pin_memory": True}
     remote = (
         Remote([0, 1], buffer_size=4096, prefetch_size=2, num_workers=3) if False else Remote(server_rank=[0, 1], prefetch_size=2)
     )
-    assert remote.loading() == {"num_workers": 1, "prefetch_factor": 2, "timeout": 180, "backlog_bytes": None}
-    assert Collocated("localhost", 11111).loading() == {"num_workers": 1, "timeout": 180}
+    assert remote.loading() == {"num_workers": 1, "prefetch_factor": 2, "timeout": 360, "backlog_bytes": None}
+    assert Collocated("localhost", 11111).loading() == {"num_workers": 1, "timeout": 360}
 
 
 @pytest.mark.parametrize(

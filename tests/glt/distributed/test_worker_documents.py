@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,10 +32,11 @@ def start(folder: Path, **options: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command(SCRIPT, **options), cwd=folder, stdout=pipe, stderr=pipe, text=True, env=environment() | ENV)
 
 
-def end(nodes: list[subprocess.Popen[str]], seconds: float) -> list[tuple[int, str, str]]:
-    """Exit codes and what nodes have said; none outlives this."""
+def end(nodes: list[subprocess.Popen[str]], seconds: float) -> list[tuple[int, str]]:
+    """Exit codes, and what nodes have written to standard error; none outlives this."""
     try:
-        return [(*node.communicate(timeout=seconds), node.returncode)[::-1] for node in nodes]  # type: ignore[misc]
+        said = [node.communicate(timeout=seconds)[1] for node in nodes]
+        return [(node.returncode, err) for node, err in zip(nodes, said, strict=True)]
     finally:
         for node in nodes:
             node.kill()
@@ -48,13 +50,13 @@ def test_two_nodes_on_one_machine(tmp_path):
     folder = clone(tmp_path)
     options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 2, "batch_size": 32, **ports()}
     found = end([start(folder, **options, node_rank=rank) for rank in range(2)], within(60))
-    assert [code for code, _, _ in found] == [0, 0], found
+    assert [code for code, _ in found] == [0, 0], found
     losses, accuracy = results(folder / RESULTS)
     assert {rank: len(of_rank) for rank, of_rank in losses.items()} == dict.fromkeys(range(4), 2)
     assert sum(of_rank[-1] for of_rank in losses.values()) < 0.9 * sum(of_rank[0] for of_rank in losses.values())
     assert len(set(accuracy.values())) == 1
     assert set(accuracy) == set(range(4))
-    assert "Traceback" not in "".join(err for _, _, err in found)
+    assert "Traceback" not in "".join(err for _, err in found)
 
 
 @pytest.mark.full
@@ -67,7 +69,7 @@ def test_accuracy_is_that_of_halohop_train(tmp_path):
     folder = clone(tmp_path)
     options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 5, "batch_size": 64, "out_channel": 8, **ports()}
     found = end([start(folder, **options, node_rank=rank) for rank in range(2)], within(240))
-    assert [code for code, _, _ in found] == [0, 0], found
+    assert [code for code, _ in found] == [0, 0], found
     _, accuracy = results(folder / RESULTS)
     model = ["--model", "sage", "--fanout", "15,10,5", "--hidden", "256", "--dropout", "0", "--lr", "0.01", "--batch-size", "64"]
     run = ["--epochs", "5", "--patience", "0", "--nodes", "2", "--trainers", "2", "--out", tmp_path / "run", "--json"]
@@ -107,7 +109,7 @@ def on_two_hosts(two_hosts, tmp_path: Path, **options: object) -> list[subproces
 def test_two_hosts_with_a_partition_each(two_hosts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = end(on_two_hosts(two_hosts, tmp_path, epochs=3, batch_size=32), within(120))
-    assert [code for code, _, _ in found] == [0, 0], found
+    assert [code for code, _ in found] == [0, 0], found
     losses, accuracy = results(tmp_path / RESULTS)
     assert {rank: len(of_rank) for rank, of_rank in losses.items()} == dict.fromkeys(range(4), 3)
     assert sum(of_rank[-1] for of_rank in losses.values()) < sum(of_rank[0] for of_rank in losses.values())
@@ -119,9 +121,12 @@ def test_two_hosts_with_a_partition_each(two_hosts, tmp_path, monkeypatch):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("victim", [1, 2, 3])
 def test_a_trainer_that_is_killed(victim, tmp_path):
-    """All others end with an error that says what is lost, well before the deadline of 180 s, and leave nothing behind."""
+    """All others end with an error that says what is lost, within the deadline of 15 s, and leave nothing behind."""
     write_products(tmp_path / "data", easy(600))
     folder = clone(tmp_path)
+    program = (folder / SCRIPT).read_text()
+    assert "pin_memory=True," in program
+    (folder / SCRIPT).write_text(program.replace("pin_memory=True,", "pin_memory=True, rpc_timeout=15,"))
     options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 1000, "batch_size": 16, **ports()}
     nodes = [start(folder, **options, node_rank=rank) for rank in range(2)]
     try:
@@ -137,10 +142,10 @@ def test_a_trainer_that_is_killed(victim, tmp_path):
         for node in nodes:
             node.kill()
             node.communicate(timeout=60)
-    assert [code != 0 for code, _, _ in found] == [True, True]
-    for rank, (_, _, err) in enumerate(found):
-        named = "SIGKILL" if rank == victim // 2 else "peer"
-        assert named in err, err
+    assert [code != 0 for code, _ in found] == [True, True]
+    for rank, (_, err) in enumerate(found):
+        named = "SIGKILL" if rank == victim // 2 else "PeerLostError|closed by peer"  # of halohop, or of gloo
+        assert re.search(named, err), err
     assert [Path(f"/proc/{pid}").exists() for pids in children for pid in pids] == [False] * 4
 
 

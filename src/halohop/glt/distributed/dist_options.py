@@ -19,7 +19,7 @@ class CollocatedDistSamplingWorkerOptions:
     Args:
         master_addr, master_port: where the processes meet, on the host of rank 0; by default MASTER_ADDR, and the port after
             MASTER_PORT.
-        rpc_timeout: seconds to wait for other processes and for a batch.
+        rpc_timeout: seconds to wait for another process; a batch may take twice as long, so that an error names the process.
     """
 
     master_addr: str | None = None
@@ -33,7 +33,7 @@ class CollocatedDistSamplingWorkerOptions:
 
     def loading(self) -> dict[str, Any]:
         """As keywords of halohop's loaders."""
-        return {"num_workers": 1, "timeout": self.rpc_timeout}
+        return {"num_workers": 1, "timeout": 2 * self.rpc_timeout}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,11 @@ class MpDistSamplingWorkerOptions(_Workers):
     def loading(self) -> dict[str, Any]:
         """As keywords of halohop's loaders."""
         room = {"backlog_bytes": _bytes("channel_size", self.channel_size), "pin_memory": self.pin_memory}
-        return {"num_workers": self.num_workers, "prefetch_factor": self.worker_concurrency, "timeout": self.rpc_timeout} | room
+        return {
+            "num_workers": self.num_workers,
+            "prefetch_factor": self.worker_concurrency,
+            "timeout": 2 * self.rpc_timeout,
+        } | room
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class RemoteDistSamplingWorkerOptions(_Workers):
     def loading(self) -> dict[str, Any]:
         """As keywords of halohop's loaders."""
         room = {"backlog_bytes": _bytes("buffer_size", self.buffer_size)}
-        return {"num_workers": self.num_workers, "prefetch_factor": self.prefetch_size, "timeout": self.rpc_timeout} | room
+        return {"num_workers": self.num_workers, "prefetch_factor": self.prefetch_size, "timeout": 2 * self.rpc_timeout} | room
 
 
 WorkerOptions = CollocatedDistSamplingWorkerOptions | MpDistSamplingWorkerOptions
