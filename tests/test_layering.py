@@ -12,9 +12,9 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
-    *("errors", "typing", "world", "cores", "memory", "telemetry", "files", "process_group", "collectives", "ops", "store"),
-    *("partitioning", "transport", "cluster", "sampling", "net", "loading", "access", "pyg", "samplers", "datasets", "__init__"),
-    *("inference", "recipes", "glt", "launch", "__main__", "testing"),
+    *("errors", "typing", "world", "cores", "interfaces", "memory", "telemetry", "files", "process_group", "collectives", "ops"),
+    *("store", "partitioning", "transport", "cluster", "sampling", "net", "loading", "access", "pyg", "samplers", "datasets"),
+    *("__init__", "inference", "recipes", "glt", "launch", "__main__", "testing"),
 )
 
 EVERYWHERE = {"torch", "numpy", "msgspec"}

@@ -1,21 +1,18 @@
 """torch's process group around a run: one that is made for it, or the one that the user's script has made already."""
 
-import fcntl
 import logging
 import os
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from halohop.errors import ClusterError, InputError
+from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.world import World
 
 LEAVE_S = 10.0
@@ -23,10 +20,6 @@ LEAVE_S = 10.0
 
 _LOOK_S = 1.0
 """A signal that another thread takes does not wake the main thread, which looks for it so often."""
-
-_INTERFACE = "GLOO_SOCKET_IFNAME"
-_SIOCGIFADDR = 0x8915
-"""Linux's number of the request for the IPv4 address of an interface."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -152,42 +145,12 @@ def _interface_to_the_master() -> Iterator[None]:
 
     By itself it takes the address that the host's own name resolves to, which in many containers is the loopback's.
     """
-    name = None if _INTERFACE in os.environ else _interface_towards(os.environ.get("MASTER_ADDR", ""))
+    name = None if GLOO_INTERFACE in os.environ else interface_towards(os.environ.get("MASTER_ADDR", ""))
     if name is None:
         yield
         return
-    os.environ[_INTERFACE] = name
+    os.environ[GLOO_INTERFACE] = name
     try:
         yield
     finally:
-        os.environ.pop(_INTERFACE, None)
-
-
-def _interface_towards(host: str) -> str | None:
-    """The name of the interface that leads to a host; None where that is not known.
-
-    Example:
-        >>> _interface_towards("127.0.0.1"), _interface_towards("")
-        ('lo', None)
-    """
-    if not host:
-        return None
-    try:
-        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:  # connecting it chooses an interface and sends nothing
-            probe.connect(target)
-            own = probe.getsockname()[0].partition("%")[0]
-    except OSError:  # joining the group says what is wrong with the name
-        return None
-    return next((name for _, name in socket.if_nameindex() if own in _addresses(name)), None)
-
-
-def _addresses(interface: str) -> set[str]:
-    found = set()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):  # it has no IPv4 address
-        answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()))
-        found.add(socket.inet_ntoa(answer[20:24]))
-    with suppress(OSError):  # a system without IPv6
-        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
-        found |= {socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line[0])) for line in lines if line[5] == interface}
-    return found
+        os.environ.pop(GLOO_INTERFACE, None)

@@ -61,6 +61,7 @@ if __name__ == "__main__":
     sys.stdout.write(f"node {args.node_rank} of {args.num_nodes} on {os.environ['CUDA_VISIBLE_DEVICES']} in {Path.cwd()}\\n")
     assert Path(args.dataset_root_dir, f"{args.dataset}-partitions", "manifest.json").is_file()
     assert len(os.environ["HALOHOP_TOKEN"]) == 64 and "RANK" not in os.environ
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "eth0"
     meet(args)
     context = multiprocessing.get_context("spawn")
     trainers = [context.Process(target=train, args=(number, args, what)) for number in range(args.num_training_procs)]

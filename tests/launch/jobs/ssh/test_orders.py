@@ -35,6 +35,7 @@ def test_trainers_run_under_torchrun_and_meet_at_the_first_host() -> None:
     assert {"--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=a.example"} <= {*argv}
     assert argv[-2:] == ("train.py", "/parts")
     assert (first.ports, second.ports) == ((29500,), ())
+    assert (first.master, second.master) == ("a.example", "a.example")
     assert first.scripts == ("train.py",)
     assert first.reads == ("/parts",)
     assert first.env == SECRET

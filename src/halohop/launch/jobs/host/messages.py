@@ -76,6 +76,7 @@ class Order:
         reads: folders with a data set that must be there.
         ports: that must be free.
         copied: folders that the launcher will send.
+        master: the host where ranks meet.
         mark: a file of the launcher's run folder and its text, by which a host knows whether it sees that folder.
     """
 
@@ -86,6 +87,7 @@ class Order:
     reads: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     copied: tuple[Copied, ...] = ()
+    master: str = ""
     mark: tuple[str, str] = ("", "")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from halohop.errors import HalohopError, PeerLostError, ProtocolError
+from halohop.interfaces import GLOO_INTERFACE, interface_towards
 from halohop.launch.jobs.host import copying
 from halohop.launch.jobs.host.channel import Channel
 from halohop.launch.jobs.host.descendants import end_all
@@ -131,7 +132,9 @@ class Runner:
 
     def _begin(self, program: Program) -> None:
         assert self._order is not None
-        own = {"PYTHONUNBUFFERED": "1", **os.environ, **self._order.env, **program.env}
+        interface = interface_towards(self._order.master)
+        gloo = {} if interface is None else {GLOO_INTERFACE: interface}
+        own = {"PYTHONUNBUFFERED": "1", **gloo, **os.environ, **self._order.env, **program.env}
         try:
             process = subprocess.Popen(
                 [sys.executable, *program.argv],

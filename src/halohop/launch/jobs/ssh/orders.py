@@ -37,6 +37,7 @@ def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied |
         reads=() if data is None or data.copied else (data.folder,),
         ports=_ports(made, mine),
         copied=() if copied is None else (copied,),
+        master=parsed(made.master)[0],
         mark=mark,
     )
 
