@@ -1,6 +1,7 @@
 """GLT's books: which partition has a node or an edge."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,15 +12,12 @@ from halohop.glt.typing import EdgeType, NodeType
 
 
 class PartitionBook:
-    """``book[ids]`` is the partition of each of some ids."""
+    """``book[ids]`` is the partition of each of some ids, from `offset` on."""
+
+    offset = 0
 
     def __getitem__(self, indices: Any) -> Tensor:
         raise NotImplementedError
-
-    @property
-    def offset(self) -> int:
-        """The first id."""
-        return 0
 
 
 class GLTPartitionBook(PartitionBook, Tensor):
@@ -32,11 +30,11 @@ class GLTPartitionBook(PartitionBook, Tensor):
         return self.as_subclass(Tensor)[indices]
 
 
+@dataclass(frozen=True, slots=True)
 class OffsetId2Index:
     """``id2index[ids]`` is where ids from an offset on stand."""
 
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
+    offset: int
 
     def __getitem__(self, ids: Tensor) -> Tensor:
         return ids - self.offset
@@ -72,14 +70,8 @@ class RangePartitionBook(PartitionBook):
             raise InputError(f"ids from {int(ids.min())} to {int(ids.max())} are not all below {int(self.partition_bounds[-1])}")
         return torch.searchsorted(self.partition_bounds.to(ids.device), ids.contiguous(), right=True)
 
-    @property
-    def device(self) -> torch.device:
-        return self.partition_bounds.device
-
-    @property
-    def id2index(self) -> OffsetId2Index:
-        """Where the ids of the partition here stand in it."""
-        return OffsetId2Index(self.partition_ranges[self.partition_idx][0])
+    device = property(lambda self: self.partition_bounds.device)
+    id2index = property(lambda self: OffsetId2Index(self.partition_ranges[self.partition_idx][0]))
 
     def id_filter(self, node_pb: "RangePartitionBook", partition_idx: int) -> Tensor:
         """The ids of a partition."""
