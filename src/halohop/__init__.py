@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halohop.cluster.reading import read_partition, read_replicas
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
+    from halohop.loading.tensor_channel import TensorChannel
     from halohop.net.connect import connect
     from halohop.net.meeting import Meeting, meet
     from halohop.net.open import open_graph as open
@@ -77,6 +78,7 @@ __all__ = [
     "Schema",
     "SliceWriter",
     "SubGraphLoader",
+    "TensorChannel",
     "Token",
     "World",
     "add_columns",
@@ -125,6 +127,7 @@ _HOMES = {
     "Padding": ("halohop.sampling.caps", "Padding"),
     "SliceWriter": ("halohop.partitioning.slices.slice_writer", "SliceWriter"),
     "SubGraphLoader": ("halohop.pyg.subgraph_loader", "SubGraphLoader"),
+    "TensorChannel": ("halohop.loading.tensor_channel", "TensorChannel"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
     "Replicas": ("halohop.pyg.replicas", "Replicas"),

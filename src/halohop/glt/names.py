@@ -41,9 +41,9 @@ WORKS: dict[str, tuple[str, ...]] = {
     ),
     "channel": ("ChannelBase", "MpChannel", "QueueTimeoutError", "SampleMessage", "ShmChannel"),
     "utils": (
-        *("CastMixin", "append_tensor_to_file", "apply_to_all_tensor", "assign_device", "convert_to_tensor", "coo_to_csc"),
+        *("CastMixin", "apply_to_all_tensor", "assign_device", "convert_to_tensor", "coo_to_csc"),
         *("coo_to_csr", "count_dict", "default_id_filter", "default_id_select", "ensure_device", "ensure_dir"),
-        *("get_available_device", "get_free_port", "id2idx", "index_select", "load_and_concatenate_tensors"),
+        *("get_available_device", "get_free_port", "id2idx", "index_select"),
         *("load_ckpt", "merge_dict", "parse_size", "ptr2ind", "python_exit_status", "save_ckpt"),
         *("seed_everything", "share_memory", "singleton", "squeeze", "tensor_equal_with_device"),
     ),
@@ -55,6 +55,7 @@ _VINEYARD = "write the graph as files, and divide it by halohop.partition (docs/
 _SAVES = "partitions are written whole: PartitionerBase.partition, halohop.partition, halohop.SliceWriter"
 _RPC = "hosts and servers of halohop answer about graphs only; for calls of your own use torch.distributed.rpc"
 _SAMPLING = "the loaders sample, in threads of their own; give them worker options"
+_PIECES = "GLT's file is a row of pickles; write each piece by torch.save, or all of them as rows of halohop.SliceWriter"
 _MERGED = "NeighborSampler.sample_from_edges samples around both ends at once, and its output needs no merging"
 
 _IPC = "a Dataset goes to other processes as it is, its tensors in shared memory; give it to torch.multiprocessing"
@@ -77,6 +78,8 @@ REFUSED: dict[str, str] = {
     "data.Graph.graph_handler": "it is a pointer to a C++ object; samplers and loaders take the Graph itself",
     "data.Dataset.load_vineyard": _VINEYARD,
     "channel.RemoteReceivingChannel": "loaders with RemoteDistSamplingWorkerOptions receive batches from servers",
+    "utils.append_tensor_to_file": _PIECES,
+    "utils.load_and_concatenate_tensors": _PIECES,
     "utils.format_hetero_sampler_output": _MERGED,
     "utils.merge_hetero_sampler_output": _MERGED,
     "partition.save_edge_pb": _SAVES,

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from halohop.glt.channel.base import ChannelBase, QueueTimeoutError, SampleMessage
-from halohop.glt.channel.mp_channel import MpChannel
-from halohop.glt.channel.shm_channel import ShmChannel
+from halohop.glt.channel.base import ChannelBase, MpChannel, QueueTimeoutError, SampleMessage, ShmChannel
 from halohop.glt.notes import missing
 
 

@@ -96,14 +96,6 @@ class NegativeSampling(PyGNegativeSampling):  # type: ignore[misc]
 
     weight = property(lambda self: self.dst_weight)
 
-    def share_memory(self) -> Self:
-        """The same in shared memory."""
-        return type(self)(self.mode, self.amount, None if self.weight is None else self.weight.share_memory_())
-
-    def to(self, device: Any) -> Self:
-        """The same on a device."""
-        return type(self)(self.mode, self.amount, None if self.weight is None else self.weight.to(device))
-
 
 def read_negatives(given: Any, etype: EdgeType | None) -> dict[str, Any]:
     """A `NegativeSampling`, or what PyG makes one of, as `neg_sampling` and `strict_negatives` of halohop's loaders."""

@@ -6,14 +6,12 @@ from typing import Any
 from halohop.glt.notes import missing
 from halohop.glt.utils.common import (
     CastMixin,
-    append_tensor_to_file,
     count_dict,
     default_id_filter,
     default_id_select,
     ensure_dir,
     get_free_port,
     index_select,
-    load_and_concatenate_tensors,
     load_ckpt,
     merge_dict,
     save_ckpt,

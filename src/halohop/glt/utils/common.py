@@ -1,9 +1,8 @@
-"""`graphlearn_torch.utils.common`, `mixin`, `singleton`: folders, seeds, ports, checkpoints, files of tensors."""
+"""`graphlearn_torch.utils.common`, `mixin`, `singleton`: folders, seeds, ports, checkpoints."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,26 +52,6 @@ def default_id_filter(node_pb: Any, partition_idx: int) -> Tensor:
     return torch.as_tensor(node_pb == partition_idx).nonzero().view(-1)
 
 
-def load_plain(file: str | Path | IO[bytes], name: str | Path | None = None) -> Any:
-    """What torch.save wrote: tensors and plain values; on the CPU.
-
-    Args:
-        file: its name, or an open one.
-        name: what errors call it, if that is not its name.
-
-    Raises:
-        CorruptDatasetError: it holds other objects, or something else.
-        FileNotFoundError: there is no such file.
-    """
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # whatever the reader makes of it
-        message = f"{name or file} does not hold tensors and plain values alone, as torch.save writes them: {error}"
-        raise CorruptDatasetError(message) from error
-
-
 def save_ckpt(
     ckpt_seq: int, ckpt_dir: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None, epoch: float = 0
 ) -> None:
@@ -89,46 +68,23 @@ def load_ckpt(ckpt_seq: int, ckpt_dir: str, model: torch.nn.Module, optimizer: t
     """Reads what `save_ckpt` wrote; returns its epoch, -1 where there is none.
 
     Raises:
-        CorruptDatasetError: the file is no checkpoint, or holds other objects than tensors and plain values.
+        CorruptDatasetError: it holds other objects than tensors and plain values, or the state of another model.
     """
     file = _checkpoint(ckpt_dir, ckpt_seq)
     try:
-        state = load_plain(file)
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        model.load_state_dict(state["model_state_dict"])
+        if optimizer is not None:
+            optimizer.load_state_dict(state["optimizer_state_dict"])
+        return float(state["epoch"])
     except FileNotFoundError:
         return -1
-    missing = {"epoch", "model_state_dict", *(() if optimizer is None else ("optimizer_state_dict",))} - {*state}
-    if missing:
-        raise CorruptDatasetError(f"{file} lacks {sorted(missing)}; save_ckpt writes them, given the same model and optimizer")
-    model.load_state_dict(state["model_state_dict"])
-    if optimizer is not None:
-        optimizer.load_state_dict(state["optimizer_state_dict"])
-    epoch: float = state["epoch"]
-    return epoch
+    except Exception as error:  # whatever the reader makes of it
+        raise CorruptDatasetError(f"{file} is no checkpoint that save_ckpt wrote of such a model: {error}") from error
 
 
 def _checkpoint(folder: str, number: int) -> Path:
     return Path(folder) / f"model_seq_{number}.ckpt"
-
-
-def append_tensor_to_file(filename: str, tensor: Tensor) -> None:
-    """Appends the rows of a tensor to a file, for `load_and_concatenate_tensors`."""
-    data = io.BytesIO()
-    torch.save(tensor.detach().clone(), data)  # of a view, torch would save all that it is a view of
-    with writing(Path(filename)), Path(filename).open("ab") as stream:
-        stream.write(data.tell().to_bytes(8, "little") + data.getvalue())
-
-
-def load_and_concatenate_tensors(filename: str, device: Any) -> Tensor:
-    """All rows that were appended to a file.
-
-    Raises:
-        CorruptDatasetError: `append_tensor_to_file` of halohop did not write it, or not to its end.
-    """
-    tensors = []
-    with Path(filename).open("rb") as stream:
-        while head := stream.read(8):
-            tensors.append(load_plain(io.BytesIO(stream.read(int.from_bytes(head, "little"))), filename))
-    return torch.cat(tensors).to(device)
 
 
 def singleton(cls: Callable[..., Any]) -> Callable[..., Any]:
