@@ -562,3 +562,9 @@ def test_a_killed_writer_leaves_the_old_data_set_and_a_refused_folder(dataset: P
     write(out, overwrite=True, seed=6)  # and the next run is not in its way
     assert disk.read_manifest(out).partitioned["seed"] == 6
     assert list(tmp_path.iterdir()) == [out]  # and removes what the killed one left
+
+
+def test_partitions_of_glt_name_the_command_that_converts_them(tmp_path: Path) -> None:
+    (tmp_path / "META").write_bytes(b"\x80\x05}\x94.")
+    with pytest.raises(DatasetError, match=f"convert them: halohop partition 'glt:{tmp_path}' OUT --edge-dir out"):
+        disk.read_manifest(tmp_path)
