@@ -20,9 +20,6 @@ WORK = {
 }
 """What the engine does, by the names that do it elsewhere."""
 
-CHANNELS = {"channel/mp_channel.py": "a process", "channel/shm_channel.py": "a process"}
-"""Messages between the user's own processes are what channels are for."""
-
 
 def work(source: str, path: str) -> Iterator[str]:
     """What a module does itself that the engine is for."""
@@ -47,7 +44,7 @@ def work(source: str, path: str) -> Iterator[str]:
             names.append(".".join([aliases[owner.id], *reversed(parts)]))
     for name in names:
         for known, what in WORK.items():
-            if (name == known or name.startswith(f"{known}.")) and CHANNELS.get(path) != what:
+            if name == known or name.startswith(f"{known}."):
                 yield f"{path}: {name} is {what} of its own"
 
 
