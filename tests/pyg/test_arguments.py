@@ -137,6 +137,7 @@ def test_every_drawing_argument_reaches_the_rules():
         "expand": "all",
         "method": "labor",
         "layer_dependency": True,
+        "toward_seeds": True,
     }
     assert set(others) == set(DrawArguments.__annotations__)
     needs = {

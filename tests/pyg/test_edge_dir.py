@@ -238,6 +238,46 @@ def assert_equal(batch: Any, other: Any, name: str) -> None:
             assert torch.equal(value, theirs[key]) if isinstance(value, torch.Tensor) else value == theirs[key], (name, key)
 
 
+TOWARD_SEEDS = ("uniform", "all", "by relation", "weights", "times of edges", "labor, disjoint", "induced", "subgraphs")
+
+
+@pytest.mark.parametrize("place", [in_memory, on_disk, on_servers], ids=lambda place: place.__name__)
+def test_edges_toward_the_seeds_have_their_ends_exchanged(folders, place):
+    with place(typed, folders[typed]) as graph:
+        for name in TOWARD_SEEDS:
+            make = LOADERS[name][1]
+            others = make(typed(), same, edge_dir="out", seed=4, run="inline")
+            for batch, other in zip(make(graph, same, seed=4, num_workers=2, toward_seeds=True), others, strict=True):
+                for relation in other.edge_types:
+                    other[relation].edge_index = other[relation].edge_index.flip(0)
+                assert_equal(batch, other, name)
+
+
+def test_edges_of_in_lists_lead_toward_the_seeds_as_they_are():
+    make = LOADERS["uniform"][1]
+    for batch, other in zip(make(typed(), same, seed=4, toward_seeds=True), make(typed(), same, seed=4), strict=True):
+        assert_equal(batch, other, "uniform")
+
+
+def test_edges_toward_the_seeds_in_batches_of_links():
+    way = {"neg_sampling": "binary", "batch_size": 50, "seed": 3}
+    turned_too = LinkNeighborLoader(typed(), [2, 1], WRITES, edge_dir="out", toward_seeds=True, **way)
+    for batch, other in zip(turned_too, LinkNeighborLoader(typed(), [2, 1], WRITES, edge_dir="out", **way), strict=True):
+        for relation in other.edge_types:
+            other[relation].edge_index = other[relation].edge_index.flip(0)
+        assert_equal(batch, other, "links")  # the ends of the seeds stay what they are
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"pad": "bound"}, {"transform_sampler_output": lambda out: out}, {"subgraph_type": "bidirectional"}],
+    ids=["pad", "transform_sampler_output", "bidirectional"],
+)
+def test_edges_toward_the_seeds_do_not_go_with_what_reads_their_direction(options):
+    with pytest.raises(InputError, match="leave out toward_seeds"):
+        NeighborLoader(plain(), [2], None, edge_dir="out", toward_seeds=True, **options)
+
+
 def test_neighbours_are_those_that_a_node_has_an_edge_to():
     path = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
     batch = next(iter(NeighborLoader(path, [-1, -1], torch.tensor([1]), edge_dir="out")))

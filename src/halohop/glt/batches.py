@@ -79,12 +79,13 @@ def options_of(
     seeds = list(schema.nodes) if schema.is_homogeneous else [input_type]
     nodes = {name: wanted(table, of_seeds if name in seeds else rows) for name, table in schema.nodes.items()}
     edges = {name: wanted(table, of_edges) for name, table in schema.edges.items()}
-    made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge)
-    options = {"node_columns": nodes, "edge_columns": edges, "transform": made, "weight_attr": WEIGHT if with_weight else None}
+    made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge, turned=True)
+    options = {"node_columns": nodes, "edge_columns": edges, "transform": made, "toward_seeds": True}
+    options["weight_attr"] = WEIGHT if with_weight else None
     return {**options, "expand": "all"} if as_pyg_v1 else options
 
 
-def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
+def to_glt(batch: Any, *, edge_dir: str, with_edge: bool, turned: bool = False) -> Data | HeteroData:
     """A batch of halohop's loaders as GLT's loaders return it; for `transform=` of any of them.
 
     It has `node`, `edge` (with `with_edge`), `batch` (ids of the seeds), `batch_size`, `num_sampled_nodes` and
@@ -96,19 +97,21 @@ def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
         batch: `Data` or `HeteroData`, written to.
         edge_dir: of the graph that it was drawn from, "in" or "out".
         with_edge: whether ids of edges are wanted.
+        turned: whether the loader has ``toward_seeds=True``; otherwise edges of "out" are turned around here, which takes longer.
     """
-    turned = edge_dir == "out"
+    out = edge_dir == "out"
+    swapped = () if not out else ("edge_label_index",) if turned else ("edge_label_index", "edge_index")
     if isinstance(batch, Data):
         (store,) = batch.stores
         _rename_nodes(store, seeds=True)
-        _rename_edges(store, turned, with_edge)
+        _rename_edges(store, swapped, with_edge)
         return batch
     seed_types = _seed_types(batch)
     for name in batch.node_types:
         _rename_nodes(batch[name], seeds=name in seed_types)
     for relation in batch.edge_types:
-        _rename_edges(batch[relation], turned, with_edge)
-    if turned:
+        _rename_edges(batch[relation], swapped, with_edge)
+    if out:
         stored = {reverse_edge_type(relation): batch[relation].to_dict() for relation in batch.edge_types}
         for relation in batch.edge_types:
             del batch[relation]
@@ -119,9 +122,9 @@ def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
     return batch
 
 
-def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool) -> PyGv1:
+def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool, turned: bool = False) -> PyGv1:
     """A batch of a loader with ``expand="all"`` as (batch_size, n_id, adjs), `adjs` from the last hop to the first."""
-    data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge)
+    data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge, turned=turned)
     found, hops = torch.tensor(data.num_sampled_nodes).cumsum(0), data.num_sampled_edges
     edges = data.edge.split(hops) if with_edge else [None] * len(hops)
     sizes = torch.stack([found[1:], found[:-1]], dim=1)
@@ -151,12 +154,12 @@ def _rename_nodes(store: Any, *, seeds: bool) -> None:
     store["batch"] = node[: store["batch_size"]]
 
 
-def _rename_edges(store: Any, turned: bool, with_edge: bool) -> None:
+def _rename_edges(store: Any, swapped: tuple[str, ...], with_edge: bool) -> None:
     ids = store.pop("e_id", None)
     if with_edge:
         store["edge"] = ids
     store.pop("input_id", None)
-    for name in ("edge_index", "edge_label_index") if turned else ():
+    for name in swapped:
         if name in store:
             _swap(*store[name].numpy())
 

@@ -83,6 +83,15 @@ class DrawArguments(TypedDict, total=False):
         ),
     ]
     layer_dependency: Annotated[bool, Argument(default=False, about='with "labor" the hops choose alike, too.')]
+    toward_seeds: Annotated[
+        bool,
+        Argument(
+            default=False,
+            about="""edges of batches lead from neighbours to the nodes that they were drawn for, as messages do. With
+            edge_dir="out" these are the edges of the graph turned around: `edge_index` has their destinations first, under the
+            name of their relation. Not with `pad`, `transform_sampler_output` or "bidirectional".""",
+        ),
+    ]
 
 
 class BatchArguments(TypedDict, total=False):
@@ -158,6 +167,7 @@ def rules_of(given: Mapping[str, Any]) -> Rules:
         last=strategy == "last",
         labor=method == "labor",
         layer_dependency=options["layer_dependency"],
+        toward_seeds=options["toward_seeds"],
         subgraph=getattr(subgraph, "value", subgraph) if options["directed"] else "induced",
     )
 

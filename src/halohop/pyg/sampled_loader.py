@@ -195,6 +195,11 @@ class NeighborhoodLoader(SampledLoader):
         if kwargs.pop("neighbor_sampler", None) is not None:
             raise InputError("neighbor_sampler is for PyG's own loaders; give it there, or leave it out here")
         rules = rules_of(kwargs)
+        for name in ("pad", "transform_sampler_output"):
+            if rules.toward_seeds and kwargs.get(name) is not None:
+                raise InputError(
+                    f"{name} reads edges in their own direction; leave out toward_seeds, or turn edges in `transform`"
+                )
         implied: DrawArguments = {"disjoint": rules.disjoint, "subgraph_type": rules.subgraph, "directed": True}
         self._drawn: DrawArguments = {**chosen(DrawArguments, kwargs), **implied}
         self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)

@@ -137,7 +137,10 @@ class HGTSampler:
             self._spend(budgets, discovery, seeds, hop)
             discovery.end_hop()
         edges = induced(
-            self.graph, discovery, lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree)
+            self.graph,
+            discovery,
+            lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree),
+            list_end=self.graph.book.list_end,
         )
         return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges, ends_bid=discovery.ends_bid)
 

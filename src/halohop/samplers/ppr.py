@@ -181,7 +181,10 @@ class PPRSampler:
         discovery.add(seeds.node_type, others.gid, others.seed, torch.empty_like(others.gid))
         discovery.end_hop()
         edges = induced(
-            self.graph, discovery, lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree)
+            self.graph,
+            discovery,
+            lambda relation, some: HopQuery(relation=relation, fanout=-1, dst_gid=some.gid, tree=some.tree),
+            list_end=self.graph.book.list_end,
         )
         nodes = discovery.blocks()
         own = np.zeros(len(seeds.gid))

@@ -45,7 +45,7 @@ class NeighborSampler:
         self._seed = seed
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
         book = graph.book
-        self._list_end = book.list_end
+        self._list_end = 1 if self.rules.toward_seeds else book.list_end
         self._ends = {relation: (book.neighbor_type(relation), book.list_type(relation)) for relation in fanouts.per_relation}
         check_columns(graph, self.rules)
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
@@ -75,7 +75,11 @@ class NeighborSampler:
                 trail.end_hop()
         nodes, edges = discovery.blocks(), {relation: trail.block() for relation, trail in trails.items()}
         if self.rules.subgraph == "induced":
-            edges = induced(self.graph, discovery, lambda relation, frontier: self._query(relation, -1, frontier, seeds))
+
+            def whole(relation: Relation, frontier: Frontier) -> HopQuery:
+                return self._query(relation, -1, frontier, seeds)
+
+            edges = induced(self.graph, discovery, whole, list_end=self._list_end)
         elif self.rules.subgraph == "bidirectional":
             edges = bidirectional(edges, nodes, self.partners, self.graph.pool)
         return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)

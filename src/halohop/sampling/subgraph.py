@@ -21,7 +21,9 @@ _FIRST_SLICE, _GROWTH = 4096, 4
 _EDGES_PER_SLICE = 2**22  # 20 bytes each in an answer
 
 
-def induced(graph: Graph, discovery: Discovery, query: Callable[[Relation, Frontier], HopQuery]) -> dict[Relation, EdgeBlock]:
+def induced(
+    graph: Graph, discovery: Discovery, query: Callable[[Relation, Frontier], HopQuery], *, list_end: int
+) -> dict[Relation, EdgeBlock]:
     """All edges of the graph among the nodes of a batch; in a forest, among those of the same tree.
 
     They are ordered by the position of their destination, then as the graph stores them. A seed that occurs several times has
@@ -35,10 +37,11 @@ def induced(graph: Graph, discovery: Discovery, query: Callable[[Relation, Front
         graph: where the nodes are.
         discovery: the nodes.
         query: asks for all in-edges of some of them.
+        list_end: which row of the ends is that of the node whose list has the edge.
     """
     frontiers = discovery.frontier(expand_all=True)
     book = graph.book
-    trails = {relation: Trail(graph.pool, list_end=book.list_end) for relation in graph.schema.edges}
+    trails = {relation: Trail(graph.pool, list_end=list_end) for relation in graph.schema.edges}
     longest = max((len(frontier.gid) for frontier in frontiers.values()), default=0)
     begin, length = 0, _FIRST_SLICE
     while begin < longest:

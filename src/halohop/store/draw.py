@@ -27,6 +27,8 @@ class Rules:
         layer_dependency: all hops have the same random numbers; needs `labor`.
         subgraph: which edges a batch has. "directional": those that were drawn; "induced": all edges of the graph among its
             nodes; "bidirectional": those that were drawn and their flips. The nodes are the same.
+        toward_seeds: edges of a batch lead from neighbours to the nodes that they were drawn for, also where lists are of
+            out-edges, which lead the other way round in the graph.
 
     Raises:
         InputError: rules that exclude each other.
@@ -42,6 +44,7 @@ class Rules:
     labor: bool = False
     layer_dependency: bool = False
     subgraph: Subgraph = "directional"
+    toward_seeds: bool = False
 
     def __post_init__(self) -> None:
         if self.expand not in ("new", "all"):
@@ -64,6 +67,8 @@ class Rules:
             raise InputError("with times every seed needs a subgraph of its own; set disjoint=True")
         if self.subgraph not in get_args(Subgraph):
             raise InputError(f"subgraph type {self.subgraph!r} is none of {list(get_args(Subgraph))}")
+        if self.toward_seeds and self.subgraph == "bidirectional":
+            raise InputError("bidirectional subgraphs have edges toward the seeds as they are; leave out toward_seeds")
         if self.subgraph == "induced" and self.time is not None:
             raise InputError("induced subgraphs have edges of any time; leave out the times, or use subgraph type 'directional'")
 
