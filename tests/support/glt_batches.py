@@ -20,8 +20,8 @@ def assert_same(batch: Any, plain: Any, *, edge_dir: str, with_edge: bool) -> No
     if isinstance(plain, Data):
         _same_nodes(batch, plain, seeds=True)
         _same_edges(batch, plain, edge_dir, with_edge)
-        assert batch.num_sampled_nodes.tolist() == list(plain.num_sampled_nodes)
-        assert batch.num_sampled_edges.tolist() == list(plain.num_sampled_edges)
+        assert torch.as_tensor(batch.num_sampled_nodes).tolist() == list(plain.num_sampled_nodes)
+        assert torch.as_tensor(batch.num_sampled_edges).tolist() == list(plain.num_sampled_edges)
         return
     assert batch.node_types == plain.node_types
     for name in plain.node_types:
