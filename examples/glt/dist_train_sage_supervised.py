@@ -1,6 +1,6 @@
 """Supervised GraphSAGE on several nodes, each of which has a partition: the program of GLT's documents, over halohop.
 
-It differs from GLT's by its import, and by taking the CPU and gloo where there is no GPU.
+It differs from GLT's by its import, by taking the CPU and gloo where there is no GPU, and by trainers that may have a batch more.
 
     python partition_ogbn_dataset.py --dataset=ogbn-products --num_partitions=2
     python dist_train_sage_supervised.py --num_nodes=2 --node_rank=0 --master_addr=localhost     # on node 0
@@ -19,6 +19,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing as mp
 import torch.nn.functional as F
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GraphSAGE
 
@@ -98,12 +99,13 @@ def run_training_proc(local_proc_rank, args, dataset, train_idx, test_idx) -> No
     for epoch in range(args.epochs):
         model.train()
         start = time.time()
-        for batch in train_loader:
-            optimizer.zero_grad()
-            out = model(batch.x, batch.edge_index)[: batch.batch_size].log_softmax(dim=-1)
-            loss = F.nll_loss(out, batch.y[: batch.batch_size])
-            loss.backward()
-            optimizer.step()
+        with Join([model]):  # a node may have one seed more than another, and so a batch more
+            for batch in train_loader:
+                optimizer.zero_grad()
+                out = model(batch.x, batch.edge_index)[: batch.batch_size].log_softmax(dim=-1)
+                loss = F.nll_loss(out, batch.y[: batch.batch_size])
+                loss.backward()
+                optimizer.step()
         end = time.time()
         torch.distributed.barrier()
         report(f"-- [Trainer {current_ctx.rank}] Epoch: {epoch:03d}, Loss: {loss:.4f}, Epoch Time: {end - start:.2f}")

@@ -16,6 +16,7 @@ from halohop.testing.worlds import environment, free_addresses
 from tests.support import hosts
 from tests.support.deadlines import within
 from tests.support.glt_documents import RESULTS, clone, command, easy, results, write_products
+from tests.support.ogb_files import write_ogb
 
 SCRIPT = "dist_train_sage_supervised.py"
 ENV = {"OMP_NUM_THREADS": "1"}
@@ -57,6 +58,24 @@ def test_two_nodes_on_one_machine(tmp_path):
     assert len(set(accuracy.values())) == 1
     assert set(accuracy) == set(range(4))
     assert "Traceback" not in "".join(err for _, err in found)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_the_documents_from_the_raw_files(tmp_path):
+    """OGB's files are divided by one command, whose folders and defaults are those that the next one reads; seeds are odd."""
+    folder = clone(tmp_path)
+    write_ogb(tmp_path / "data" / "ogbn-products", num_nodes=705, num_classes=4)
+    divide = command("partition_ogbn_dataset.py", dataset="ogbn-products", num_partitions=2)
+    done = subprocess.run(divide, cwd=folder, capture_output=True, text=True, timeout=within(90), env=environment() | ENV)
+    assert done.returncode == 0, done.stderr
+    options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 3, "batch_size": 35, **ports()}
+    found = end([start(folder, **options, node_rank=rank) for rank in range(2)], within(90))
+    assert [code for code, _ in found] == [0, 0], found
+    losses, accuracy = results(folder / RESULTS)
+    assert [len(of_rank) for of_rank in losses.values()] == [3] * 4
+    assert sum(of_rank[-1] for of_rank in losses.values()) < 0.9 * sum(of_rank[0] for of_rank in losses.values())
+    assert accuracy[0] > 0.5  # of four classes
 
 
 @pytest.mark.full

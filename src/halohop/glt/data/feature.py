@@ -60,8 +60,9 @@ class Feature(NotByHandle):
         if device_group_list is not None:
             note("device_group_list")
         self.feature_tensor = torch.as_tensor(feature_tensor, dtype=dtype)
-        self.id2index = None if id2index is None else torch.as_tensor(id2index).long()
-        if self.id2index is not None and len(self.id2index):
+        ranged = id2index is None or hasattr(id2index, "offset")  # an `OffsetId2Index` reckons
+        self.id2index: Any = id2index if ranged else torch.as_tensor(id2index).long()
+        if not ranged and len(self.id2index):
             low, high = (int(end) for end in self.id2index.aminmax())
             if low < 0 or high >= len(self.feature_tensor):
                 wrong = low if low < 0 else high
