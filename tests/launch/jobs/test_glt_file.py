@@ -49,6 +49,7 @@ def test_a_file_becomes_a_job_over_ssh(tmp_path: Path) -> None:
         "data": "/b/halohop/examples/glt/../../../data/ogbn-products/ogbn-products-partitions",
         "env": {"CUDA_VISIBLE_DEVICES": "2,3"},
     }
+    assert job.options["same"] == ["../../../data/ogbn-products/ogbn-products-label/label.pt"]
     second = plan(job, ["10.0.0.7", "10.0.0.8"]).trainers[1]
     assert second.argv == (
         "dist_train_sage_supervised.py",

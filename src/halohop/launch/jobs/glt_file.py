@@ -149,7 +149,7 @@ def job_table(table: Mapping[str, Any], options: GltOptions, where: str) -> dict
         "run": [script.name, *_words(file, options)],
         "data": hosts[first]["data"],
         "master_port": options.master_port,
-        "ssh": {"hosts": hosts},
+        "ssh": {"hosts": hosts, "same": [f"{_DATA}/{file.dataset}/{file.dataset}-label/label.pt"]},
     }
 
 

@@ -80,18 +80,24 @@ def test_what_hosts_must_have_alike_is_known_by_its_bytes(tmp_path: Path) -> Non
     for host in "ab":
         (tmp_path / host / "parts").mkdir(parents=True)
         (tmp_path / host / "train.py").write_text("train")
+        (tmp_path / host / "label.pt").write_text("labels")
         (tmp_path / host / "parts" / "manifest.json").write_text(f"of {host}")
 
     def found(host: str) -> dict[str, str]:
         folder = str(tmp_path / host)
-        checked = lacking.checked(Order(programs=(), folder=folder, scripts=("train.py",), reads=(f"{folder}/parts",)))
+        checked = lacking.checked(
+            Order(programs=(), folder=folder, scripts=("train.py",), same=("label.pt",), reads=(f"{folder}/parts",))
+        )
         assert checked.problems == ()
         return {seen.path.removeprefix(f"{folder}/"): seen.digest for seen in checked.seen}
 
     a, b = found("a"), found("b")
-    assert [*a] == ["train.py", "parts/manifest.json"]
+    assert [*a] == ["train.py", "label.pt", "parts/manifest.json"]
     assert [name for name in a if a[name] != b[name]] == ["parts/manifest.json"]
-    assert lacking.checked(Order(programs=(), folder=str(tmp_path / "c"))).seen == ()
+    lacks = lacking.checked(Order(programs=(), folder=str(tmp_path / "a"), same=("labels.pt",)))
+    assert lacks.seen == ()
+    (problem,) = lacks.problems
+    assert problem == f"there is no file {tmp_path}/a/labels.pt, which all hosts need; copy it there, or share the folder"
 
 
 def test_a_run_folder_is_known_by_its_text(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ class Nodes:
                 made.mkdir(parents=True)
             (script / "dist_train_sage_supervised.py").write_text(PROGRAM)
             (parts / "manifest.json").write_text("{}")
+            (parts.parent / "ogbn-products-label").mkdir()
+            (parts.parent / "ogbn-products-label" / "label.pt").write_text("labels")
         client = launches.folder / "bin" / "ssh"  # as the user's own configuration would be
         client.parent.mkdir()
         client.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {launches.cluster.config} "$@"\n')
@@ -227,12 +229,14 @@ def test_an_unknown_host_key_is_refused(nodes: Nodes) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("what", ["script", "partitions"])
+@pytest.mark.parametrize("what", ["script", "partitions", "labels"])
 def test_folders_that_differ_between_nodes_are_refused(nodes: Nodes, what: str) -> None:
     second = nodes.scripts[1]
     file = second / "dist_train_sage_supervised.py"
     if what == "partitions":
         file = second / "../../../data/ogbn-products/ogbn-products-partitions/manifest.json"
+    if what == "labels":
+        file = second / "../../../data/ogbn-products/ogbn-products-label/label.pt"
     file.write_text(file.read_text() + "\n")
     code, _, err = nodes.run()
     assert code == 2

@@ -64,7 +64,7 @@ def sees(file: str, text: str) -> bool:
 
 def _alike(order: Order) -> Iterator[Seen]:
     """The files that are to be the same on all hosts."""
-    files = [Path(order.folder) / script for script in order.scripts]
+    files = [Path(order.folder) / file for file in (*order.scripts, *order.same)]
     for file in (*files, *(Path(folder) / MANIFEST for folder in order.reads)):
         with file.open("rb") as stream:
             yield Seen(path=str(file), digest=hashlib.file_digest(stream, "sha256").hexdigest())
@@ -78,6 +78,9 @@ def _places(order: Order) -> Iterator[str]:
     for script in order.scripts:
         if not (folder / script).is_file():
             yield f"there is no script {folder / script}; copy it there, or name a folder that all hosts see (folder)"
+    for file in order.same:
+        if not (folder / file).is_file():
+            yield f"there is no file {folder / file}, which all hosts need; copy it there, or share the folder"
 
 
 def _data(folder: Path) -> Iterator[str]:

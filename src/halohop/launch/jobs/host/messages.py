@@ -73,6 +73,7 @@ class Order:
         folder: their working directory.
         env: their environment, beside what the host has.
         scripts: files that must be there, relative to `folder`.
+        same: further files that must be there, and be the same on all hosts, relative to `folder`.
         reads: folders with a data set that must be there.
         ports: that must be free.
         copied: folders that the launcher will send.
@@ -84,6 +85,7 @@ class Order:
     folder: str
     env: Mapping[str, str] = field(default_factory=dict)
     scripts: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     copied: tuple[Copied, ...] = ()
@@ -111,7 +113,8 @@ class Checked:
     Args:
         problems: what of the order cannot work here, a sentence each.
         shared: whether it sees the run folder.
-        seen: the order's scripts, then the manifests of the data sets that it reads; none where there are problems.
+        seen: the order's scripts, then the further files, then the manifests of the data sets that it reads; none where there
+            are problems.
     """
 
     problems: tuple[str, ...]

@@ -51,7 +51,10 @@ class SshEngine:
         mark = _marked(out)
         crew = Crew(hosts, settings)
         with Watch(crew, out / _LOGS, _echo(made)) as watch, crew:
-            orders = {host.name: order(made, host, secret=secret, copied=folders.get(host.name), mark=mark) for host in hosts}
+            orders = {
+                host.name: order(made, host, secret=secret, copied=folders.get(host.name), same=settings.same, mark=mark)
+                for host in hosts
+            }
             crew.meet()
             console.print(f"{counted(len(hosts), 'host')} answered; checking them", style="dim")
             found = crew.together(lambda remote: _checked(remote, orders[remote.host.name]), patience=_CHECK_S)

@@ -45,12 +45,14 @@ class Settings:
         options: further options for it.
         connect_timeout: seconds until a host must have answered.
         hosts: what is different on some of them, by their names as in ``hosts``.
+        same: files that must be the same on all hosts, beside the script and the data set; from each host's folder.
     """
 
     command: str = "ssh"
     options: tuple[str, ...] = ()
     connect_timeout: int = 8
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    same: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.connect_timeout < 1:

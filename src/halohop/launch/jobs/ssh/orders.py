@@ -13,7 +13,15 @@ FETCH = "fetch"
 """Name of the process that fetches data from a URL before the others start."""
 
 
-def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied | None = None, mark: tuple[str, str]) -> Order:
+def order(
+    made: Plan,
+    host: Host,
+    *,
+    secret: Mapping[str, str],
+    copied: Copied | None = None,
+    same: Sequence[str] = (),
+    mark: tuple[str, str],
+) -> Order:
     """The order for one host.
 
     Args:
@@ -21,6 +29,7 @@ def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied |
         host: which.
         secret: environment that is shown nowhere.
         copied: a folder that the launcher sends.
+        same: files that must be the same on all hosts.
         mark: a file of the run folder, and its text.
     """
     mine = [process for process in made.processes if process.host == host.name]
@@ -34,6 +43,7 @@ def order(made: Plan, host: Host, *, secret: Mapping[str, str], copied: Copied |
         folder=host.folder,
         env=secret,
         scripts=made.job.run[:1] if made.job.run and not made.job.run[0].startswith("-") else (),
+        same=tuple(same),
         reads=() if data is None or data.copied else (data.folder,),
         ports=_ports(made, mine),
         copied=() if copied is None else (copied,),
