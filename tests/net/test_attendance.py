@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from halohop.errors import InputError
@@ -120,6 +122,18 @@ def test_over_when_each_number_of_a_job_was_taken(clock):
     assert not attendance.over.is_set()  # it is there
     leave(attendance, "c")
     assert attendance.over.is_set()
+
+
+@pytest.mark.parametrize("expected", [2, "jobs"])
+def test_over_at_a_server_that_was_started_again(clock, expected):
+    """It hears of some clients only that they leave."""
+    again = Attendance(lease_seconds=60.0, expected=expected, clock=clock)
+    leaves = AttendRequest(client="a", job="papers", size=2, rank=0, leaves=True)
+    again.answer(leaves)
+    again.answer(leaves)
+    assert not again.over.is_set()
+    again.answer(replace(leaves, client="b", rank=1))
+    assert again.over.is_set()
 
 
 @pytest.mark.parametrize("expected", [0, "papers"])

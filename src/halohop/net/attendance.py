@@ -101,11 +101,13 @@ class Attendance:
         """Notes that a client is there, or leaves."""
         with self._lock:
             self._forget_lost()
+            self._come.add(request.client)  # also one that leaves a server that was started again meanwhile
             if request.leaves:
+                if request.job:
+                    self._took(request.job, request.size, request.rank)
                 self._forget(request.client)
                 self._look()
                 return AttendReply(lease_seconds=self._lease)
-            self._come.add(request.client)
             self._heard[request.client] = self._clock()
             rank, refusal = self._place(request) if request.job else (-1, "")
             return AttendReply(rank=rank, refusal=refusal, lease_seconds=self._lease)
@@ -132,10 +134,13 @@ class Attendance:
         if job.clients.get(wanted, request.client) != request.client or mine not in (-1, wanted):
             return -1, f"rank={wanted} of {named} is another client's, which is there; leave it out, and get a free one"
         job.clients[wanted] = request.client
-        joined = self._joined.setdefault(request.job, set())
-        joined.add(wanted)
-        self._complete |= len(joined) >= job.size
+        self._took(request.job, job.size, wanted)
         return wanted, ""
+
+    def _took(self, job: str, size: int, rank: int) -> None:
+        joined = self._joined.setdefault(job, set())
+        joined.add(rank)
+        self._complete |= len(joined) >= size
 
     def _forget_lost(self) -> None:
         ended = self._clock() - self._lease

@@ -105,8 +105,9 @@ class Attending:
             return
         thread.close()
         wait(self._said, timeout=_LEAVE_SECONDS)  # that it is there is heard before that it leaves
-        leaves = replace(self._me, leaves=True)
-        wait([channel.submit(leaves) for channel in self._channels if channel.is_connected], timeout=_LEAVE_SECONDS)
+        there = [channel for channel in self._channels if channel.is_connected]
+        leaving = [replace(request, leaves=True) for request in list(self._jobs.values()) or [self._me]]
+        wait([channel.submit(request) for channel in there for request in leaving], timeout=_LEAVE_SECONDS)
 
     def _say(self) -> None:
         said = []
