@@ -63,7 +63,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     glt_ranks.use_fresh_process(monkeypatch)
-    monkeypatch.setattr(dist_client, "SECONDS_TO_MEET", 40.0)
+    monkeypatch.setattr(dist_client, "SECONDS_TO_WAIT", 40.0)
 
 
 def datasets(path: Path, edge_dir: str, several: bool) -> list[Any]:
@@ -297,7 +297,7 @@ def test_clients_and_servers_that_do_not_fit(folders):
 
 
 def test_before_init_and_a_master_that_is_not_reached(folders, monkeypatch):
-    monkeypatch.setattr(dist_client, "SECONDS_TO_MEET", 0.5)
+    monkeypatch.setattr(dist_client, "SECONDS_TO_WAIT", 0.5)
     host, port = free_address().split(":")
     with pytest.raises(InputError, match=r"request_server needs servers; call init_client\(...\) before"):
         glt.distributed.request_server(0, torch.cuda.device_count)

@@ -15,7 +15,8 @@ from halohop.glt.distributed.dist_server import QUESTIONS, DistServer
 from halohop.glt.notes import note
 from halohop.glt.typing import Split
 
-SECONDS_TO_MEET = 180.0
+SECONDS_TO_WAIT = 180.0
+"""For servers, and for an answer: not less than servers wait for each other, so that errors name the one that is lost."""
 
 
 def init_client(
@@ -39,7 +40,8 @@ def init_client(
         note("num_rpc_threads")
     name, rank = client_group_name or "_default_client", halohop.World(rank=client_rank, size=num_clients).rank
     with ExitStack() as undo:
-        graph = halohop.connect([address_of(master_addr, master_port)], num_servers=num_servers, deadline=SECONDS_TO_MEET)
+        limits, place = halohop.Limits(call_seconds=SECONDS_TO_WAIT), address_of(master_addr, master_port)
+        graph = halohop.connect([place], num_servers=num_servers, deadline=SECONDS_TO_WAIT, limits=limits)
         undo.callback(graph.shut, wait=False)
         for card in graph.servers():
             if not is_dynamic and card.clients not in (0, num_clients):
