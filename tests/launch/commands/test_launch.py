@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_a_script_on_the_command_line_takes_the_place_of_the_files_train(folder:
     code, text = outcome("--data", "parts", "--hosts", "2", "--out", "r", "--print", "--", "train.py", "{graph}", "{out}")
     assert code == 0
     assert f"reads share 1/2 of {folder}/parts, brought to {folder}/r/nodes/host-1/parts-" in text
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
+def test_a_plain_program_and_the_port_where_ranks_meet_are_options(folder: Path) -> None:
+    words = ["--engine", "ssh", "--hosts", "10.0.0.7,10.0.0.8", "--data", "parts", "--start", "plain", "--master-port", "4711"]
+    code, text = outcome(*words, "--dry-run", "--", "train.py", "--rank={rank}", "{master_addr}:{master_port}")
+    assert code == 0
+    assert "2 hosts x 1 plain program, 0 servers ranks meet at 10.0.0.7:4711" in text
+    assert "train.py --rank=1 10.0.0.7:4711" in text
+    code, text = outcome("--data", "parts", "--master-addr", "10.0.0.7", "--", "train.py")
+    assert code == 2
+    assert "--master-addr 10.0.0.7 is for configuration files of GLT's launcher" in text
 
 
 def test_what_is_printed_has_no_secret(folder: Path) -> None:
