@@ -66,7 +66,9 @@ def options_of(
         InputError: there are no weights to draw by; or PyG's first format is asked for of several types.
     """
     schema = graph.schema
-    if with_weight and not any(WEIGHT in table.columns for table in schema.edges.values()):
+    stored = {name for table in schema.edges.values() for name in table.columns}
+    weight = next((name for name in (WEIGHT, "weight") if name in stored), None)
+    if with_weight and weight is None:
         raise InputError("with_weight=True, but the graph has no weights; give edge_weights where it is made")
     if as_pyg_v1 and not schema.is_homogeneous:
         raise InputError(f"as_pyg_v1=True is for one type of nodes, and there are {list(schema.nodes)}; leave it out")
@@ -81,7 +83,7 @@ def options_of(
     edges = {name: wanted(table, of_edges) for name, table in schema.edges.items()}
     made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge, turned=True)
     options = {"node_columns": nodes, "edge_columns": edges, "transform": made, "toward_seeds": True}
-    options["weight_attr"] = WEIGHT if with_weight else None
+    options["weight_attr"] = weight if with_weight else None
     return {**options, "expand": "all"} if as_pyg_v1 else options
 
 

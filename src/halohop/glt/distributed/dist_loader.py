@@ -1,12 +1,11 @@
 """GLT's `DistLoader`: batches of a graph that lies with several processes, or on servers."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import halohop
 from halohop.errors import InputError
-from halohop.glt.batches import EDGE_IDS, WEIGHT, moved, to_glt
+from halohop.glt.batches import moved, options_of
 from halohop.glt.distributed.dist_client import connected, remote_world
 from halohop.glt.distributed.dist_context import required_context
 from halohop.glt.distributed.dist_dataset import DistDataset
@@ -78,18 +77,10 @@ class DistLoader:
         self.to_device = device_of(to_device)
         source = opened(data, options)
         self._batches: Any = None
-        how = options.loading() | columns_of(source.graph.schema, input_data.input_type, config)
+        wanted = {"with_edge": config.with_edge, "with_weight": config.with_weight, "features": config.collect_features}
+        how = options.loading() | options_of(source.graph, input_data.input_type, **wanted)
         how["pin_memory"] = how.get("pin_memory", False) or self.to_device.type == "cuda"
-        self._loader = made(
-            source.graph,
-            input_data,
-            config,
-            world=source.world,
-            own_seeds=source.own_seeds,
-            weight_attr=_weights(source.graph.schema, config.with_weight),
-            transform=partial(to_glt, edge_dir=config.edge_dir, with_edge=config.with_edge),
-            **how,
-        )
+        self._loader = made(source.graph, input_data, config, world=source.world, own_seeds=source.own_seeds, **how)
 
     def __len__(self) -> int:
         """Batches an epoch, of this process."""
@@ -125,24 +116,3 @@ def made(graph: halohop.Graph, inputs: Any, config: Any, **how: Any) -> Any:
         raise InputError(f"sampling_type={kind} is none of NODE, LINK, SUBGRAPH")
     seeds = inputs.node if inputs.input_type is None else (inputs.input_type, inputs.node)
     return (halohop.NeighborLoader if kind == "NODE" else halohop.SubGraphLoader)(graph, config.num_neighbors, seeds, **how)
-
-
-def columns_of(schema: halohop.Schema, input_type: Any, config: Any) -> dict[str, Any]:
-    """The columns of batches, as halohop's loaders name them: labels of the seeds' types, and features where they are wanted."""
-    of_seeds = schema.nodes if input_type is None else {input_type} if isinstance(input_type, str) else set(input_type[::2])
-    nodes, edges = {}, {}
-    for name, spec in schema.nodes.items():
-        wanted = (["x"] if config.collect_features else []) + (["y"] if name in of_seeds else [])
-        nodes[name] = [column for column in wanted if column in spec.columns]
-    for relation, spec in schema.edges.items():
-        wanted = [EDGE_IDS, *(["edge_attr"] if config.collect_features else [])] if config.with_edge else []
-        edges[relation] = [column for column in wanted if column in spec.columns]
-    return {"node_columns": nodes, "edge_columns": edges}
-
-
-def _weights(schema: halohop.Schema, with_weight: bool) -> str | None:
-    stored = {name for spec in schema.edges.values() for name in spec.columns}
-    found = next((name for name in (WEIGHT, "weight") if name in stored), None)
-    if with_weight and found is None:
-        raise InputError("with_weight=True, but the graph has no weights; divide it with edge_weights")
-    return found if with_weight else None
