@@ -49,10 +49,10 @@ def test_options_by_position_as_glt_has_them():
     assert (made.num_workers, made.worker_concurrency, made.master_port, made.rpc_timeout) == (2, 8, 11111, 60)
     ahead = {"num_workers": 2, "prefetch_factor": 8}
     assert made.loading() == {**ahead, "timeout": 120, "backlog_bytes": 10**9, "pin_memory": True}
-    remote = (
-        Remote([0, 1], buffer_size=4096, prefetch_size=2, num_workers=3) if False else Remote(server_rank=[0, 1], prefetch_size=2)
-    )
-    assert remote.loading() == {"num_workers": 1, "prefetch_factor": 2, "timeout": 360, "backlog_bytes": None}
+    remote = Remote([0, 1], 3, None, 4, "localhost", 11112, None, 60, 4096, 2, "train")
+    assert (remote.server_rank, remote.num_workers, remote.rpc_timeout, remote.worker_key) == ([0, 1], 3, 60, "train")
+    ahead = {"num_workers": 3, "prefetch_factor": 2}
+    assert remote.loading() == {**ahead, "timeout": 120, "backlog_bytes": 4096}
     assert Collocated("localhost", 11111).loading() == {"num_workers": 1, "timeout": 360}
 
 

@@ -158,6 +158,12 @@ def test_splits_of_servers(folders):
             loader = glt.distributed.DistNeighborLoader(None, [2], wanted, 8, edge_dir="in", worker_options=options)
             return torch.cat([batch.batch for batch in loader]).tolist()
 
+        config = glt.sampler.SamplingConfig(
+            *(glt.sampler.SamplingType.NODE, [2], 8, False, False, False, False, False, False, "in", None)
+        )
+        inputs = [glt.sampler.RemoteNodeSplitSamplerInput(glt.Split.valid, None)] * 2
+        loader = glt.distributed.DistLoader(None, inputs, config, worker_options=Remote(server_rank=[0, 1]))
+        assert torch.equal(torch.cat([batch.batch for batch in loader]), torch.cat([each.val_idx for each in made]))
         return batches([0, 1], glt.Split.train), batches(None, glt.Split.test)
 
     found = in_server_mode([lambda part=part: made[part] for part in range(2)], 2, epoch)

@@ -13,6 +13,7 @@ from halohop.glt.distributed.dist_context import DistContext, DistRole, process,
 from halohop.glt.distributed.dist_options import RemoteDistSamplingWorkerOptions, address_of
 from halohop.glt.distributed.dist_server import QUESTIONS, DistServer
 from halohop.glt.notes import note
+from halohop.glt.sampler.base import NodeSamplerInput, RemoteNodePathSamplerInput, RemoteNodeSplitSamplerInput
 from halohop.glt.typing import Split
 
 SECONDS_TO_WAIT = 180.0
@@ -142,6 +143,16 @@ def remote_nodes(nodes: Any, input_type: str | None, options: Any) -> Any:
         return graph.seed_file(str(one), server=server)
 
     return torch.cat(list(map(read, given, servers)))
+
+
+def local_input(given: Any, options: Any) -> Any:
+    """What a `DistLoader` is given, with the ids in it: of a `RemoteSamplerInput`, or of one for each server."""
+    inputs = given if isinstance(given, list) else [given]
+    if not all(isinstance(one, RemoteNodePathSamplerInput | RemoteNodeSplitSamplerInput) for one in inputs):
+        return given
+    kind = inputs[0].input_type
+    names = [one.split if isinstance(one, RemoteNodeSplitSamplerInput) else one.node_path for one in inputs]
+    return NodeSamplerInput(remote_nodes(names if isinstance(given, list) else names[0], kind, options), kind)
 
 
 def _asked(options: RemoteDistSamplingWorkerOptions) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import halohop
 from halohop.errors import InputError
 from halohop.glt.batches import moved, options_of
-from halohop.glt.distributed.dist_client import connected, remote_world
+from halohop.glt.distributed.dist_client import connected, local_input, remote_world
 from halohop.glt.distributed.dist_context import required_context
 from halohop.glt.distributed.dist_dataset import DistDataset
 from halohop.glt.distributed.dist_options import (
@@ -53,7 +53,7 @@ class DistLoader:
 
     Args:
         data: the partition of this process; None for clients of servers.
-        input_data: a `NodeSamplerInput` or `EdgeSamplerInput`.
+        input_data: a `NodeSamplerInput` or `EdgeSamplerInput`; at clients also a `RemoteSamplerInput`, or one for each server.
         sampling_config: what batches hold.
         to_device: where they are wanted; None is the GPU in use, or else the CPU.
         worker_options: where they are made; None: by one thread of this process.
@@ -75,7 +75,7 @@ class DistLoader:
     ) -> None:
         options, config = worker_options or CollocatedDistSamplingWorkerOptions(), sampling_config
         self.to_device = device_of(to_device)
-        source = opened(data, options)
+        source, input_data = opened(data, options), local_input(input_data, options)
         self._batches: Any = None
         wanted = {"with_edge": config.with_edge, "with_weight": config.with_weight, "features": config.collect_features}
         how = options.loading() | options_of(source.graph, input_data.input_type, **wanted)

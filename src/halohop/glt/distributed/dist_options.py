@@ -37,13 +37,15 @@ class CollocatedDistSamplingWorkerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Workers:
-    """Threads that make batches.
+class MpDistSamplingWorkerOptions:
+    """Threads of the trainer make the batches; sampling releases Python's lock.
 
     Args:
         num_workers: how many.
         worker_devices: the CPU, or GPUs that there are; where neighbours are drawn changes no batch.
         worker_concurrency: batches ahead of each worker, 1 to 32.
+        channel_size: what batches ahead may weigh: bytes, or text such as "1GB".
+        pin_memory: they lie in page-locked memory, where there is a GPU.
         others: as of `CollocatedDistSamplingWorkerOptions`.
     """
 
@@ -54,17 +56,6 @@ class _Workers:
     master_port: str | int | None = None
     num_rpc_threads: int | None = None
     rpc_timeout: float = 180
-
-
-@dataclass(frozen=True, slots=True)
-class MpDistSamplingWorkerOptions(_Workers):
-    """Threads of the trainer make the batches; sampling releases Python's lock.
-
-    Args:
-        channel_size: what batches ahead may weigh: bytes, or text such as "1GB".
-        pin_memory: they lie in page-locked memory, where there is a GPU.
-    """
-
     channel_size: int | str | None = None
     pin_memory: bool = False
     use_all2all: bool = False
@@ -83,18 +74,27 @@ class MpDistSamplingWorkerOptions(_Workers):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteDistSamplingWorkerOptions(_Workers):
+class RemoteDistSamplingWorkerOptions:
     """Servers make the batches.
 
     Args:
-        server_rank: the servers that this client asks; None: those that its rank gives.
+        server_rank: the servers whose seeds are meant, and answers; None: the one that this client's rank gives.
+        num_workers: threads that ask for batches.
         buffer_size: what batches ahead may weigh: bytes, or text such as "1GB".
         prefetch_size: batches ahead of each worker.
-        worker_key: by which GLT's servers know a loader; halohop's need none.
+        worker_key: clients with the same one divide the seeds; without one each goes through all that it names.
         glt_graph, workload_type: of GraphScope, refused.
+        others: as of `CollocatedDistSamplingWorkerOptions` and `MpDistSamplingWorkerOptions`.
     """
 
     server_rank: int | Sequence[int] | None = None
+    num_workers: int = 1
+    worker_devices: torch.device | Sequence[torch.device] | None = None
+    worker_concurrency: int = 4
+    master_addr: str | None = None
+    master_port: str | int | None = None
+    num_rpc_threads: int | None = None
+    rpc_timeout: float = 180
     buffer_size: int | str | None = None
     prefetch_size: int = 4
     worker_key: str | None = None
