@@ -99,3 +99,12 @@ def test_what_is_not_one_number_per_row_is_refused(option):
 def test_what_is_no_graph_is_refused(data, message):
     with pytest.raises(InputError, match=message):
         halohop.graph(data)
+
+
+def test_ids_of_edges_are_columns_of_edges_where_there_are_as_many_nodes():
+    ring = Data(
+        edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3, e_id=torch.tensor([7, 8, 9]), n_id=torch.tensor([4, 5, 6])
+    )
+    batch = next(iter(NeighborLoader(halohop.graph(ring), [1], torch.tensor([2]))))
+    assert batch.e_id.tolist() == [8]
+    assert batch.n_id.tolist() == [6, 5]
