@@ -1,5 +1,6 @@
 """A sampler of the face draws what its loaders draw, and says what is probable."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -205,6 +206,15 @@ def test_torch_seeds_samplers_that_have_no_seed() -> None:
         drawn.append(NeighborSampler(dataset.graph, [2], edge_dir="in").sample_from_nodes(torch.arange(40)).node)
     assert drawn[0].equal(drawn[1])
     assert not drawn[0].equal(drawn[2])
+
+
+def test_a_sampler_goes_to_another_process_as_it_stands(edge_dir: str) -> None:
+    sampler = NeighborSampler(one_type(edge_dir).graph, [2, 2], with_edge=True, edge_dir=edge_dir, seed=6)
+    sampler.sample_from_nodes(torch.arange(9))
+    there = pickle.loads(pickle.dumps(sampler))
+    out, other = sampler.sample_from_nodes(torch.arange(9)), there.sample_from_nodes(torch.arange(9))
+    assert out.node.equal(other.node)
+    assert out.edge.equal(other.edge)
 
 
 def test_what_cannot_be_sampled(edge_dir: str) -> None:

@@ -1,7 +1,5 @@
 """`graphlearn_torch.sampler.negative_sampler`, over `halohop.HalohopSampler`."""
 
-import itertools
-
 from torch import Tensor
 
 import halohop
@@ -27,7 +25,7 @@ class RandomNegativeSampler:
         check_mode(mode or "CPU")
         self._device = device_of("cpu" if mode == "CPU" else None)
         self._sampler = halohop.HalohopSampler(Dataset(graph, edge_dir=edge_dir).halohop_graph, [], seed=seed_of(None))
-        self._calls = itertools.count()
+        self._calls = iter(range(2**62))
 
     def sample(self, req_num: int, trials_num: int = 5, padding: bool = False) -> Tensor:
         """As many pairs: ids of sources, then of destinations, int64 ``[2, req_num]``.

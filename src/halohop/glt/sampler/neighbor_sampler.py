@@ -1,7 +1,6 @@
 """`graphlearn_torch.sampler.neighbor_sampler`, over `halohop.HalohopSampler`."""
 
 import copy
-import itertools
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +62,7 @@ class NeighborSampler(BaseSampler):
             note("strategy")
         self.graph, self.num_neighbors, self.device, self.edge_dir = graph, num_neighbors, device_of(device), edge_dir
         self.with_edge, self.with_neg, self.with_weight, self.seed = with_edge, with_neg, with_weight, seed
-        self._calls = itertools.count()
+        self._calls = iter(range(2**62))
 
     def sample_one_hop(self, input_seeds: Tensor, req_num: int, etype: EdgeType | None = None) -> NeighborOutput:
         """Neighbours of some nodes.
@@ -92,9 +91,7 @@ class NeighborSampler(BaseSampler):
         inputs = EdgeSamplerInput.cast(inputs)
         how = read_negatives(inputs.neg_sampling, inputs.input_type)
         if how and not self.with_neg:
-            raise InputError(
-                f"neg_sampling={inputs.neg_sampling!r}, but the sampler has with_neg=False; make it with with_neg=True"
-            )
+            raise InputError("the edges have a neg_sampling, but the sampler has with_neg=False; make it with with_neg=True")
         row, col, label = apply_to_all_tensor((inputs.row, inputs.col, inputs.label), Tensor.cpu)
         seeds = pyg.EdgeSamplerInput(input_id=None, row=row, col=col, label=label, input_type=inputs.input_type)
         out = self._sampler.sample_from_edges(seeds, batch=next(self._calls), **how)
@@ -107,7 +104,7 @@ class NeighborSampler(BaseSampler):
         out = self._drawing(expand="all").sample_from_nodes(_nodes(NodeSamplerInput(ids)), batch=next(self._calls))
         hops = {"num_sampled_nodes": out.num_sampled_nodes, "num_sampled_edges": out.num_sampled_edges, "batch_size": len(ids)}
         batch = Data(edge_index=torch.stack([out.row, out.col]), n_id=out.node, e_id=self._ids(None, out.edge), **hops)
-        return to_pyg_v1(batch, edge_dir=self.edge_dir, with_edge=self.with_edge)
+        return to_pyg_v1(batch, edge_dir=self.edge_dir, with_edge=self.with_edge, turned=True)
 
     def subgraph(self, inputs: NodeSamplerInput) -> Any:
         """All edges among nodes, and those around them where there are `num_neighbors`; metadata are the seeds' positions."""
@@ -136,8 +133,8 @@ class NeighborSampler(BaseSampler):
     @cached_property
     def _sampler(self) -> halohop.HalohopSampler:
         graph = Dataset(self.graph, edge_dir=self.edge_dir).halohop_graph
-        weight = options_of(graph, with_weight=self.with_weight)["weight_attr"]
-        return halohop.HalohopSampler(graph, self.num_neighbors or [], seed=seed_of(self.seed), weight_attr=weight)
+        how = {name: options_of(graph, with_weight=self.with_weight)[name] for name in ("weight_attr", "toward_seeds")}
+        return halohop.HalohopSampler(graph, self.num_neighbors or [], seed=seed_of(self.seed), **how)
 
     def _drawing(self, **options: Any) -> halohop.HalohopSampler:
         """The sampler with other options."""
@@ -151,9 +148,8 @@ class NeighborSampler(BaseSampler):
         return self._record(out, inputs.input_type, metadata)
 
     def _record(self, out: Any, input_type: Any, metadata: Any) -> Any:
-        """GLT's record of PyG's: edges lead from neighbours to seeds, and relations are named so."""
-        row, col = (out.col, out.row) if self.edge_dir == "out" else (out.row, out.col)
-        hops, drawn = out.num_sampled_nodes, out.num_sampled_edges
+        """GLT's record of PyG's: relations are named as they lead, from neighbours to seeds."""
+        row, col, hops, drawn = out.row, out.col, out.num_sampled_nodes, out.num_sampled_edges
         if not isinstance(out.node, dict):
             one = (out.node, row, col, self._ids(None, out.edge), out.node[: hops[0]], hops, drawn, self.device, metadata)
             return SamplerOutput(*apply_to_all_tensor(one, Tensor.to, self.device))
