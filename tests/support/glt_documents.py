@@ -19,7 +19,8 @@ _LINE = r"-- \[Trainer (\d+)\] Epoch: (\d{3}), (Loss|Test Accuracy): (\d+\.\d{4}
 
 def easy(num_nodes: int) -> GraphTables:
     """A graph as wide as ogbn-products, whose test nodes any GraphSAGE classifies well."""
-    return synthetic(None, num_nodes=num_nodes, avg_degree=12, num_features=100, num_classes=8, noise=0.6, label_noise=0.0)
+    how = {"num_features": 100, "num_classes": 8, "homophily": 0.85, "noise": 0.6, "label_noise": 0.0}
+    return synthetic(None, num_nodes=num_nodes, avg_degree=12, **how)
 
 
 def write_products(root: Path, made: GraphTables) -> None:

@@ -86,16 +86,16 @@ def test_accuracy_is_that_of_halohop_train(tmp_path):
     write_products(tmp_path / "data", made)
     halohop.partition(made, tmp_path / "parts", num_parts=2, method="random")
     folder = clone(tmp_path)
-    options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 5, "batch_size": 64, "out_channel": 8, **ports()}
+    options = {"num_nodes": 2, "master_addr": "localhost", "epochs": 8, "batch_size": 64, "out_channel": 8, **ports()}
     found = end([start(folder, **options, node_rank=rank) for rank in range(2)], within(240))
     assert [code for code, _ in found] == [0, 0], found
     _, accuracy = results(folder / RESULTS)
     model = ["--model", "sage", "--fanout", "15,10,5", "--hidden", "256", "--dropout", "0", "--lr", "0.01", "--batch-size", "64"]
-    run = ["--epochs", "5", "--patience", "0", "--nodes", "2", "--trainers", "2", "--out", tmp_path / "run", "--json"]
+    run = ["--epochs", "8", "--patience", "0", "--nodes", "2", "--trainers", "2", "--out", tmp_path / "run", "--json"]
     train = [sys.executable, "-m", "halohop", "train", tmp_path / "parts", *model, *run]
     done = subprocess.run([*map(str, train)], capture_output=True, text=True, timeout=within(240), env=environment() | ENV)
     assert done.returncode == 0, done.stderr
-    (tested,) = [event["accuracy"] for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "test"]
+    (tested,) = [event["test_accuracy"] for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "end"]
     assert tested > 0.9
     assert accuracy[0] == pytest.approx(tested, abs=0.01)
 
