@@ -48,7 +48,7 @@ def test_options_by_position_as_glt_has_them():
     made = Mp(2, [torch.device("cpu")] * 2, 8, "localhost", 11111, None, 60, "1GB", True)
     assert (made.num_workers, made.worker_concurrency, made.master_port, made.rpc_timeout) == (2, 8, 11111, 60)
     ahead = {"num_workers": 2, "prefetch_factor": 8}
-    assert made.loading() == {**ahead, "timeout": 120, "backlog_bytes": 10**9, "pin_memory": True}
+    assert made.loading() == {**ahead, "timeout": 120, "backlog_bytes": 2**30, "pin_memory": True}
     remote = Remote([0, 1], 3, None, 4, "localhost", 11112, None, 60, 4096, 2, "train")
     assert (remote.server_rank, remote.num_workers, remote.rpc_timeout, remote.worker_key) == ([0, 1], 3, 60, "train")
     ahead = {"num_workers": 3, "prefetch_factor": 2}

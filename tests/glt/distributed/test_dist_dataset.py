@@ -123,6 +123,10 @@ def test_features_wherever_they_lie(parts):
         DistNeighborLoader(data, [3], torch.arange(5), worker_options=options)
         assert torch.equal(data.node_features[ids], x[ids])
         owner = random_assignment(TABLES, 2)["node"]
+        edge_owner = owner[TABLES.edges[("node", "to", "node")].src.long()]
+        books = glt.distributed.DistGraph(2, number, None, data.node_pb, data.edge_pb)
+        assert torch.equal(books.get_node_partitions(ids), owner[ids].long())
+        assert torch.equal(books.get_edge_partitions(ids), edge_owner[ids].long())
         rows = glt.distributed.DistFeature(2, number, data.node_features, owner)
         assert torch.equal(rows[ids], x[ids])
         assert torch.equal(rows.async_get(ids).wait(), x[ids])
@@ -192,7 +196,7 @@ def test_what_one_process_asks_of_a_whole_graph(tmp_path):
     data = loaded(folder)
     glt.distributed.init_worker_group(1, 0)
     seeds = ("paper", torch.arange(5))
-    with pytest.raises(InputError, match="with_weight=True, but the graph has no weights; divide it with edge_weights"):
+    with pytest.raises(InputError, match="with_weight=True, but the graph has no weights; give edge_weights"):
         DistNeighborLoader(data, [3], seeds, with_weight=True)
     with pytest.raises(InputError, match="edge_dir='in', but this graph has the out-edges of its nodes"):
         DistNeighborLoader(data, [3], seeds, edge_dir="in")
@@ -209,6 +213,22 @@ def test_a_master_that_is_not_reached(parts):
     options = glt.distributed.MpDistSamplingWorkerOptions(master_addr=host, master_port=port, rpc_timeout=0.5)
     with pytest.raises(ClusterError, match=rf"no store answers at {host}:{port} within 0\.5 s; was rank 0 started"):
         DistNeighborLoader(loaded(folder, 1), [3], torch.arange(5), worker_options=options)
+
+
+def test_ranks_of_different_world_sizes(parts):
+    folder, _ = parts
+    host, port = free_address().split(":")
+
+    def rank(number: int) -> str:
+        glt.distributed.init_worker_group(2 + number, number)
+        options = glt.distributed.MpDistSamplingWorkerOptions(master_addr=host, master_port=port, rpc_timeout=1)
+        with pytest.raises(ClusterError) as caught:
+            DistNeighborLoader(loaded(folder, number), [3], torch.arange(5), worker_options=options)
+        return str(caught.value)
+
+    first, second = in_ranks(2, rank)
+    assert "rank 1 was started as one of 3 ranks, and rank 0 as one of 2; give all the same world size" in first
+    assert "rank 2 did not come within 1 s" in second
 
 
 def test_ranks_with_other_partitions_of_another_data_set(parts, tmp_path):

@@ -58,13 +58,14 @@ def unpickled(file: Path) -> Iterator[Any]:
             yield value
 
 
-def load_tensor(file: Path) -> Tensor:
+def load_tensor(file: str | Path) -> Tensor:
     """The tensor that `torch.save` wrote; its memory are the file's own pages, unless the file has torch's old format.
 
     Raises:
         IncompleteDatasetError: there is no such file.
         InputError: it holds no tensor, or something that only code could restore.
     """
+    file = Path(file)
     if not file.is_file():
         raise IncompleteDatasetError(f"there is no file {file}; copy the whole folder")
     with file.open("rb") as stream:

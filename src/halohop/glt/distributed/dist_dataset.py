@@ -14,11 +14,16 @@ from halohop.glt.batches import WEIGHT
 from halohop.glt.data.dataset import Dataset, random_split
 from halohop.glt.distributed.dist_context import process, required_context
 from halohop.glt.distributed.dist_feature import StoredFeature
+from halohop.glt.distributed.dist_graph import StoredBook
 from halohop.glt.distributed.dist_options import WorkerOptions, address_of
 from halohop.glt.modes import check_mode
 from halohop.glt.notes import note
+from halohop.glt.partition.base import by_type
 from halohop.glt.typing import EdgeType, NodeType
 from halohop.typing import EDGE, NODE, EdgeDir
+
+_OF_FOLDER = ("node_features", "edge_features", "node_labels", "node_pb", "edge_pb", "node_feat_pb", "edge_feat_pb")
+"""What a loaded dataset knows by its folder and files of labels."""
 
 
 class DistDataset(Dataset):
@@ -118,10 +123,14 @@ class DistDataset(Dataset):
         rows: dict[Any, Any] = {
             key: StoredFeature(self, key) for key in found.schema.tables if StoredFeature.is_in(found.schema, key)
         }
-        nodes = {key: feature for key, feature in rows.items() if isinstance(key, str)}
-        edges = {key: feature for key, feature in rows.items() if not isinstance(key, str)}
-        self.node_features = nodes.get(NODE) if homogeneous else nodes
-        self.edge_features = edges.get(EDGE) if homogeneous else edges
+        books: dict[Any, Any] = {key: StoredBook(self, key) for key in found.schema.tables}
+
+        def of(values: dict[Any, Any], kind: type, only: Any) -> Any:
+            return values.get(only) if homogeneous else {key: one for key, one in values.items() if isinstance(key, kind)}
+
+        self.node_features, self.edge_features = of(rows, str, NODE), of(rows, tuple, EDGE)
+        self.node_pb = self.node_feat_pb = of(books, str, NODE)
+        self.edge_pb = self.edge_feat_pb = of(books, tuple, EDGE)
         if self._label_files is not None:
             files = self._label_files if isinstance(self._label_files, Mapping) else {NODE: self._label_files}
             labels = {name: _labels(found, name, file) for name, file in files.items()}
@@ -140,7 +149,7 @@ class DistDataset(Dataset):
         """The ids of the nodes that this partition owns, int64 ``[n]``, by type."""
         if self.stored is not None:
             return {name: self.stored.nodes(self.partition_idx, name) for name in self.stored.schema.nodes}
-        return {name: _owned(book, self.partition_idx) for name, book in _by_key(self.node_pb, NODE).items()}
+        return {name: _owned(book, self.partition_idx) for name, book in by_type(self.node_pb, NODE).items()}
 
     def get_node_types(self) -> list[NodeType] | None:
         return super().get_node_types() if self.stored is None else _several(self.stored, self.stored.schema.nodes)
@@ -191,15 +200,15 @@ class DistDataset(Dataset):
     def _in_memory(self) -> halohop.MemoryPartition:
         if self.graph is None or self.node_pb is None:
             raise InputError("the DistDataset has no partition yet; call load(...), or give graph_partition and node_pb")
-        own, edge_books = self.own_nodes(), _by_key(self.edge_pb, EDGE)
+        own, edge_books = self.own_nodes(), by_type(self.edge_pb, EDGE)
         nodes = {}
-        for name, book in _by_key(self.node_pb, NODE).items():
-            feature = _by_key(self.node_features, NODE).get(name)
+        for name, book in by_type(self.node_pb, NODE).items():
+            feature = by_type(self.node_features, NODE).get(name)
             columns = {} if feature is None else {"x": feature[own[name]]}
             nodes[name] = halohop.NodeSlice(id=own[name], owner=_owner(book), columns=columns)
         edges = {}
-        for relation, graph in _by_key(self.graph, EDGE).items():
-            topo, feature = graph.topo, _by_key(self.edge_features, EDGE).get(relation)
+        for relation, graph in by_type(self.graph, EDGE).items():
+            topo, feature = graph.topo, by_type(self.edge_features, EDGE).get(relation)
             ids, book = topo.given_ids, edge_books.get(relation)
             columns = {} if topo.given_weights is None else {WEIGHT: topo.given_weights}
             columns |= {} if feature is None else {"edge_attr": feature[topo.to_coo()[2]]}
@@ -213,12 +222,11 @@ class DistDataset(Dataset):
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: the folder's name rather than what it holds."""
-        left = {"_opened", *(("node_features", "edge_features", "node_labels") if self.stored is not None else ())}
-        kept = {name: value for name, value in self.__dict__.items() if name not in left}
-        return kept | {"_opened": None, "stored": None if self.stored is None else str(self.stored.path)}
+        left = dict.fromkeys(_OF_FOLDER) if self.stored is not None else {}
+        return self.__dict__ | left | {"_opened": None, "stored": None if self.stored is None else str(self.stored.path)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"node_features": None, "edge_features": None, "node_labels": None} | state)
+        self.__dict__.update(state)
         if state["stored"] is not None:
             self._take(halohop.describe(state["stored"]))
 
@@ -229,15 +237,10 @@ def _several(found: halohop.Description, types: Mapping[Any, Any]) -> list[Any] 
 
 
 def _labels(found: halohop.Description, name: NodeType, file: Any) -> Tensor:
-    labels, count = load_tensor(Path(file)), found.schema.nodes[found.schema.node_type(name)].count
+    labels, count = load_tensor(file), found.schema.nodes[found.schema.node_type(name)].count
     if len(labels) != count:
         raise InputError(f"{file} has {len(labels)} labels, but there are {count} nodes of {name!r}; give one for every node")
     return labels
-
-
-def _by_key(values: Any, only: Any) -> dict[Any, Any]:
-    """By type; of a graph of one type by its name in halohop."""
-    return {} if values is None else dict(values) if isinstance(values, Mapping) else {only: values}
 
 
 def _owner(book: Any) -> Tensor | list[int]:

@@ -2,9 +2,27 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
+import halohop
+from halohop.glt.partition.partition_book import PartitionBook
 from halohop.glt.typing import EdgeType, NodeType
+from halohop.typing import TableKey
+
+
+class StoredBook(PartitionBook):
+    """Who owns the nodes or edges of a loaded graph; owners are asked, once a loader has opened it."""
+
+    def __init__(self, dataset: Any, table: TableKey) -> None:
+        self._dataset, self._table = dataset, table
+
+    def __getitem__(self, indices: Any) -> Tensor:
+        graph: halohop.Graph = self._dataset.halohop_graph
+        ids = torch.as_tensor(indices)
+        if isinstance(self._table, str):
+            return graph.owners(ids, self._table)
+        return graph.edge_owners(self._table, ids)
 
 
 class DistGraph:

@@ -9,7 +9,7 @@ import torch
 
 from halohop.errors import InputError
 from halohop.glt.notes import note
-from halohop.memory import parse_size
+from halohop.glt.utils.units import parse_size
 
 
 @dataclass(frozen=True, slots=True)
