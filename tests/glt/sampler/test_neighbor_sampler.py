@@ -172,12 +172,12 @@ def test_probabilities_are_what_is_counted(edge_dir: str, with_weight: bool) -> 
     sampler = NeighborSampler(dataset.graph, [2, 2], edge_dir=edge_dir, with_weight=with_weight, seed=1)
     prob = sampler.sample_prob(NodeSamplerInput(seeds), 70)
     counts = torch.zeros(70)
-    for _ in range(1000):
+    for _ in range(300):
         counts[sampler.sample_from_nodes(seeds).node] += 1
     assert prob.dtype == torch.float32
     assert prob[seeds].tolist() == [1, 1, 1]
-    assert (prob - counts / 1000).abs().max() < 0.1
-    assert (prob - counts / 1000).abs().mean() < 0.012
+    assert (prob - counts / 300).abs().max() < 0.1
+    assert (prob - counts / 300).abs().mean() < 0.02
     assert prob[60:].tolist() == [0] * 10
     assert ((prob > 0) & (prob < 1)).sum() > 10
     assert sampler.sample_prob(NodeSamplerInput(seeds[:0]), 60).tolist() == [0] * 60
@@ -189,11 +189,11 @@ def test_probabilities_of_several_types(edge_dir: str) -> None:
     seeds = NodeSamplerInput(torch.tensor([4, 11]), "user")
     prob = sampler.sample_prob(seeds, {"user": 30, "item": 20})
     counts = {"user": torch.zeros(30), "item": torch.zeros(20)}
-    for _ in range(1000):
+    for _ in range(300):
         for name, node in sampler.sample_from_nodes(seeds).node.items():
             counts[name][node] += 1
     for name, count in counts.items():
-        assert (prob[name] - count / 1000).abs().max() < 0.06
+        assert (prob[name] - count / 300).abs().max() < 0.1
     with pytest.raises(InputError, match=r"node_cnt=.* but there are 20 nodes of 'item'"):
         sampler.sample_prob(seeds, {"user": 30, "item": 19})
 
