@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from halohop import connect, partition, serve
+from halohop.cluster import graph as graph_module
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
 from halohop.errors import IdError, InputError, SchemaError
@@ -143,3 +144,20 @@ def test_degrees_of_no_relation():
 def test_ids_that_are_no_list_are_refused(raw):
     with pytest.raises(InputError, match=r"shape \(.*must be one-dimensional"):
         in_memory(TABLES).locate(raw, "paper")
+
+
+def test_a_graph_that_is_kept_leaves_with_the_process_that_multiprocessing_started(monkeypatch):
+    """Whose function may fail, which the interpreter's end does not know; one that was closed is forgotten there."""
+    known, forgotten = [], []
+
+    def note(leave):
+        known.append(leave)
+        return lambda: forgotten.append(leave)
+
+    monkeypatch.setattr(graph_module, "at_child_end", note)
+    graph = in_memory(TABLES)
+    graph.keep_until_exit()
+    assert known == [graph.shut]
+    assert forgotten == []
+    graph.close()
+    assert forgotten == [graph.shut]

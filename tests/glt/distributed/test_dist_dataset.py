@@ -1,5 +1,6 @@
 """`DistDataset`: partitions on disk and in memory, labels, splits, other processes, and what cannot be loaded."""
 
+import copy
 import pickle
 import shutil
 from multiprocessing.reduction import ForkingPickler
@@ -81,6 +82,21 @@ def test_another_process_gets_the_name_of_the_folder(parts):
     assert (there.partition_idx, there.num_partitions) == (1, 2)
     assert torch.equal(there.node_labels, data.node_labels)
     assert there.node_features.shape == (100, 4)
+
+
+def test_another_process_gets_partitions_in_memory_as_they_are():
+    """Their tensors are the same, which torch shares, and the graph of this process does not go along."""
+    assignment = random_assignment(TABLES, 1)
+    data = glt_parts.own_dataset(TABLES, assignment, 0, 1, "out")
+    glt.distributed.init_worker_group(1, 0)
+    (before, *_) = DistNeighborLoader(data, [3], torch.arange(20), 10, collect_features=True)
+    there = copy.copy(data)  # by what is pickled
+    assert there.node_labels is data.node_labels
+    (after, *_) = DistNeighborLoader(there, [3], torch.arange(20), 10, collect_features=True)
+    assert there.halohop_graph is not data.halohop_graph
+    assert torch.equal(after.node, before.node)
+    assert torch.equal(after.x, before.x)
+    assert torch.equal(after.y, before.y)
 
 
 def test_ranges_as_books(monkeypatch):
