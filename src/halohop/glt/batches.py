@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -38,9 +36,6 @@ class EdgeIndex(NamedTuple):
 
 
 PyGv1 = tuple[int, Tensor, list[EdgeIndex]]
-
-
-_PIECE = 32768
 
 
 def options_of(
@@ -81,39 +76,36 @@ def options_of(
     seeds = list(schema.nodes) if schema.is_homogeneous else [input_type]
     nodes = {name: wanted(table, of_seeds if name in seeds else rows) for name, table in schema.nodes.items()}
     edges = {name: wanted(table, of_edges) for name, table in schema.edges.items()}
-    made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge, turned=True)
+    made = partial(to_pyg_v1 if as_pyg_v1 else to_glt, edge_dir=graph.book.edge_dir, with_edge=with_edge)
     options = {"node_columns": nodes, "edge_columns": edges, "transform": made, "toward_seeds": True}
     options["weight_attr"] = weight if with_weight else None
     return {**options, "expand": "all"} if as_pyg_v1 else options
 
 
-def to_glt(batch: Any, *, edge_dir: str, with_edge: bool, turned: bool = False) -> Data | HeteroData:
-    """A batch of halohop's loaders as GLT's loaders return it; for `transform=` of any of them.
+def to_glt(batch: Any, *, edge_dir: str, with_edge: bool) -> Data | HeteroData:
+    """A batch of halohop's loaders as GLT's loaders return it; for `transform=` of any of them, beside ``toward_seeds=True``.
 
     It has `node`, `edge` (with `with_edge`), `batch` (ids of the seeds), `batch_size`, `num_sampled_nodes` and
     `num_sampled_edges` (a `HeteroData` in dicts of int64 tensors, a `Data` as lists, which are all that PyG trims layers by), and
-    no `n_id`, `e_id`, `input_id`. `y` is of the seeds' type only. With "out" edges lead from neighbours to seeds, and relations
-    are named as `reverse_edge_type` does.
+    no `n_id`, `e_id`, `input_id`. With "out" relations are named as `reverse_edge_type` does.
 
     Args:
         batch: `Data` or `HeteroData`, written to.
         edge_dir: of the graph that it was drawn from, "in" or "out".
         with_edge: whether ids of edges are wanted.
-        turned: whether the loader has ``toward_seeds=True``; otherwise edges of "out" are turned around here, which takes longer.
     """
-    out = edge_dir == "out"
-    swapped = () if not out else ("edge_label_index",) if turned else ("edge_label_index", "edge_index")
+    turned = edge_dir == "out"
     if isinstance(batch, Data):
         (store,) = batch.stores
         _rename_nodes(store, seeds=True)
-        _rename_edges(store, swapped, with_edge)
+        _rename_edges(store, turned, with_edge)
         return batch
     seed_types = _seed_types(batch)
     for name in batch.node_types:
         _rename_nodes(batch[name], seeds=name in seed_types)
     for relation in batch.edge_types:
-        _rename_edges(batch[relation], swapped, with_edge)
-    if out:
+        _rename_edges(batch[relation], turned, with_edge)
+    if turned:
         stored = {reverse_edge_type(relation): batch[relation].to_dict() for relation in batch.edge_types}
         for relation in batch.edge_types:
             del batch[relation]
@@ -124,9 +116,9 @@ def to_glt(batch: Any, *, edge_dir: str, with_edge: bool, turned: bool = False) 
     return batch
 
 
-def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool, turned: bool = False) -> PyGv1:
+def to_pyg_v1(batch: Any, *, edge_dir: str, with_edge: bool) -> PyGv1:
     """A batch of a loader with ``expand="all"`` as (batch_size, n_id, adjs), `adjs` from the last hop to the first."""
-    data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge, turned=turned)
+    data = to_glt(batch, edge_dir=edge_dir, with_edge=with_edge)
     found, hops = torch.tensor(data.num_sampled_nodes).cumsum(0), data.num_sampled_edges
     edges = data.edge.split(hops) if with_edge else [None] * len(hops)
     sizes = torch.stack([found[1:], found[:-1]], dim=1)
@@ -147,7 +139,6 @@ def moved(batch: Any, device: torch.device) -> Any:
 def _rename_nodes(store: Any, *, seeds: bool) -> None:
     store["node"] = node = store.pop("n_id")
     if not seeds:
-        store.pop("y", None)
         return
     if "batch_size" in store:
         del store["input_id"]
@@ -156,22 +147,13 @@ def _rename_nodes(store: Any, *, seeds: bool) -> None:
     store["batch"] = node[: store["batch_size"]]
 
 
-def _rename_edges(store: Any, swapped: tuple[str, ...], with_edge: bool) -> None:
+def _rename_edges(store: Any, turned: bool, with_edge: bool) -> None:
     ids = store.pop("e_id", None)
     if with_edge:
         store["edge"] = ids
     store.pop("input_id", None)
-    for name in swapped:
-        if name in store:
-            _swap(*store[name].numpy())
-
-
-def _swap(one: NDArray[np.int64], other: NDArray[np.int64]) -> None:
-    """In place, by pieces that the cache holds: new memory would cost more, and torch would wake its threads."""
-    for begin in range(0, len(one), _PIECE):
-        here, there = one[begin : begin + _PIECE], other[begin : begin + _PIECE]
-        kept = here.copy()
-        here[:], there[:] = there, kept
+    if turned and "edge_label_index" in store:
+        store["edge_label_index"] = store["edge_label_index"].flip(0)
 
 
 def _seed_types(batch: HeteroData) -> set[NodeType]:
