@@ -116,6 +116,7 @@ def test_batches_are_those_of_halohops_loaders(folders, num_parts, edge_dir, sev
                 edge_dir=edge_dir,
                 world=World(rank=rank, size=2),
                 own_seeds=True,
+                toward_seeds=True,
                 transform=partial(to_glt, edge_dir=edge_dir, with_edge=True),
                 **how,
             )

@@ -104,7 +104,7 @@ class NeighborSampler(BaseSampler):
         out = self._drawing(expand="all").sample_from_nodes(_nodes(NodeSamplerInput(ids)), batch=next(self._calls))
         hops = {"num_sampled_nodes": out.num_sampled_nodes, "num_sampled_edges": out.num_sampled_edges, "batch_size": len(ids)}
         batch = Data(edge_index=torch.stack([out.row, out.col]), n_id=out.node, e_id=self._ids(None, out.edge), **hops)
-        return to_pyg_v1(batch, edge_dir=self.edge_dir, with_edge=self.with_edge, turned=True)
+        return to_pyg_v1(batch, edge_dir=self.edge_dir, with_edge=self.with_edge)
 
     def subgraph(self, inputs: NodeSamplerInput) -> Any:
         """All edges among nodes, and those around them where there are `num_neighbors`; metadata are the seeds' positions."""
