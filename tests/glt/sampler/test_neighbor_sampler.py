@@ -109,7 +109,6 @@ def test_one_hop(edge_dir: str) -> None:
     row, col, ids, _ = dataset.graph.topo.to_coo()
     own, other = (row, col) if edge_dir == "out" else (col, row)
     seeds = torch.tensor([5, 59, 7, 5])  # 59 is isolated, 5 occurs twice
-    dataset.graph.topo.num_rows = 60  # which edges alone do not say
     found = sampler.sample_one_hop(seeds, -1)
     assert found.nbr_num.tolist() == [int((own == seed).sum()) for seed in seeds]
     for seed, neighbors, edges in zip(
@@ -206,6 +205,20 @@ def test_torch_seeds_samplers_that_have_no_seed() -> None:
         drawn.append(NeighborSampler(dataset.graph, [2], edge_dir="in").sample_from_nodes(torch.arange(40)).node)
     assert drawn[0].equal(drawn[1])
     assert not drawn[0].equal(drawn[2])
+
+
+def test_samplers_and_loaders_of_a_dataset_share_one_graph_with_its_isolated_nodes(edge_dir: str) -> None:
+    """Node 59 has features, and no edge that says that it is there."""
+    dataset = one_type(edge_dir)
+    sampler = NeighborSampler(dataset.graph, [2], edge_dir=edge_dir)
+    assert sampler.sample_from_nodes(torch.tensor([59])).node.tolist() == [59]
+    assert sampler.sample_prob(NodeSamplerInput(torch.tensor([59])), 60).nonzero().tolist() == [[59]]
+    assert sampler._sampler.graph is dataset.halohop_graph
+    alone = NeighborSampler(glt.data.Graph(dataset.graph.topo, "CPU"), [2], edge_dir=edge_dir)
+    with pytest.raises(IdError, match="59"):
+        alone.sample_from_nodes(torch.tensor([59]))
+    del dataset  # the sampler goes on
+    assert sampler.sample_from_nodes(torch.tensor([1, 59])).node[:2].tolist() == [1, 59]
 
 
 def test_a_sampler_goes_to_another_process_as_it_stands(edge_dir: str) -> None:

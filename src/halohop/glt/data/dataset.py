@@ -1,5 +1,6 @@
 """GLT's `Dataset`: a graph, features, labels and splits, which all loaders of a process share as one graph of halohop's."""
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -197,6 +198,9 @@ class Dataset(NotByHandle):
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__.pop("halohop_graph", None)
         super().__setattr__(name, value)
+        for graph in _graphs(value) if name == "graph" else []:
+            if graph.dataset is None or graph.dataset() is None:
+                graph.dataset = weakref.ref(self)
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key, None)
@@ -208,11 +212,24 @@ class Dataset(NotByHandle):
         return {name: value for name, value in self.__dict__.items() if name != "halohop_graph"}
 
 
+def dataset_of(graph: Graph | dict[EdgeType, Graph], edge_dir: str) -> Dataset:
+    """The Dataset whose graph it is, which knows nodes without edges, too; or one that has this graph alone."""
+    for one in _graphs(graph):
+        found: Dataset | None = one.dataset and one.dataset()
+        if found is not None and found.graph is graph and found.edge_dir == edge_dir:
+            return found
+    return Dataset(graph, edge_dir=edge_dir)
+
+
 def random_split(num_total: int, num_val: float, num_test: float) -> tuple[Tensor, Tensor, Tensor]:
     """Train, validation and test positions among `num_total`, shuffled by torch's generator; floats are shares."""
     sizes = [round(num_total * size) if isinstance(size, float) else size for size in (num_val, num_test)]
     val, test, train = torch.randperm(num_total).split([*sizes, num_total - sum(sizes)])
     return train, val, test
+
+
+def _graphs(value: Any) -> list[Graph]:
+    return [graph for graph in (value.values() if isinstance(value, dict) else [value]) if isinstance(graph, Graph)]
 
 
 def _label(values: Any) -> Tensor:

@@ -118,6 +118,7 @@ class Graph(NotByHandle):
     def __init__(self, topo: Topology, mode: str = "ZERO_COPY", device: Any = None) -> None:
         check_mode(mode, device)
         self.topo, self.mode, self.device = topo, mode, device
+        self.dataset: Any = None  # a weak reference to the Dataset whose graph it is
 
     row_count = property(lambda self: self.topo.num_rows, doc="One more than the highest id of a source.")
     col_count = property(lambda self: self.topo.num_cols, doc="One more than the highest id of a destination.")
@@ -139,7 +140,7 @@ class Graph(NotByHandle):
         return self.topo.indptr, self.topo.indices, self.topo.edge_ids
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "halohop_graph"}
+        return {name: value for name, value in self.__dict__.items() if name != "halohop_graph"} | {"dataset": None}
 
 
 def _end(ids: Tensor) -> int:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 import halohop
-from halohop.glt.data.dataset import Dataset
+from halohop.glt.data.dataset import dataset_of
 from halohop.glt.data.graph import Graph
 from halohop.glt.modes import check_mode, device_of, seed_of
 from halohop.glt.notes import note
@@ -24,7 +24,7 @@ class RandomNegativeSampler:
     def __init__(self, graph: Graph, mode: str | None = None, edge_dir: str = "out") -> None:
         check_mode(mode or "CPU")
         self._device = device_of("cpu" if mode == "CPU" else None)
-        self._sampler = halohop.HalohopSampler(Dataset(graph, edge_dir=edge_dir).halohop_graph, [], seed=seed_of(None))
+        self._sampler = halohop.HalohopSampler(dataset_of(graph, edge_dir).halohop_graph, [], seed=seed_of(None))
         self._calls = iter(range(2**62))
 
     def sample(self, req_num: int, trials_num: int = 5, padding: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 import halohop
 from halohop.errors import InputError
 from halohop.glt.batches import PyGv1, options_of, to_pyg_v1
-from halohop.glt.data.dataset import Dataset
+from halohop.glt.data.dataset import dataset_of
 from halohop.glt.data.graph import Graph
 from halohop.glt.modes import device_of, seed_of
 from halohop.glt.notes import note
@@ -60,7 +60,8 @@ class NeighborSampler(BaseSampler):
     ) -> None:
         if strategy != "random":
             note("strategy")
-        self.graph, self.num_neighbors, self.device, self.edge_dir = graph, num_neighbors, device_of(device), edge_dir
+        self.graph: Any = graph
+        self.num_neighbors, self.device, self.edge_dir = num_neighbors, device_of(device), edge_dir
         self.with_edge, self.with_neg, self.with_weight, self.seed = with_edge, with_neg, with_weight, seed
         self._calls = iter(range(2**62))
 
@@ -132,7 +133,7 @@ class NeighborSampler(BaseSampler):
 
     @cached_property
     def _sampler(self) -> halohop.HalohopSampler:
-        graph = Dataset(self.graph, edge_dir=self.edge_dir).halohop_graph
+        graph = dataset_of(self.graph, self.edge_dir).halohop_graph
         how = {name: options_of(graph, with_weight=self.with_weight)[name] for name in ("weight_attr", "toward_seeds")}
         return halohop.HalohopSampler(graph, self.num_neighbors or [], seed=seed_of(self.seed), **how)
 
@@ -165,8 +166,7 @@ class NeighborSampler(BaseSampler):
 
     def _ids(self, etype: EdgeType | None, edge: Tensor) -> Tensor | None:
         """The user's ids of edges."""
-        graph = Dataset(self.graph).get_graph(etype)
-        given = None if graph is None else graph.topo.given_ids
+        given = (self.graph if etype is None else self.graph[etype]).topo.given_ids
         return None if not self.with_edge else edge if given is None else given[edge]
 
 
