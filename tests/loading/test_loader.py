@@ -2,6 +2,7 @@ import gc
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from halohop import NeighborLoader, partition
 from halohop.cluster.graph import in_memory
 from halohop.errors import BatchError, InputError
 from halohop.loading import loader as loading
-from halohop.loading import options
+from halohop.loading import making, options
 from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Made
 from halohop.pyg.convert import tables_from_pyg
@@ -124,6 +125,22 @@ def test_pinning_where_there_is_cuda(data, monkeypatch, run):
     assert len(batches) == 10
     assert {id(batch) for batch in batches} == {id(batch) for batch in pinned}  # all, and in this process
     assert (data.x[0].nbytes * batches[0].num_nodes in asked) == (run != "processes")
+
+
+class Ids(NamedTuple):
+    ids: Any
+    none: None = None
+
+
+class Pinnable:
+    def pin_memory(self) -> str:
+        return "pinned"
+
+
+def test_parts_of_a_tuple_are_pinned():
+    """Such as that of GLT's `as_pyg_v1`, or of a user's transform."""
+    made = making.pinned(making.Dated(value=(3, Pinnable(), [Ids(Pinnable())]), number=1))
+    assert made.value == (3, "pinned", [Ids("pinned")])
 
 
 def test_without_cuda_nothing_is_pinned(data):

@@ -132,7 +132,7 @@ def moved(batch: Any, device: torch.device) -> Any:
         return batch
     if isinstance(batch, tuple):
         size, node, adjs = batch
-        return size, moved(node, device), [moved(adj, device) for adj in adjs]
+        return size, node.to(device, non_blocking=True), [adj.to(device, non_blocking=True) for adj in adjs]
     return batch.to(device, non_blocking=True)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from halohop import ops
 from halohop.loading.pipeline import Made
@@ -28,7 +29,9 @@ class Dated:
 
 
 def pinned(batch: Dated) -> Dated:
-    return replace(batch, value=batch.value.pin_memory())
+    """In page-locked memory. A transform may have made a tuple, whose parts are, where they can be."""
+    value = batch.value
+    return replace(batch, value=pin_memory(value) if isinstance(value, tuple | list) else value.pin_memory())
 
 
 def noted(specs: Iterable[BatchSpec], begun: deque[BatchSpec]) -> Iterator[BatchSpec]:

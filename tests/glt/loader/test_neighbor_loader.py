@@ -55,6 +55,18 @@ def test_a_sampler_brings_its_own_arguments() -> None:
         NeighborLoader(dataset, None, SEEDS, neighbor_sampler=sampler)
 
 
+def test_batches_are_moved_to_the_device() -> None:
+    """(Tensors of the device "meta" are on no GPU, and move as to one.)"""
+    dataset, typed = one_type("out")[0], several_types("out")[0]
+    batch = next(iter(NeighborLoader(dataset, [2], SEEDS, device="meta")))
+    assert {value.device.type for _, value in batch if isinstance(value, Tensor)} == {"meta"}
+    batch = next(iter(NeighborLoader(typed, [2], ("user", SEEDS), device="meta")))
+    assert batch["user"].x.device.type == batch.num_sampled_nodes["item"].device.type == "meta"
+    size, n_id, adjs = next(iter(NeighborLoader(dataset, [2, 2], SEEDS, as_pyg_v1=True, with_edge=True, device="meta")))
+    assert (size, n_id.device.type) == (1, "meta")
+    assert {part.device.type for adj in adjs for part in adj} == {"meta"}
+
+
 @pytest.mark.parametrize(
     ("error", "message", "how"),
     [
