@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, multiprocessing
 
 from halohop.errors import DeadlineExceededError, InputError, MessageTooLargeError
-from halohop.files import whole_file
+from halohop.files.whole import written_stream
 from halohop.memory import format_size
 
 _SHARED = Path("/dev/shm")
@@ -78,8 +78,9 @@ class TensorChannel:
             while not self._has_room(size):
                 _wait(self._received, deadline)
             last = max(self._waiting(), default=Path("0"))
-            with whole_file(self._folder / f"{int(last.stem) + 1:020}.message") as stream:
+            with written_stream(self._folder / "next") as stream:  # in memory, so there is nothing to sync
                 torch.save(own, stream)
+            (self._folder / "next").rename(self._folder / f"{int(last.stem) + 1:020}.message")
         self._sent.release()
 
     def receive(self, *, timeout: float | None = None) -> dict[str, Tensor]:
