@@ -217,6 +217,15 @@ def test_features_of_edges_that_are_too_few_for_their_ids() -> None:
         assert dataset.halohop_graph
 
 
+@pytest.mark.parametrize("given", ["node features", "labels", "edge features", "a relation"])
+def test_rows_of_a_type_that_the_graph_does_not_have(given: str) -> None:
+    dataset = several_types("in")[0] if given == "a relation" else ring()
+    rows = {("user", "likes", "item") if "edge" in given or given == "a relation" else "user": torch.zeros(6, 1)}
+    {"node features": dataset.init_node_features, "labels": dataset.init_node_labels}.get(given, dataset.init_edge_features)(rows)
+    with pytest.raises(InputError, match=r"there are rows of .*, but the graph has (one type|\[\('user')"):
+        assert dataset.halohop_graph
+
+
 @pytest.mark.parametrize("name", ["split_ratio", "device_group_list", "sort_func", "directed"])
 def test_what_changes_nothing_says_so_once(name: str) -> None:
     values: dict[str, Any] = {"split_ratio": 0.2, "device_group_list": [], "sort_func": sort_by_in_degree}

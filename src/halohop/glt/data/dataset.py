@@ -173,7 +173,12 @@ class Dataset(NotByHandle):
         """
         if self.graph is None:
             raise InputError("the Dataset has no graph yet; call init_graph first")
-        data = HeteroData() if isinstance(self.graph, dict) else Data()
+        etypes, typed = _names(self.graph), [*_names(self.node_features), *_names(self.node_labels)]
+        wrong = [name for name in [*_names(self.edge_features), *(() if etypes else typed)] if name not in etypes]
+        if wrong:
+            known = etypes or "one type of nodes and edges"
+            raise InputError(f"there are rows of {wrong[0]!r}, but the graph has {known}; name what it has in init_graph")
+        data = HeteroData() if etypes else Data()
         counts: dict[Any, int] = {}
         for etype, graph in self.graph.items() if isinstance(self.graph, dict) else [(None, self.graph)]:
             store = data if etype is None else data[etype]
@@ -181,7 +186,7 @@ class Dataset(NotByHandle):
                 store[key] = rows
             for name, size in ((etype and etype[0], graph.row_count), (etype and etype[2], graph.col_count)):
                 counts[name] = max(counts.get(name, 0), size)
-        for name in dict.fromkeys([*counts, *_names(self.node_features), *_names(self.node_labels)]):
+        for name in dict.fromkeys([*counts, *typed]):
             feature, store = self.get_node_feature(name), data if name is None else data[name]
             columns = {"x": None if feature is None else feature.by_id, "y": self.get_node_label(name)}
             given = {key: rows for key, rows in columns.items() if rows is not None}
