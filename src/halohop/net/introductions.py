@@ -199,10 +199,10 @@ class Introductions:
             PeerLostError, DeadlineExceededError, ClusterError: names the partitions that are missing, and who was asked.
         """
         cause = self._lost[min(self._lost)] if self._lost else None
-        if not self._missing and (self._about or cause is None):
+        if self._about and not self._missing:
             come = [f"{about.number} at {self._where(number)}" for number, about in sorted(self._about.items())]
             raise PeerLostError(
-                f"{len(come)} of {self._least} servers have come within {self._deadline:g} s ({', '.join(come) or 'none'}); "
+                f"{len(come)} of {self._least} servers have come within {self._deadline:g} s ({', '.join(come)}); "
                 "start the others, or expect fewer servers"
             ) from cause
         if not self._about:
