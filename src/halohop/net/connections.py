@@ -3,7 +3,7 @@
 import os
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from halohop.errors import AuthenticationError, PeerLostError, ProtocolError, TransportError
 from halohop.net.attending import Attending
@@ -12,6 +12,14 @@ from halohop.net.remote import Peer
 from halohop.net.rendezvous import Rendezvous
 from halohop.store.requests import FetchRequest
 from halohop.transport.base import Closing
+
+_GOODBYE_SECONDS = 1.0
+
+
+class Draining(Closing, Protocol):
+    """A server that can say goodbye."""
+
+    def drain(self, seconds: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +40,7 @@ class Connections:
     peers: tuple[Peer, ...]
     call_seconds: float
     rendezvous: Rendezvous | None = None
-    server: Closing | None = None
+    server: Draining | None = None
     jobs: Attending | None = None
     process: int = field(default_factory=os.getpid)
 
@@ -66,10 +74,14 @@ class Connections:
         self.directory.rest()
         if self.jobs is not None:
             self.jobs.close()
+        left = False
         try:
             if wait and self.rendezvous is not None:
                 self.rendezvous.leave()
+                left = True
         finally:
             self.directory.close()
             if self.server is not None:
+                if left:  # ranks that close a moment later hear that this is no failure
+                    self.server.drain(_GOODBYE_SECONDS)
                 self.server.close()
