@@ -2,7 +2,10 @@
 
 import os
 import random
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -18,10 +21,12 @@ import halohop.glt as glt
 from halohop.loading.seeds import digest
 from halohop.net.service import Keeping
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import free_address
+from halohop.testing.worlds import environment, free_address
+from tests.support import hosts
 from tests.support.deadlines import within
 from tests.support.forked import forkserver
 
+ROOT = Path(__file__).parents[3]
 EPOCHS, SEEDS = 25, 200
 LOST_AFTER, WAITS = 10.0, 60.0
 """Seconds for which servers and clients wait for a server: where it does not come back, and where it does."""
@@ -36,25 +41,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def serve(folder: Path, port: int, seconds: float, rank: int) -> None:
-    """A server whose clients are lost after some seconds."""
-    glt.distributed.dist_server.halohop.serve = partial(halohop.serve, keeping=Keeping(lease_seconds=4.0))
+def serve(folder: Path, port: int, seconds: float, rank: int, master: str = "localhost", lease: float = 4.0) -> None:
+    """A server whose clients are lost after some seconds without a word of them."""
+    glt.distributed.dist_server.halohop.serve = partial(halohop.serve, keeping=Keeping(lease_seconds=lease))
     dataset = glt.distributed.DistDataset()
     dataset.load(folder / "parts", rank, graph_mode="CPU")
-    glt.distributed.init_server(2, rank, dataset, "localhost", port, num_clients=2, request_timeout=seconds)
+    glt.distributed.init_server(2, rank, dataset, master, port, num_clients=2, request_timeout=seconds)
     glt.distributed.wait_and_shutdown_server()
 
 
-def train(folder: Path, port: int, seconds: float, rank: int, out: Path) -> None:
+def train(folder: Path, port: int, seconds: float, rank: int, out: Path, master: str = "localhost", epochs: int = EPOCHS) -> None:
     """Writes a line for each batch, or the error that ends it."""
     glt.distributed.dist_client.SECONDS_TO_WAIT = seconds
     options = glt.distributed.RemoteDistSamplingWorkerOptions(server_rank=[0, 1], worker_key="train", prefetch_size=1)
     try:
-        glt.distributed.init_client(2, 2, rank, "localhost", port)
+        glt.distributed.init_client(2, 2, rank, master, port)
         files = ["seeds0.pt", "seeds1.pt"]
         loader = glt.distributed.DistNeighborLoader(None, [3, 3], files, 10, shuffle=True, worker_options=options)
         with (out / f"{rank}.txt").open("w", buffering=1) as lines:
-            for _ in range(EPOCHS):
+            for _ in range(epochs):
                 for batch in loader:
                     lines.write(f"{digest(batch.node, batch.batch, batch.edge_index.view(-1))}\n")
         glt.distributed.shutdown_client()
@@ -159,3 +164,54 @@ def test_what_survivors_see(seed, folder, undisturbed, tmp_path):
         assert run.codes(run.clients, within(60)) == [0, 0], (run.error(0), run.error(1), time.monotonic() - begun)
         assert [run.batches(rank) for rank in range(2)] == undisturbed
         assert run.codes(run.servers, within(30)) == [0, 0]
+
+
+@pytest.fixture
+def two_hosts():
+    try:
+        with hosts.joined(2, "gs") as joined:
+            yield joined
+    except (FileNotFoundError, PermissionError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"network namespaces need root and iproute2: {error}")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("heals", [True, False])
+def test_a_link_between_servers_that_is_cut(heals, folder, undisturbed, two_hosts, tmp_path):
+    """Server 1 is on a host of its own."""
+    near, far = two_hosts
+    common = f"Path({str(folder)!r}), 11110, {WAITS if heals else LOST_AFTER}"
+    env = environment() | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+
+    def begun(host: hosts.Host, call: str) -> "subprocess.Popen[str]":
+        names = "from pathlib import Path; from tests.glt.distributed.test_server_kills import serve, train"
+        return host.start("-c", f"{names}; {call}", env=env)
+
+    servers = [begun(host, f"serve({common}, {rank}, {near.address!r}, 60.0)") for rank, host in enumerate(two_hosts)]
+    clients = [
+        begun(near, f"train({common}, {rank}, Path({str(tmp_path)!r}), {near.address!r}, {8 * EPOCHS})") for rank in range(2)
+    ]
+    lines, end = [tmp_path / f"{rank}.txt" for rank in range(2)], time.monotonic() + within(60)
+    while not all(file.exists() and len(file.read_text().split()) >= 20 for file in lines):
+        assert time.monotonic() < end, "no batches"
+        threading.Event().wait(0.01)
+    far.cut()
+    assert [client.poll() for client in clients] == [None, None]
+    if heals:
+        threading.Event().wait(5)
+        far.heal()
+    for rank, client in enumerate(clients):
+        _, err = client.communicate(timeout=within(90))
+        assert client.returncode == (0 if heals else 1), err
+        made, expected = (tmp_path / f"{rank}.txt").read_text().split(), undisturbed[rank]
+        assert made[: len(expected)] == expected[: len(made)]
+        if heals:
+            assert len(made) == 8 * len(expected)
+        else:
+            error = (tmp_path / f"{rank}.error").read_text().splitlines()[-1]
+            assert re.match(r"halohop\.errors\.\w+Error: ", error), error
+            assert f"tcp://{far.address}:" in error, error
+    for server in servers[: 2 if heals else 1]:
+        _, err = server.communicate(timeout=within(60))
+        assert server.returncode == 0, err
