@@ -207,6 +207,15 @@ def test_a_server_ends_when_its_clients_are_gone(start: Start) -> None:
         assert all(server.wait(within(20)) for server in servers)
 
 
+def test_all_servers_know_at_once_who_has_joined(start: Start) -> None:
+    """Also those that give out no numbers, where the client is killed before it says so again."""
+    servers = start([0], [1], lease=4.0, clients="jobs")
+    with clients_of(servers, 1) as (graph,):
+        graph.join("papers", clients=1)
+        lose(graph)
+        assert all(server.wait(within(20)) for server in servers)
+
+
 def test_a_server_that_expects_no_number_of_clients_never_ends(start: Start) -> None:
     (server,) = start([0, 1], lease=0.2)
     with clients_of([server], 1):
