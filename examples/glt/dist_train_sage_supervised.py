@@ -1,6 +1,6 @@
 """Supervised GraphSAGE on several nodes, each of which has a partition: the program of GLT's documents, over halohop.
 
-It differs from GLT's by its import, by taking the CPU and gloo where there is no GPU, and by trainers that may have a batch more.
+It differs from GLT's by its import, by taking the CPU and gloo where there is no GPU, and by agreeing on the number of batches.
 
     python partition_ogbn_dataset.py --dataset=ogbn-products --num_partitions=2
     python dist_train_sage_supervised.py --num_nodes=2 --node_rank=0 --master_addr=localhost     # on node 0
@@ -13,13 +13,13 @@ All trainers append their results to dist_sage_sup.txt.
 import argparse
 import os
 import time
+from itertools import islice
 from pathlib import Path
 
 import torch
 import torch.distributed
 import torch.multiprocessing as mp
 import torch.nn.functional as F
-from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GraphSAGE
 
@@ -96,16 +96,17 @@ def run_training_proc(local_proc_rank, args, dataset, train_idx, test_idx) -> No
     model = DistributedDataParallel(model, device_ids=[current_device.index] if with_gpu else None)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
+    steps = torch.tensor(len(train_loader), device=current_device)  # a node may have one seed more than another
+    torch.distributed.all_reduce(steps, op=torch.distributed.ReduceOp.MIN)
     for epoch in range(args.epochs):
         model.train()
         start = time.time()
-        with Join([model]):  # a node may have one seed more than another, and so a batch more
-            for batch in train_loader:
-                optimizer.zero_grad()
-                out = model(batch.x, batch.edge_index)[: batch.batch_size].log_softmax(dim=-1)
-                loss = F.nll_loss(out, batch.y[: batch.batch_size])
-                loss.backward()
-                optimizer.step()
+        for batch in islice(train_loader, int(steps)):
+            optimizer.zero_grad()
+            out = model(batch.x, batch.edge_index)[: batch.batch_size].log_softmax(dim=-1)
+            loss = F.nll_loss(out, batch.y[: batch.batch_size])
+            loss.backward()
+            optimizer.step()
         end = time.time()
         torch.distributed.barrier()
         report(f"-- [Trainer {current_ctx.rank}] Epoch: {epoch:03d}, Loss: {loss:.4f}, Epoch Time: {end - start:.2f}")
