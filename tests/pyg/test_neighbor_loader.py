@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import CachedLoader, NodeLoader, PrefetchLoader
 from torch_geometric.nn import GraphSAGE, SAGEConv
-from torch_geometric.sampler import NumNeighbors
+from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
 from torch_geometric.utils import trim_to_layer
 
 from halohop import HalohopFeatureStore, HalohopGraphStore, HalohopSampler, NeighborLoader, World
@@ -158,6 +158,17 @@ def test_epochs_visit_every_seed_once_in_another_order(data, options):
     assert orders[0] != orders[1]
     loader.set_epoch(0)
     assert torch.cat([batch.n_id[: batch.batch_size] for batch in loader]).tolist() == orders[0]
+
+
+@pytest.mark.parametrize("seed", [np.int64(5), torch.tensor(5)], ids=["numpy", "torch"])
+def test_seeds_of_numpy_and_torch_are_numbers(data, seed):
+    nodes = [next(iter(NeighborLoader(data, [2], torch.arange(9), batch_size=9, seed=number))).n_id for number in (5, seed)]
+    assert torch.equal(*nodes)
+    drawn = [
+        HalohopSampler(data, [2], seed=number).sample_from_nodes(NodeSamplerInput(None, torch.arange(9))).node
+        for number in (5, seed)
+    ]
+    assert torch.equal(*drawn)
 
 
 def test_workers_and_calls_make_the_same_batches(data):

@@ -12,6 +12,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.loader import BatchLoader
+from halohop.loading.options import whole
 from halohop.loading.pipeline import Made
 from halohop.loading.seeds import OwnPlan, ShuffledPlan
 from halohop.pyg.arguments import BatchArguments, DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of, without
@@ -59,6 +60,7 @@ class SampledLoader(BatchLoader):
         graph, seed, generator = self._source.graph, options["seed"], kwargs.get("generator")
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
+        seed = whole(seed, "seed")
         self._columns = columns_of(self._source.columns, options["node_columns"], options["edge_columns"])
         self._source.check(self._columns)
         revises = options["transform_sampler_output"] is not None or options["pad"] is not None

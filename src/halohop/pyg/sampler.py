@@ -17,6 +17,7 @@ from torch_geometric.sampler import (
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.loading.options import whole
 from halohop.loading.seeds import digest
 from halohop.pyg.arguments import DrawArguments, as_pyg, chosen, rules_of
 from halohop.pyg.convert import skeleton_of
@@ -69,7 +70,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
     ) -> None:
         self._data = data
         self.edge_dir = edge_dir
-        self.num_neighbors, self.seed = num_neighbors, seed
+        self.num_neighbors, self.seed = num_neighbors, whole(seed, "seed")
         for name, value in chosen(DrawArguments, kwargs).items():
             setattr(self, name, value)
         self._read = (self.time_attr, self.weight_attr)
