@@ -197,6 +197,16 @@ def test_given_parts() -> None:
         (r"there are 6 nodes, but 3 labels of nodes", lambda dataset: dataset.init_node_labels(torch.zeros(3))),
         (r"there are 6 edges, but 7 features of edges", lambda dataset: dataset.init_edge_features(torch.zeros(7, 1))),
         (r"id2index names row 6, but the rows are 0 to 5", lambda _: Feature(torch.zeros(6, 1), [0, 6])),
+        (r"an id has no row, of 6 rows: index 6 is out of", lambda _: Feature(torch.zeros(6, 1))[torch.tensor([6])]),
+        (r"edge_index has 3 rows; give \[2, num_edges\]", lambda _: Topology(torch.zeros(3, 2))),
+        (
+            r"pointers of CSR must begin with 0",
+            lambda _: Topology((torch.tensor([0, 2, 1]), torch.tensor([0])), input_layout="CSR"),
+        ),
+        (r"pointers of CSC must begin with 0", lambda _: Topology((torch.tensor([0]), torch.tensor([1, 1])), input_layout="CSC")),
+        (r"pointers of CSR must begin with 0", lambda _: Topology(torch.zeros(2, 0), input_layout="CSR")),
+        (r"num_val=0.8 and num_test=3 of 10; give numbers or shares", lambda _: random_split(10, 0.8, 3)),
+        (r"num_val=-1 and num_test=0 of 10", lambda _: random_split(10, -1, 0)),
         (r"GLT is not offered: write the graph as files", lambda dataset: dataset.load_vineyard("id", "socket", [])),
         (r"GLT is not offered: a Dataset goes to other processes as it is", lambda dataset: dataset.share_ipc()),
         (r"GLT is not offered: a Dataset goes to other processes as it is", lambda _: Graph.from_ipc_handle(None)),
@@ -209,11 +219,12 @@ def test_what_cannot_work_is_refused(message: str, call: Any) -> None:
         assert call(dataset) or dataset.halohop_graph
 
 
-def test_features_of_edges_that_are_too_few_for_their_ids() -> None:
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_features_of_edges_that_are_too_few_for_their_ids(wrong: int) -> None:
     dataset = Dataset()
-    dataset.init_graph(torch.tensor([[0, 1], [1, 0]]), [0, 2], graph_mode="CPU")
+    dataset.init_graph(torch.tensor([[0, 1], [1, 0]]), [0, wrong], graph_mode="CPU")
     dataset.init_edge_features(torch.zeros(2, 1))
-    with pytest.raises(InputError, match="edge_ids has 2, but there are 2 features of edges"):
+    with pytest.raises(InputError, match=f"edge_ids has {wrong}, but there are 2 features of edges"):
         assert dataset.halohop_graph
 
 

@@ -222,6 +222,42 @@ def test_what_one_process_asks_of_a_whole_graph(tmp_path):
         DistNeighborLoader(data, {("paper", "likes", "paper"): [3]}, seeds)
 
 
+def test_what_loaders_have_read_is_not_changed_later(tmp_path):
+    folder, _ = glt_parts.write_parts(TABLES, random_assignment(TABLES, 1), tmp_path, "out")
+    data = loaded(folder)
+    glt.distributed.init_worker_group(1, 0)
+    loader = DistNeighborLoader(data, [3], torch.arange(5))
+    with pytest.raises(InputError, match="node_labels changes nothing: loaders have opened the graph"):
+        data.init_node_labels(torch.arange(100))
+    with pytest.raises(InputError, match="node_features changes nothing"):
+        data.init_node_features(torch.zeros(100, 1), with_gpu=False)
+    with pytest.raises(InputError, match="stored changes nothing"):
+        data.load(folder, 0, "CPU")
+    data.init_node_split((torch.arange(3), None, None))
+    assert len(loader) == 5
+
+
+def test_edges_without_ids_are_numbered_as_they_are_given():
+    edges, rows = torch.tensor([[2, 0, 1, 2, 0], [0, 1, 2, 1, 2]]), torch.arange(5.0).view(5, 1)
+    graph = glt.data.Graph(glt.data.Topology(edges), "CPU")
+    feature = glt.data.Feature(rows, with_gpu=False)
+    data = DistDataset(graph_partition=graph, edge_feature_partition=feature, node_pb=torch.zeros(3, dtype=torch.int64))
+    glt.distributed.init_worker_group(1, 0)
+    (batch,) = DistNeighborLoader(data, [-1], torch.arange(3), 3, with_edge=True, collect_features=True)
+    assert torch.equal(edges[:, batch.edge], batch.node[batch.edge_index.flip(0)])
+    assert torch.equal(batch.edge_attr, rows[batch.edge])
+
+
+def test_features_that_are_too_few():
+    graph = glt.data.Graph(glt.data.Topology(torch.tensor([[2, 0], [0, 1]])), "CPU")
+    data = DistDataset(
+        1, 0, graph, glt.data.Feature(torch.zeros(2, 1), with_gpu=False), node_pb=torch.zeros(3, dtype=torch.int64)
+    )
+    glt.distributed.init_worker_group(1, 0)
+    with pytest.raises(InputError, match="an id has no row, of 2 rows"):
+        DistNeighborLoader(data, [3], torch.arange(3))
+
+
 def test_a_master_that_is_not_reached(parts):
     folder, _ = parts
     host, port = free_address().split(":")

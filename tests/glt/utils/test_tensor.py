@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from halohop.glt import utils
+from halohop.glt.typing import GraphPartitionData
 
 
 def test_arrays_become_tensors() -> None:
@@ -18,6 +19,15 @@ def test_shared_and_squeezed() -> None:
     data = {"a": [torch.ones(2, 1)]}
     assert utils.share_memory(data)["a"][0].is_shared()
     assert utils.squeeze(data)["a"][0].shape == (2,)
+
+
+def test_named_tuples_stay_what_they_are() -> None:
+    part = GraphPartitionData((torch.ones(1), torch.ones(2)), torch.arange(3))
+    shared = utils.share_memory(part)
+    assert isinstance(shared, GraphPartitionData)
+    assert shared.eids.is_shared()
+    assert shared.edge_index[1].is_shared()
+    assert shared.weights is None
 
 
 def test_where_ids_stand() -> None:

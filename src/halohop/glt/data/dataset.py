@@ -229,6 +229,8 @@ def dataset_of(graph: Graph | dict[EdgeType, Graph], edge_dir: str) -> Dataset:
 def random_split(num_total: int, num_val: float, num_test: float) -> tuple[Tensor, Tensor, Tensor]:
     """Train, validation and test positions among `num_total`, shuffled by torch's generator; floats are shares."""
     sizes = [round(num_total * size) if isinstance(size, float) else size for size in (num_val, num_test)]
+    if min(sizes) < 0 or sum(sizes) > num_total:
+        raise InputError(f"num_val={num_val} and num_test={num_test} of {num_total}; give numbers or shares that fit into them")
     val, test, train = torch.randperm(num_total).split([*sizes, num_total - sum(sizes)])
     return train, val, test
 

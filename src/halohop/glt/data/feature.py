@@ -76,7 +76,10 @@ class Feature(NotByHandle):
     def __getitem__(self, ids: Tensor) -> Tensor:
         """The rows of some ids, on the CPU."""
         ids = ids.cpu()
-        return self.feature_tensor[ids if self.id2index is None else self.id2index[ids]]
+        try:
+            return self.feature_tensor[ids if self.id2index is None else self.id2index[ids]]
+        except IndexError as error:
+            raise InputError(f"an id has no row, of {len(self.feature_tensor)} rows: {error}; give a row for each") from error
 
     cpu_get = __getitem__
 

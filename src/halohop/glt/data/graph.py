@@ -38,7 +38,12 @@ class Topology:
         given, self.layout = str(input_layout).upper(), str(layout).upper()
         if given not in ("COO", "CSR", "CSC") or self.layout not in ("CSR", "CSC"):
             raise InputError(f"layouts {input_layout!r} and {layout!r}: give 'COO', 'CSR' or 'CSC', and get 'CSR' or 'CSC'")
+        if len(edge_index) != 2:
+            raise InputError(f"edge_index has {len(edge_index)} rows; give [2, num_edges], or a pair of tensors")
         row, col = (torch.as_tensor(ends).long() for ends in edge_index)
+        for pointers in {"CSR": [row], "CSC": [col]}.get(given, []):
+            if not len(pointers) or pointers[0] or pointers.diff().lt(0).any():
+                raise InputError(f"pointers of {given} must begin with 0 and never fall; make them by coo_to_{given.lower()}")
         self.num_rows = len(row) - 1 if given == "CSR" else _end(row)
         self.num_cols = len(col) - 1 if given == "CSC" else _end(col)
         row, col = (ptr2index(row) if given == "CSR" else row), (ptr2index(col) if given == "CSC" else col)
@@ -85,8 +90,8 @@ class Topology:
         ids = self.given_ids
         rows = None if feature is None else feature.by_id
         if rows is not None and ids is not None and len(ids):
-            if int(ids.max()) >= len(rows):
-                raise InputError(f"edge_ids has {int(ids.max())}, but there are {len(rows)} features of edges; give one for each")
+            if int(wrong := ids.min()) < 0 or int(wrong := ids.max()) >= len(rows):
+                raise InputError(f"edge_ids has {wrong}, but there are {len(rows)} features of edges; give one for each")
             rows = rows[ids]
         if rows is not None and len(rows) != self.edge_count:
             raise InputError(f"there are {self.edge_count} edges, but {len(rows)} features of edges; give one row for each")

@@ -26,6 +26,10 @@ _OF_FOLDER = ("node_features", "edge_features", "node_labels", "node_pb", "edge_
 """What a loaded dataset knows by its folder and files of labels."""
 
 
+_OF_LOADERS = {*_OF_FOLDER, "graph", "stored"}
+"""What loaders have read once they have opened the graph."""
+
+
 class DistDataset(Dataset):
     """A partition, which loaders open together with those of other processes.
 
@@ -209,7 +213,7 @@ class DistDataset(Dataset):
         edges = {}
         for relation, graph in by_type(self.graph, EDGE).items():
             topo, feature = graph.topo, by_type(self.edge_features, EDGE).get(relation)
-            ids, book = topo.given_ids, edge_books.get(relation)
+            ids, book = topo.to_coo()[2] if self.num_partitions == 1 else topo.given_ids, edge_books.get(relation)
             columns = {} if topo.given_weights is None else {WEIGHT: topo.given_weights}
             columns |= {} if feature is None else {"edge_attr": feature[topo.to_coo()[2]]}
             owner = None if book is None or ids is None else _owner(book)
@@ -219,6 +223,11 @@ class DistDataset(Dataset):
         part, count = self.partition_idx, self.num_partitions
         edge_dir: EdgeDir = "out" if self.edge_dir == "out" else "in"
         return halohop.MemoryPartition(part=part, num_parts=count, nodes=nodes, edges=edges, edge_dir=edge_dir)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OF_LOADERS and self.__dict__.get("_opened") is not None:
+            raise InputError(f"{name} changes nothing: loaders have opened the graph; set it before, or make a new DistDataset")
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: the folder's name rather than what it holds."""

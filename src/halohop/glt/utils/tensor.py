@@ -13,7 +13,8 @@ def apply_to_leaves(data: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(data, dict):
         return {key: apply_to_leaves(value, function) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return type(data)([apply_to_leaves(value, function) for value in data])
+        values = [apply_to_leaves(value, function) for value in data]
+        return type(data)(*values) if hasattr(data, "_fields") else type(data)(values)
     return function(data)
 
 
