@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
@@ -54,6 +55,22 @@ def test_batches_of_links(edge_dir: str) -> None:
     assert batch.edge_label.tolist() == [1, 2, 3, 4, 5, 6]  # 0 is a negative
     assert batch.given.is_binary()
     assert next(iter(LinkLoader(dataset, Star(), links, labels, batch_size=6))).edge_label.tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("name", [None, "paper"])
+def test_masks_of_nodes(name: str | None) -> None:
+    dataset, mask = one_type("out")[0], torch.zeros(40, dtype=torch.bool)
+    mask[[3, 7, 30]] = True
+    for given in (mask, mask.numpy()):
+        batches = NodeLoader(dataset, Star(), given if name is None else (name, given), batch_size=2)
+        assert [batch.batch.tolist() for batch in batches] == [[3, 7], [30]]
+
+
+def test_links_and_labels_as_arrays() -> None:
+    dataset, links, labels = one_type("out")[0], numbers(40, 2, 6), torch.arange(6)
+    batch = next(iter(LinkLoader(dataset, Star(), links.numpy(), labels.numpy(), "binary", batch_size=6)))
+    assert torch.equal(batch.node[batch.edge_label_index.flip(0)], links)
+    assert batch.edge_label.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def hetero_output(edge_dir: str) -> Any:

@@ -26,10 +26,6 @@ _OF_FOLDER = ("node_features", "edge_features", "node_labels", "node_pb", "edge_
 """What a loaded dataset knows by its folder and files of labels."""
 
 
-_OF_LOADERS = {*_OF_FOLDER, "graph", "stored"}
-"""What loaders have read once they have opened the graph."""
-
-
 class DistDataset(Dataset):
     """A partition, which loaders open together with those of other processes.
 
@@ -225,7 +221,7 @@ class DistDataset(Dataset):
         return halohop.MemoryPartition(part=part, num_parts=count, nodes=nodes, edges=edges, edge_dir=edge_dir)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OF_LOADERS and self.__dict__.get("_opened") is not None:
+        if name in (*_OF_FOLDER, "graph", "stored") and self.__dict__.get("_opened") is not None:
             raise InputError(f"{name} changes nothing: loaders have opened the graph; set it before, or make a new DistDataset")
         super().__setattr__(name, value)
 

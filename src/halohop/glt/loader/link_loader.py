@@ -38,6 +38,7 @@ class LinkLoader(Loader):
         **kwargs: Any,
     ) -> None:
         etype, (row, col) = get_edge_label_index(data, edge_label_index)
+        edge_label = None if edge_label is None else torch.as_tensor(edge_label)
         if edge_label is not None and neg_sampling is not None and not edge_label.min():
             edge_label = edge_label + 1  # 0 are the negatives
         links = EdgeSamplerInput(row, col, edge_label, etype, NegativeSampling.cast(neg_sampling))
@@ -60,7 +61,7 @@ def get_edge_label_index(data: Dataset, edge_label_index: Any) -> tuple[EdgeType
     graph = data.get_graph(etype)
     if ends is None and graph is None:
         raise InputError(f"edge_label_index={edge_label_index!r} names no relation of the Dataset, {data.get_edge_types()}")
-    return etype, torch.stack(graph.topo.edge_index) if ends is None and graph is not None else ends
+    return etype, torch.stack(graph.topo.edge_index) if ends is None and graph is not None else torch.as_tensor(ends)
 
 
 def named_edges(edge_label_index: Any) -> tuple[EdgeType | None, Any]:

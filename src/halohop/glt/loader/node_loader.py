@@ -39,19 +39,21 @@ class NodeLoader(Loader):
     Args:
         data: where the rows are.
         node_sampler: `sample_from_nodes` makes a batch.
-        input_nodes: ids of the seeds, or a pair of their type and the ids.
+        input_nodes: ids of the seeds, or a mask, or a pair of their type and these.
         device: where batches are wanted.
         kwargs: as of torch's DataLoader.
     """
 
     def __init__(self, data: Dataset, node_sampler: Any, input_nodes: Any, device: Any = None, **kwargs: Any) -> None:
         kind, seeds = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
+        nodes: Any = torch.as_tensor(seeds)
+        nodes = nodes.nonzero()[:, 0] if nodes.dtype == torch.bool else nodes
 
         def made(ids: list[Any]) -> Any:
             inputs = NodeSamplerInput(node=torch.as_tensor(ids), input_type=kind)
             return with_rows(data, node_sampler.sample_from_nodes(inputs), kind)
 
-        super().__init__(DataLoader(seeds, collate_fn=made, **kwargs), device)
+        super().__init__(DataLoader(nodes, collate_fn=made, **kwargs), device)
 
 
 def type_of(input_nodes: Any) -> str | None:
