@@ -68,9 +68,10 @@ def test_masks_of_nodes(name: str | None) -> None:
 
 def test_links_and_labels_as_arrays() -> None:
     dataset, links, labels = one_type("out")[0], numbers(40, 2, 6), torch.arange(6)
-    batch = next(iter(LinkLoader(dataset, Star(), links.numpy(), labels.numpy(), "binary", batch_size=6)))
-    assert torch.equal(batch.node[batch.edge_label_index.flip(0)], links)
-    assert batch.edge_label.tolist() == [1, 2, 3, 4, 5, 6]
+    for given in (links.numpy(), tuple(links.numpy()), links.tolist(), (None, links)):
+        batch = next(iter(LinkLoader(dataset, Star(), given, labels.numpy(), "binary", batch_size=6)))
+        assert torch.equal(batch.node[batch.edge_label_index.flip(0)], links)
+        assert batch.edge_label.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def hetero_output(edge_dir: str) -> Any:

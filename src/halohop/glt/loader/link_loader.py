@@ -67,7 +67,8 @@ def get_edge_label_index(data: Dataset, edge_label_index: Any) -> tuple[EdgeType
 def named_edges(edge_label_index: Any) -> tuple[EdgeType | None, Any]:
     """The relation that is named, and the ends, None where all are meant."""
     etype, ends = None, edge_label_index
-    if isinstance(ends, tuple | list) and len(ends) and not isinstance(ends[0], Tensor | int):
+    typed = isinstance(ends, tuple | list) and len(ends) > 0 and isinstance(ends[0], str | tuple | list | None)
+    if typed and (ends[0] is None or str in map(type, ends[0])):
         etype, ends = (ends, None) if isinstance(ends[0], str) else ends
     return etype, torch.stack([*map(torch.as_tensor, ends)]) if isinstance(ends, tuple | list) else ends
 
