@@ -10,6 +10,7 @@ from subprocess import TimeoutExpired
 import pytest
 
 from halohop import __version__
+from halohop.errors import PeerLostError
 from halohop.launch.jobs.host.messages import (
     Begin,
     Bring,
@@ -97,6 +98,15 @@ def test_a_launcher_that_goes_ends_all_and_polite_ones_have_their_time(launcher,
     assert not marked()
     assert printed["one"] == b"saved\n"
     assert codes == {"one": 7, "two": -signal.SIGKILL}
+
+
+def test_a_runner_whose_work_is_done_ends_at_once(launcher) -> None:
+    """The launcher's end is no trouble to report, after which the runner would wait for more words."""
+    launcher.order()
+    launcher.leave()
+    with pytest.raises(PeerLostError):
+        pytest.fail(f"the runner said {launcher.channel.receive(within(20))}")
+    assert launcher.process.wait(within(10)) == 0
 
 
 @pytest.mark.parametrize(

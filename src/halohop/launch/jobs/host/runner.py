@@ -72,6 +72,8 @@ class Runner:
         while True:
             try:
                 self._answer(self._next())
+            except PeerLostError:
+                raise
             except HalohopError as error:
                 self._channel.send(Trouble(text=str(error)))
 
