@@ -41,6 +41,9 @@ def published(address: list[str]) -> Iterator[tuple[str, list[int]]]:
                         return
                     if key.fileobj is listener:
                         near, _ = listener.accept()
+                        if not address:  # who comes before that tries again
+                            near.close()
+                            continue
                         host, port = address[0].removeprefix("tcp://").split(":")
                         far = socket.create_connection((host, int(port)))
                         connected.append(1)
