@@ -100,7 +100,7 @@ def _feed(writer: SliceWriter, nodes: Mapping[NodeType, NodeSlice], edges: Mappi
     for relation, own in edges.items():
         if own.edge_id is None:
             raise InputError(
-                f"edges of {relation} have no numbers; give EdgeSlice(edge_id=...), by which processes tell them apart"
+                f"edges of {relation} have no numbers; give EdgeSlice(edge_id=...), their numbers in the whole graph"
             )
         writer.add_edges(relation, own.edge_index, own.edge_id, own.columns)
 
