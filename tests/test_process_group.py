@@ -1,5 +1,6 @@
 """A group that is made for a run, and one that a script has made before."""
 
+import gc
 import logging
 import os
 import signal
@@ -70,6 +71,24 @@ def test_a_collective_of_a_lost_peer_does_not_keep_a_rank(
         group()
     assert "left the process group behind" in caplog.text
     answered.set()
+
+
+def test_cycles_that_hold_the_group_are_gone_before_it_ends(quick_group: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        """Like a DistributedDataParallel, whose constructor leaves a cycle of references behind."""
+
+        def __init__(self) -> None:
+            self.itself = self
+
+    left: list[bool] = []
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: left.append(any(type(one) is Model for one in gc.get_objects())))
+    gc.disable()
+    try:
+        with process_group.process_group(World(rank=0, size=2), CPU, 5):
+            Model()
+    finally:
+        gc.enable()
+    assert left == [False]
 
 
 def test_a_failure_to_leave_is_seen(quick_group: None, monkeypatch: pytest.MonkeyPatch) -> None:

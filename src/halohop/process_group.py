@@ -1,5 +1,6 @@
 """torch's process group around a run: one that is made for it, or the one that the user's script has made already."""
 
+import gc
 import logging
 import os
 import threading
@@ -63,6 +64,9 @@ def process_group(world: World, device: torch.device, deadline_s: float) -> Iter
             try:
                 yield
             finally:
+                # A DistributedDataParallel holds the group, and often lies in a cycle of references. If it were collected after
+                # the group's end, the collector would wait, with Python's lock, for threads that may be waiting for this lock.
+                gc.collect()
                 if not _in_thread("halohop-leave-group", dist.destroy_process_group, LEAVE_S):
                     _LOG.warning("left the process group behind: a collective that its other ranks do not answer is under way")
 

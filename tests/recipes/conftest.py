@@ -114,6 +114,11 @@ def start_trainers(tmp_path: Path) -> StartTrainers:
                 trainers.append(Trainer(Forked(module, [str(file)], env)))
                 trainers[-1].read()
             yield trainers
+        except BaseException:  # a deadline, too: where a trainer hangs is what one wants to know then
+            for rank, trainer in enumerate(trainers):
+                trainer.process.show_stacks()
+                print(f"rank {rank}:", *trainer.lines["out"][-3:], trainer.error)
+            raise
         finally:
             for trainer in trainers:
                 trainer.process.kill()

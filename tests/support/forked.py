@@ -1,9 +1,11 @@
 """Processes that begin with everything imported: importing torch and PyG takes seconds, forking from who has them none."""
 
 import atexit
+import faulthandler
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -60,6 +62,12 @@ class Forked:
         assert self._process.exitcode is not None, f"process {self.pid} runs on after {timeout:.0f} s"
         return self._process.exitcode
 
+    def show_stacks(self) -> None:
+        """Lets it write where its threads stand to its standard error, if it still runs."""
+        if self._process.is_alive():
+            os.kill(self.pid, signal.SIGUSR1)
+            self._process.join(1.0)
+
     def kill(self) -> None:
         """Ends it by SIGKILL, if it still runs."""
         self._process.kill()
@@ -86,6 +94,7 @@ def _run(
     for connection, descriptor in ((out, 1), (err, 2)):
         os.dup2(connection.fileno(), descriptor)
         connection.close()
+    faulthandler.register(signal.SIGUSR1, file=2)
     if cwd is not None:
         os.chdir(cwd)
     os.environ.clear()

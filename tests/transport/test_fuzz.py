@@ -40,6 +40,11 @@ def footprint() -> tuple[int, int]:
     return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
 
 
+def has_grown(before: tuple[int, int]) -> bool:
+    """Whether there are more of them. Fewer there may be: what another test has left may end at any time."""
+    return any(now > then for now, then in zip(footprint(), before, strict=True))
+
+
 class Bystander:
     """A real client that calls all the time, and notes how long it ever had to wait."""
 
@@ -176,7 +181,7 @@ def test_frames_of_strangers():
             assert wait_for(lambda: not listener._port._strangers)
             bystander.assert_undisturbed()
             assert resident_bytes() - memory < ROOM
-            assert wait_for(lambda: footprint() == before)
+            assert wait_for(lambda: not has_grown(before))
         assert all(request.node_type != "stranger" for request in served)
         assert listener.statistics()["sessions"] == 1
         assert listener.statistics()["failures"] == 0  # nothing of theirs was even decoded
@@ -206,7 +211,7 @@ def test_bytes_of_strangers(encrypt):
             bystander.assert_undisturbed()
             assert wait_for(lambda: not listener._port._strangers)
             assert resident_bytes() - memory < ROOM
-            assert wait_for(lambda: footprint() == before)
+            assert wait_for(lambda: not has_grown(before))
         assert listener.statistics()["sessions"] == 1
 
 
@@ -233,7 +238,7 @@ def test_messages_of_a_peer_that_went_mad():
                     attacker.send(mutated(chance, head), *chance.choice(messages))
             bystander.assert_undisturbed()
             assert resident_bytes() - memory < ROOM
-            assert wait_for(lambda: footprint() == before)
+            assert wait_for(lambda: not has_grown(before))
         assert listener.statistics()["failures"] > 1000
         assert wait_for(lambda: listener.statistics()["in_flight"] == 0)
 
