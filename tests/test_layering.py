@@ -13,8 +13,8 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
     *("errors", "typing", "world", "cores", "interfaces", "memory", "telemetry", "files", "process_group", "collectives", "ops"),
-    *("store", "partitioning", "transport", "cluster", "sampling", "net", "loading", "access", "pyg", "samplers", "datasets"),
-    *("__init__", "inference", "recipes", "glt", "launch", "__main__", "testing"),
+    *("store", "partitioning", "transport", "tables", "cluster", "sampling", "net", "loading", "tensors", "optim", "access"),
+    *("pyg", "samplers", "datasets", "__init__", "inference", "recipes", "glt", "launch", "__main__", "testing"),
 )
 
 EVERYWHERE = {"torch", "numpy", "msgspec"}
@@ -25,7 +25,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "glt/*"),
-    "torch.distributed": ("process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
+    "torch.distributed": ("optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
     "filelock": ("ops/warmup.py",),

@@ -1,0 +1,212 @@
+"""What is asked of the owners of tables. As all requests, each may be asked twice: what it does is done once."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from halohop import ops
+from halohop.store.requests import Reply, Request
+from halohop.tables.rule_spec import RuleSpec
+from halohop.tables.spec import TableSpec
+
+
+class TableRequest(Request[Reply]):
+    """Base of the requests that owners of tables answer. The answer of an owner may be a future."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedPart:
+    """Where other processes of the same machine find a partition's rows: files that they map, rows in order.
+
+    Args:
+        part: the partition.
+        rows: path of the rows, ``[n, *shape]``.
+        touched: path of a byte for each row, 0 while it is as it began; empty where it is not kept.
+        counts: path of two int64: a number that is odd while rows are written, and to which every change adds 2; and the steps
+            of the optimiser so far.
+        boot: names the running system, without which the paths mean nothing.
+    """
+
+    part: int
+    rows: str
+    touched: str
+    counts: str
+    boot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMade:
+    """The table is there.
+
+    Args:
+        fills: partitions whose rows the client that asked has to write, and then say so (`FilledRequest`); of "given" only.
+        shared: its rows here.
+    """
+
+    fills: tuple[int, ...]
+    shared: tuple[SharedPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeTableRequest(TableRequest[TableMade]):
+    """Makes a table, or finds it as it is; refused where one of this name differs.
+
+    Args:
+        sender: names the client.
+    """
+
+    spec: TableSpec
+    sender: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFilled:
+    """The rows count as begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilledRequest(TableRequest[TableFilled]):
+    """The client has written all rows of these partitions of a "given" table; others may read them from now on."""
+
+    name: str
+    parts: tuple[int, ...]
+    sender: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableListing:
+    """A table at one owner.
+
+    Args:
+        spec: what it is.
+        steps: of its optimiser, so far.
+        optimizer: which optimiser trains it; empty: none.
+        state: of the optimiser, names of arrays and their row shapes.
+        num_bytes: at this owner, rows and state.
+    """
+
+    spec: TableSpec
+    steps: int
+    optimizer: str
+    state: dict[str, tuple[int, ...]]
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableListings:
+    tables: tuple[TableListing, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTablesRequest(TableRequest[TableListings]):
+    """All tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDropped:
+    """It is gone, or was not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTableRequest(TableRequest[TableDropped]):
+    """Forgets a table, its optimiser's state, and that optimiser, if it trains no other table."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRead:
+    """Per query: rows ``[n, *shape]`` in the table's dtype, and how many steps of its optimiser they have seen."""
+
+    rows: tuple[Tensor, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableQuery:
+    """Some rows of a table.
+
+    Args:
+        name: of the table.
+        gid: int64 ``[n]``.
+        state: an array of its optimiser's state instead of its rows.
+    """
+
+    name: str
+    gid: Tensor
+    state: str = ""
+
+    def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "TableQuery":
+        """The query for some of its rows, by position."""
+        return replace(self, gid=ops.gather_rows(self.gid, rows, pool=pool))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRowsRequest(TableRequest[RowsRead]):
+    """Rows of several tables."""
+
+    queries: tuple[TableQuery, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A file that an owner has written, or is to read: path below the checkpoint's folder, bytes, and BLAKE2b of them."""
+
+    path: str
+    num_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTable:
+    """One owner's rows of a table in a checkpoint.
+
+    Args:
+        spec: of the table.
+        rules: of its optimiser; empty where it has none.
+        steps: of its optimiser, so far.
+        files: array files by what they hold: "id" (raw ids), "rows", and the arrays of the state.
+    """
+
+    spec: TableSpec
+    rules: tuple[RuleSpec, ...]
+    steps: int
+    files: dict[str, TableFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesSaved:
+    tables: tuple[SavedTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTablesRequest(TableRequest[TablesSaved]):
+    """Writes tables, with their state, into a folder of the owner's; the client makes them a checkpoint (see `checkpoint`).
+
+    Args:
+        folder: where; relative to the folder that the server allows, or anywhere where the owner is a trainer.
+        names: of the tables.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesLoaded:
+    """Each has all its rows, state and counters as they were saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTablesRequest(TableRequest[TablesLoaded]):
+    """Reads tables that `SaveTablesRequest` wrote, at any number of owners: each takes its own rows, by raw id.
+
+    Args:
+        folder: as of `SaveTablesRequest`.
+        tables: what all owners had saved.
+    """
+
+    folder: str
+    tables: tuple[SavedTable, ...]
