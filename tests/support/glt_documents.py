@@ -41,7 +41,7 @@ def write_products(root: Path, made: GraphTables) -> None:
 
 def clone(folder: Path) -> Path:
     """A copy of the examples, from which ``../../../data`` is `folder` / "data"; returns their folder."""
-    shutil.copytree(EXAMPLES, folder / "halohop" / "examples" / "glt", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXAMPLES, folder / "halohop" / "examples" / "glt", ignore=shutil.ignore_patterns("__pycache__", "*.txt"))
     return folder / "halohop" / "examples" / "glt"
 
 
