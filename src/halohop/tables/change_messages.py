@@ -42,12 +42,14 @@ class Share:
         gid: int64 ``[n]``; of equal ones the last row stays where rows are written, else they are all added.
         rows: ``[n, *shape]``: rows in the table's dtype, or gradients in float32 (of a float64 table, in float64).
         lr: the learning rate of a step; the same from all ranks.
+        spec: as of `TableQuery`.
     """
 
     name: str
     gid: Tensor
     rows: Tensor
     lr: float = 0.0
+    spec: str = ""
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "Share":
         """Some of its rows, by position."""

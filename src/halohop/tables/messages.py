@@ -43,10 +43,12 @@ class TableMade:
     Args:
         fills: partitions whose rows the client that asked has to write, and then say so (`FilledRequest`); of "given" only.
         shared: its rows here.
+        owner: names this owner, as no other process is called; one that was started again has another name.
     """
 
     fills: tuple[int, ...]
     shared: tuple[SharedPart, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ class TableListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableListings:
+    """The tables of one owner, which is called as in `TableMade`."""
+
     tables: tuple[TableListing, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +137,13 @@ class TableQuery:
         name: of the table.
         gid: int64 ``[n]``.
         state: an array of its optimiser's state instead of its rows.
+        spec: `TableSpec.digest` of the table as the client knows it: refused if it was dropped and made otherwise; empty: any.
     """
 
     name: str
     gid: Tensor
     state: str = ""
+    spec: str = ""
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "TableQuery":
         """The query for some of its rows, by position."""

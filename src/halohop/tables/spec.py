@@ -1,5 +1,6 @@
 """What a table is: rows that lie with the partitions, and what they are before anybody has written them."""
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -73,6 +74,11 @@ class TableSpec:
     def row_bytes(self) -> int:
         """Of one row."""
         return self.torch_dtype.itemsize * math.prod(self.shape)
+
+    @property
+    def digest(self) -> str:
+        """The same for equal specs, and for no others."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
 
     def bounds(self, book: Book) -> tuple[int, ...]:
         """Rows bounds[p] to bounds[p + 1] - 1, by gid, lie with partition p. Rows of their own are divided evenly; a gid is
