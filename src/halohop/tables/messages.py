@@ -18,22 +18,19 @@ class TableRequest(Request[Reply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPart:
-    """Where other processes of the same machine find a partition's rows: files that they map, rows in order.
+    """Where other processes of the same machine find a partition's rows, see `halohop.tables.arrays.map_shared`.
 
     Args:
         part: the partition.
-        rows: path of the rows, ``[n, *shape]``.
-        touched: path of a byte for each row, 0 while it is as it began; empty where it is not kept.
-        counts: path of two int64: a number that is odd while rows are written, and to which every change adds 2; and the steps
-            of the optimiser so far.
-        boot: names the running system, without which the paths mean nothing.
+        path: of an open file of the owner's.
+        identity: of that file.
+        system: names the running system and its namespace of processes, without which the path means nothing.
     """
 
     part: int
-    rows: str
-    touched: str
-    counts: str
-    boot: str
+    path: str
+    identity: str
+    system: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
