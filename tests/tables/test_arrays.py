@@ -1,5 +1,6 @@
 """A partition's arrays of a table: what others map, what a full disk leaves, and that nothing stays behind."""
 
+import mmap
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halohop.errors import InputError, WriteError
-from halohop.ops import gather_rows
+from halohop.ops import gather_rows, paging
 from halohop.tables import arrays
 from halohop.tables.arrays import CLOSED, MappedRows, TableArrays, make_arrays, map_shared
 from halohop.tables.spec import Beginning, Storage, TableSpec
@@ -112,6 +113,19 @@ def test_a_state_begins_as_it_is_asked_to_and_is_read_like_rows(storage: Storage
     owned.drop_states()
     assert owned.states == {}
     assert owned.num_bytes == ROWS * 12
+    owned.close()
+
+
+@pytest.mark.parametrize("storage", ["memory", "disk"])
+def test_rows_and_state_are_changed_a_part_at_a_time_where_they_lie_on_disk(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned = made(spec_of(storage=storage), tmp_path)
+    owned.add_state("m", (3,), torch.float32, 0.0)
+    monkeypatch.setattr(paging, "_WINDOW", 6 * mmap.PAGESIZE)  # three rows, and three of the state
+    lid = torch.tensor([0, 5, 9, 4999, 17, 4, 3])
+    parts = [lid[part].tolist() for part in owned.windows(lid)]
+    assert parts == ([[0, 5, 9], [4999, 17, 4], [3]] if storage == "disk" else [lid.tolist()])
     owned.close()
 
 

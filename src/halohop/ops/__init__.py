@@ -25,6 +25,7 @@ from halohop.ops.index import (
 from halohop.ops.keys import KeyIndex, pad_texts
 from halohop.ops.labor import Sources
 from halohop.ops.narrow import Narrow, narrowed, widened
+from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, stream_key
@@ -88,4 +89,5 @@ __all__ = [
     "stream_key",
     "warm_up",
     "widened",
+    "windows",
 ]

@@ -4,7 +4,7 @@ One by one, a row that is not in memory costs the disk's latency; asked for toge
 """
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,22 +18,28 @@ _WINDOW = 32 << 20
 to be still there when they are read, and enough for the disk to choose an order."""
 
 
-def windows(source: Pieces, rows: NDArray[Any]) -> Iterator[slice]:
-    """Parts of `rows`, in order, each to be read before the next is asked for; one part where the source is not on disk.
+def windows(source: Pieces | Sequence[Pieces], rows: NDArray[Any]) -> Iterator[slice]:
+    """Parts of `rows`, in order, each to be read before the next is asked for; one part where nothing of it is on disk.
 
     The pages of a part, and of the one after it, have been asked for when it comes. Rows that no piece holds are left out.
+
+    Args:
+        source: whose rows they are; several whose same rows are read together.
+        rows: int64 or int32 ``[n]``.
     """
-    if not source.on_disk:
+    sources = [pieces for pieces in ([source] if isinstance(source, Pieces) else source) if pieces.on_disk]
+    if not sources:
         yield slice(0, len(rows))
         return
-    step = max(_WINDOW // max(source.row_bytes, mmap.PAGESIZE), 1)
-    _ask(source, rows[:step])
+    step = max(_WINDOW // sum(max(pieces.row_bytes, mmap.PAGESIZE) for pieces in sources), 1)
+    _ask(sources, rows[:step])
     for begin in range(0, len(rows), step):
-        _ask(source, rows[begin + step : begin + 2 * step])
+        _ask(sources, rows[begin + step : begin + 2 * step])
         yield slice(begin, min(begin + step, len(rows)))
 
 
-def _ask(source: Pieces, rows: NDArray[Any]) -> None:
-    addresses = source.addresses(rows)
-    addresses.sort()
-    cpu_paging.will_need(addresses, np.uint64(source.row_bytes * (1 + source.extra)))
+def _ask(sources: Sequence[Pieces], rows: NDArray[Any]) -> None:
+    for source in sources:
+        addresses = source.addresses(rows)
+        addresses.sort()
+        cpu_paging.will_need(addresses, np.uint64(source.row_bytes * (1 + source.extra)))

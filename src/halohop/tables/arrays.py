@@ -11,7 +11,7 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,9 +45,11 @@ class MappedRows:
         touched: uint8 ``[n]``, 0 while a row is as it began; None where such rows are zeros.
         counts: int64 ``[2]``: a number that is odd while rows are written, to which every change adds 2, and which is `CLOSED`
             when the table is gone; and the steps of the table's optimiser so far.
+        source: the rows for `ops.gather_rows`: where they lie on disk, it asks for pages before it reads them.
     """
 
     rows: Tensor
+    source: ops.Pieces
     touched: Tensor | None
     counts: Tensor
 
@@ -73,7 +75,7 @@ class TableArrays:
         mapped = _rows_in(self._file.memory, spec, num_rows)
         self.rows, self.touched, self.counts = mapped.rows, mapped.touched, mapped.counts
         self.states: dict[str, Tensor] = {}
-        self._sources: dict[str, Tensor | ops.Pieces] = {"": self._source(self.rows)}
+        self._sources = {"": mapped.source}
 
     def add_state(self, name: str, row_shape: tuple[int, ...], dtype: torch.dtype, fill: float) -> Tensor:
         """Makes an array of the optimiser's state.
@@ -88,7 +90,7 @@ class TableArrays:
         made.release()  # it stays as long as it is mapped; no other process maps it
         if fill != 0:
             state.fill_(fill)
-        self._sources[name] = self._source(state)
+        self._sources[name] = _pieces(state, on_disk=self.on_disk)
         self.states[name] = state
         return state
 
@@ -97,9 +99,14 @@ class TableArrays:
         self.states.clear()
         self._sources = {"": self._sources[""]}
 
-    def source(self, state: str = "") -> Tensor | ops.Pieces:
+    def source(self, state: str = "") -> ops.Pieces:
         """The rows, or an array of the state, for `ops.gather_rows`: it asks for pages on disk before it reads them."""
         return self._sources[state]
+
+    def windows(self, lid: Tensor) -> Iterator[slice]:
+        """Parts of `lid` (int64 ``[n]``), in order, whose rows and state are to be changed before the next part: their pages on
+        disk have been asked for. One part where they lie in memory."""
+        return ops.windows(tuple(self._sources.values()), lid.numpy())
 
     def shared(self, part: int) -> SharedPart | None:
         """Where other processes of this machine find the rows; None where the system has no such files."""
@@ -117,12 +124,6 @@ class TableArrays:
         """The table is gone: those who have mapped it see `CLOSED`, and its room is free when the last of them forgets it."""
         self.counts[0] = CLOSED
         self._file.release()
-
-    def _source(self, array: Tensor) -> Tensor | ops.Pieces:
-        if not self.on_disk or not array.numel():
-            return array
-        read_by_rows(array.data_ptr(), array.nbytes)
-        return ops.Pieces([array], [0, len(array)], disk_arrays=(array.data_ptr(),))
 
 
 def make_arrays(spec: TableSpec, num_rows: int, *, folder: Path | None) -> TableArrays:
@@ -264,9 +265,17 @@ def _begins_with_zeros(spec: TableSpec) -> bool:
 
 
 def _rows_in(memory: Tensor, spec: TableSpec, num_rows: int) -> MappedRows:
-    touched, rows, end = _layout(spec, num_rows)
+    touched, begin, end = _layout(spec, num_rows)
+    rows = memory[begin:end].view(spec.torch_dtype).view(num_rows, *spec.shape)
     return MappedRows(
-        rows=memory[rows:end].view(spec.torch_dtype).view(num_rows, *spec.shape),
+        rows=rows,
         touched=None if _begins_with_zeros(spec) else memory[touched : touched + num_rows],
         counts=memory[: _COUNTS * 8].view(torch.int64),
+        source=_pieces(rows, on_disk=spec.storage == "disk"),
     )
+
+
+def _pieces(array: Tensor, *, on_disk: bool) -> ops.Pieces:
+    if on_disk:
+        read_by_rows(array.data_ptr(), array.nbytes)
+    return ops.Pieces([array], [0, len(array)], disk_arrays=(array.data_ptr(),) if on_disk else ())
