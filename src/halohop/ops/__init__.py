@@ -6,6 +6,7 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 
 from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
+from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
 from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
@@ -28,16 +29,19 @@ from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
-from halohop.ops.random import fractions, stream_key
+from halohop.ops.random import fractions, name_key, stream_key
 from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, missing_places, scatter_rows
+from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
+from halohop.ops.sums import sum_by_id, sum_of_squares
 from halohop.ops.warmup import warm_up
 
 __all__ = [
+    "FLOATS",
     "TIME_DTYPES",
     "Buckets",
     "CacheIndex",
@@ -66,9 +70,12 @@ __all__ = [
     "distinct_pairs",
     "draw_shares",
     "fill_missing",
+    "fill_normal",
+    "fill_uniform",
     "fractions",
     "gather_known",
     "gather_rows",
+    "gradient_dtype",
     "induced",
     "join_rows",
     "known_places",
@@ -77,6 +84,7 @@ __all__ = [
     "merge_lists",
     "merge_sparse",
     "missing_places",
+    "name_key",
     "narrowed",
     "never_falls",
     "number",
@@ -85,8 +93,14 @@ __all__ = [
     "repeat_positions",
     "sample_neighbors",
     "scatter_rows",
+    "step_adagrad",
+    "step_adam",
+    "step_rowwise_adagrad",
+    "step_sgd",
     "stitch",
     "stream_key",
+    "sum_by_id",
+    "sum_of_squares",
     "warm_up",
     "widened",
     "windows",

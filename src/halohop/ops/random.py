@@ -47,6 +47,17 @@ def stream_key(*, seed: int, epoch: int, batch: int, hop: int, relation: Relatio
     return key
 
 
+def name_key(*, seed: int, name: str) -> int:
+    """The 64-bit key of what is drawn for a name, such as the first rows of a table. Any integer is a seed, modulo 2**64.
+
+    Example:
+        >>> name_key(seed=0, name="a") == name_key(seed=0, name="a"), name_key(seed=0, name="a") == name_key(seed=1, name="a")
+        (True, False)
+    """
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return mix((mix(((seed & MASK_64) + GOLDEN) & MASK_64) ^ int.from_bytes(digest, "little")) + GOLDEN & MASK_64)
+
+
 def fractions(key: int, ids: Tensor) -> Tensor:
     """A random number between 0 and 1, never 0 or 1, for each id: float64 ``[n]``.
 

@@ -1,0 +1,231 @@
+"""CPU kernels by which gradients change rows. `halohop.ops.reference_rules` says in plain torch what they compute.
+
+Row i of `grads` belongs to row lid[i]; all arrays are flat, `width` entries a row. Each kernel passes over the touched rows once,
+and asks for the cache lines of a row and its state a few rows ahead. Row numbers have been checked before: a change that could
+stop half-way would be no change.
+
+Arithmetic is that of the gradients' dtype, and so is the state. Rows of two bytes come as their bits: uint16 for bfloat16, int16
+for float16.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from halohop.ops.cpu_jit import kernel, prefetch
+
+u32, u64, i64 = np.uint32, np.uint64, np.int64
+f32, f64 = np.float32, np.float64
+
+_LINE = u64(64)  # bytes of a cache line
+_LINES_AHEAD = u64(48)
+_ZERO, _ONE, _FOUR = u64(0), u64(1), u64(4)
+
+
+# --- numbers of two bytes ------------------------------------------------------------
+
+_SIXTEEN, _THIRTEEN = u32(16), u32(13)
+_UNSIGNED, _SIGN = u32(0x7FFFFFFF), u32(0x8000)
+_ROUND_BFLOAT, _ROUND_HALF = u32(0x7FFF), u32(0xFFF)
+_INFINITE, _HALF_INFINITE = u32(0x7F800000), u32(0x7C00)
+_HALF_LIMIT, _HALF_NORMAL = u32((127 + 16) << 23), u32(113 << 23)  # the first too great for float16; the least that is normal
+_REBIAS = u32((127 - 15) << 23)
+_GREAT = f32(2.0**112)  # between the exponents of both
+_MAGIC = f32(0.5)  # adding it leaves the bits of a subnormal float16 at the end of the sum's
+
+
+@kernel
+def _from_bfloat(bits: Any) -> Any:
+    return u32(u32(bits) << _SIXTEEN).view(f32)
+
+
+@kernel
+def _to_bfloat(value: Any) -> Any:
+    bits = f32(value).view(u32)
+    if value != value:
+        return np.uint16(u32(bits >> _SIXTEEN) | u32(0x40))
+    return np.uint16(u32(bits + _ROUND_BFLOAT + u32(u32(bits >> _SIXTEEN) & u32(1))) >> _SIXTEEN)
+
+
+@kernel
+def _from_half(bits: Any) -> Any:
+    word = u32(np.uint16(bits))
+    size = u32(u32(word & u32(0x7FFF)) << _THIRTEEN)
+    sign = u32(u32(word & _SIGN) << _SIXTEEN)
+    scaled = f32(size.view(f32) * _GREAT).view(u32)
+    if size >= u32(_HALF_INFINITE << _THIRTEEN):
+        scaled = u32(scaled | _INFINITE)
+    return u32(scaled | sign).view(f32)
+
+
+@kernel
+def _to_half(value: Any) -> Any:
+    bits = f32(value).view(u32)
+    size = u32(bits & _UNSIGNED)
+    sign = u32(u32(bits >> _SIXTEEN) & _SIGN)
+    if size >= _HALF_LIMIT:
+        half = u32(0x7E00) if size > _INFINITE else _HALF_INFINITE
+    elif size < _HALF_NORMAL:
+        half = u32(f32(size.view(f32) + _MAGIC).view(u32) - f32(_MAGIC).view(u32))
+    else:
+        half = u32(u32(size - _REBIAS + _ROUND_HALF + u32(u32(size >> _THIRTEEN) & u32(1))) >> _THIRTEEN)
+    return np.int16(np.uint16(u32(half | sign)))
+
+
+def _read(words: NDArray[Any], at: Any) -> Any:
+    """The number at a place, as float32 where it has two bytes."""
+    raise NotImplementedError("compiled code only")
+
+
+def _write(words: NDArray[Any], at: Any, value: Any) -> None:
+    """Writes a number, rounded to the nearest where it has two bytes."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_read)  # type: ignore[untyped-decorator]
+def _read_typed(words: NDArray[Any], at: Any) -> Any:
+    def plain(words: NDArray[Any], at: Any) -> Any:
+        return words[at]
+
+    def bfloat(words: NDArray[Any], at: Any) -> Any:
+        return _from_bfloat(words[at])
+
+    def half(words: NDArray[Any], at: Any) -> Any:
+        return _from_half(words[at])
+
+    return {types.uint16: bfloat, types.int16: half}.get(words.dtype, plain)
+
+
+@overload(_write)  # type: ignore[untyped-decorator]
+def _write_typed(words: NDArray[Any], at: Any, value: Any) -> Any:
+    def plain(words: NDArray[Any], at: Any, value: Any) -> None:
+        words[at] = value
+
+    def bfloat(words: NDArray[Any], at: Any, value: Any) -> None:
+        words[at] = _to_bfloat(value)
+
+    def half(words: NDArray[Any], at: Any, value: Any) -> None:
+        words[at] = _to_half(value)
+
+    return {types.uint16: bfloat, types.int16: half}.get(words.dtype, plain)
+
+
+# --- asking ahead ------------------------------------------------------------
+
+
+@kernel
+def _ask(words: NDArray[Any], begin: Any, width: Any) -> None:
+    for c in range(_ZERO, width, _LINE // u64(words.itemsize)):
+        prefetch(words, begin + c)
+    prefetch(words, begin + width - _ONE)
+
+
+@kernel
+def _rows_ahead(width: Any, itemsize: Any, arrays: Any) -> Any:
+    """As many rows as keep some cache lines on their way, at least 2."""
+    return max(_LINES_AHEAD * _LINE // (arrays * (width * u64(itemsize) + _LINE)), u64(2))
+
+
+# --- rules ------------------------------------------------------------
+
+
+@kernel
+def sgd(rows: NDArray[Any], width: Any, lid: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any) -> None:
+    n, ahead = u64(lid.size), _rows_ahead(width, rows.itemsize, _ONE)
+    for i in range(n):
+        _ask(rows, u64(lid[min(i + ahead, n - _ONE)]) * width, width)
+        row, own = u64(lid[i]) * width, i * width
+        for c in range(width):
+            _write(rows, row + c, _read(rows, row + c) - lr * (grads[own + c] * scale))
+
+
+@kernel
+def adagrad(
+    rows: NDArray[Any], sums: NDArray[Any], width: Any, lid: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any, eps: Any
+) -> None:
+    n, ahead = u64(lid.size), _rows_ahead(width, sums.itemsize, u64(2))
+    for i in range(n):
+        later = u64(lid[min(i + ahead, n - _ONE)]) * width
+        _ask(rows, later, width)
+        _ask(sums, later, width)
+        row, own = u64(lid[i]) * width, i * width
+        for c in range(width):
+            grad = grads[own + c] * scale
+            total = sums[row + c] + grad * grad
+            sums[row + c] = total
+            _write(rows, row + c, _read(rows, row + c) - lr * (grad / (math.sqrt(total) + eps)))
+
+
+@kernel
+def _mean_square(grads: NDArray[Any], begin: Any, width: Any, scale: Any) -> Any:
+    """Of a row's entries: in float64, by four sums of every fourth entry, so that they do not wait for one another."""
+    a, b, c, d = f64(0), f64(0), f64(0), f64(0)
+    whole = begin + (width - width % _FOUR)
+    for at in range(begin, whole, _FOUR):
+        a += f64(grads[at] * scale) * f64(grads[at] * scale)
+        b += f64(grads[at + u64(1)] * scale) * f64(grads[at + u64(1)] * scale)
+        c += f64(grads[at + u64(2)] * scale) * f64(grads[at + u64(2)] * scale)
+        d += f64(grads[at + u64(3)] * scale) * f64(grads[at + u64(3)] * scale)
+    for at in range(whole, begin + width):
+        a += f64(grads[at] * scale) * f64(grads[at] * scale)
+    return ((a + b) + (c + d)) / f64(width)
+
+
+@kernel
+def rowwise_adagrad(
+    rows: NDArray[Any], sums: NDArray[Any], width: Any, lid: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any, eps: Any
+) -> None:
+    n, ahead = u64(lid.size), _rows_ahead(width, rows.itemsize, _ONE)
+    for i in range(n):
+        later = u64(lid[min(i + ahead, n - _ONE)])
+        _ask(rows, later * width, width)
+        prefetch(sums, later)
+        at, own = u64(lid[i]), i * width
+        row = at * width
+        sums[at] += sums.dtype.type(_mean_square(grads, own, width, scale))
+        size = lr / (math.sqrt(sums[at]) + eps)
+        for c in range(width):
+            _write(rows, row + c, _read(rows, row + c) - size * (grads[own + c] * scale))
+
+
+@kernel
+def adam(
+    rows: NDArray[Any],
+    mean: NDArray[Any],
+    square: NDArray[Any],
+    steps: NDArray[Any],
+    width: Any,
+    lid: NDArray[Any],
+    grads: NDArray[Any],
+    scale: Any,
+    lr: Any,
+    eps: Any,
+    beta1: Any,
+    beta2: Any,
+    step: Any,
+) -> None:
+    """`steps` counts those of each row, or is empty: then `step` is that of all. `lr`, the betas and `step` are float64."""
+    n, ahead = u64(lid.size), _rows_ahead(width, mean.itemsize, u64(3))
+    real = mean.dtype.type
+    keep1, keep2 = real(f64(1) - beta1), real(f64(1) - beta2)
+    size = real(lr * math.sqrt(f64(1) - beta2**step) / (f64(1) - beta1**step))
+    for i in range(n):
+        later = u64(lid[min(i + ahead, n - _ONE)])
+        _ask(rows, later * width, width)
+        _ask(mean, later * width, width)
+        _ask(square, later * width, width)
+        at, own = u64(lid[i]), i * width
+        row = at * width
+        if steps.size:
+            steps[at] += 1
+            size = real(lr * math.sqrt(f64(1) - beta2 ** f64(steps[at])) / (f64(1) - beta1 ** f64(steps[at])))
+        for c in range(width):
+            grad = grads[own + c] * scale
+            m = mean[row + c] + (grad - mean[row + c]) * keep1
+            v = square[row + c] + (grad * grad - square[row + c]) * keep2
+            mean[row + c], square[row + c] = m, v
+            _write(rows, row + c, _read(rows, row + c) - size * (m / (math.sqrt(v) + eps)))

@@ -1,0 +1,83 @@
+"""How gradients change rows, in plain torch: the specification of `halohop.ops.rules`.
+
+Row i of `grads` belongs to row lid[i]. Numbers of two bytes are computed with as float32 and rounded when they are written.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False) -> tuple[Tensor, Tensor]:
+    ids = sorted(set(gid.tolist()))
+    sums = []
+    for v in ids:
+        places = [place for place, other in enumerate(gid.tolist()) if other == v]
+        total = rows[places[0]].clone()
+        for place in places[1:]:
+            total = total + rows[place]
+        sums.append(total / len(places) if mean else total)
+    return torch.tensor(ids, dtype=torch.int64), torch.stack(sums) if sums else rows[:0].clone()
+
+
+def sum_of_squares(rows: Tensor) -> float:
+    return math.fsum(float(value) ** 2 for value in rows.double().reshape(-1).tolist())
+
+
+def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: float = 1.0) -> None:
+    _move(rows, lid, grads * scale, lr)
+
+
+def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0) -> None:
+    grads = grads * scale
+    sums[lid] += grads * grads
+    _move(rows, lid, grads / (sums[lid].sqrt() + eps), lr)
+
+
+def step_rowwise_adagrad(
+    rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0
+) -> None:
+    grads = grads * scale
+    sums[lid] += torch.tensor([mean_square(grad.reshape(-1)) for grad in grads], dtype=sums.dtype)
+    sizes = lr / (sums[lid].sqrt() + eps)
+    _move(rows, lid, grads * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
+
+
+def mean_square(entries: Tensor) -> float:
+    """In float64: four sums, of every fourth entry; what remains goes to the first."""
+    squares = [float(value) ** 2 for value in entries]
+    whole = len(squares) - len(squares) % 4
+    sums = [sum(squares[lane:whole:4]) for lane in range(4)]
+    sums[0] = sum(squares[whole:], start=sums[0])
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / max(len(squares), 1)
+
+
+def step_adam(
+    rows: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    lid: Tensor,
+    grads: Tensor,
+    *,
+    lr: float,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    step: int = 1,
+    row_steps: Tensor | None = None,
+    scale: float = 1.0,
+) -> None:
+    grads = grads * scale
+    mean[lid] += (grads - mean[lid]) * (1 - beta1)
+    square[lid] += (grads * grads - square[lid]) * (1 - beta2)
+    if row_steps is not None:
+        row_steps[lid] += 1
+    steps = [step] * len(lid) if row_steps is None else row_steps[lid].tolist()
+    sizes = torch.tensor([lr * math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in steps], dtype=grads.dtype)
+    _move(rows, lid, (mean[lid] / (square[lid].sqrt() + eps)) * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
+
+
+def _move(rows: Tensor, lid: Tensor, by: Tensor, lr: float) -> None:
+    """Moves rows against `by`."""
+    rows[lid] = (rows[lid].to(by.dtype) - by * lr).to(rows.dtype)
