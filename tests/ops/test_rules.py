@@ -1,17 +1,14 @@
 """Gradients change rows as the reference says, and as torch's own optimisers do."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import IdError, InputError
 from halohop.ops import reference_rules
 
 RULES = ("sgd", "adagrad", "rowwise_adagrad", "adam", "adam by row")

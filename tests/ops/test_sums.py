@@ -1,14 +1,10 @@
 """Rows with equal ids are added up in the order in which they stand."""
 
-import math
-
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from halohop import ops
-from halohop.errors import InputError
 from halohop.ops import reference_rules
 
 

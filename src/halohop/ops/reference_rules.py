@@ -40,7 +40,8 @@ def step_rowwise_adagrad(
 ) -> None:
     grads = grads * scale
     sums[lid] += torch.tensor([mean_square(grad.reshape(-1)) for grad in grads], dtype=sums.dtype)
-    sizes = lr / (sums[lid].sqrt() + eps)
+    root = sums[lid].sqrt() + eps
+    sizes = torch.full_like(root, lr) / root  # torch multiplies by the inverse where a number is divided by a tensor
     _move(rows, lid, grads * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
 
 
