@@ -41,7 +41,8 @@ def logarithms(x: Floats) -> Floats:
     low = m < 0.75
     m, exponent = np.where(low, m * 2, m), np.where(low, exponent - 1, exponent)
     s = (m - 1) / (m + 1)
-    return exponent * math.log(2) + 2 * s * horner([1.0 / k for k in range(23, 0, -2)], s * s)
+    logs: Floats = exponent * math.log(2) + 2 * s * horner([1.0 / k for k in range(23, 0, -2)], s * s)
+    return logs
 
 
 def half_turns(t: Floats) -> tuple[Floats, Floats]:
