@@ -31,7 +31,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "filelock": ("ops/warmup.py",),
     "fsspec": ("files/url_folder.py",),
     "kaminpar": ("partitioning/assigners/kaminpar.py",),
-    "pyarrow": ("datasets/*", "inference/*"),
+    "pyarrow": ("datasets/*", "files/parquet.py", "inference/*", "cluster/table_export.py"),
     "ray": ("launch/*",),
     "typer": ("launch/*",),
     "rich": ("launch/*",),

@@ -25,7 +25,7 @@ from halohop.datasets.casting import as_tensor, nearest
 from halohop.datasets.staging import Staging
 from halohop.datasets.text import Texts, collect_texts
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE, RAW_TEXT, NodeType, Relation
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from halohop.datasets.arrays import EDGE_INDEX, folders_of
 from halohop.errors import InputError
 from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.typing import RAW_TEXT, NodeType, Relation
 
 _IDS = "raw_id"

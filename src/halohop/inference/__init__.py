@@ -7,10 +7,11 @@
 A model is a module with `layers` (`UserLayers` says what they may do), or a `LayeredModel` of your own.
 """
 
+from halohop.files.parquet import parquet
 from halohop.inference.in_memory import LayerPass, costs_less
 from halohop.inference.job import InferenceJob, ResultForm
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS, LayeredModel, Neighbours, classified
-from halohop.inference.results import Results, check_results, parquet, shared_results
+from halohop.inference.results import Results, check_results, shared_results
 from halohop.inference.run import finish_results, infer
 from halohop.inference.user import UserLayers
 

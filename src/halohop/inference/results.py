@@ -16,6 +16,7 @@ from torch import Tensor
 from halohop.collectives import from_rank_0
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
+from halohop.files.parquet import arrow_column, arrow_type, parquet
 from halohop.files.whole import publish, set_aside, whole_file, written_stream
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.store.npy import ArrayFile, numpy_name
@@ -130,7 +131,7 @@ class Results:
 
         arrays = {name: np.load(path, mmap_mode="r", allow_pickle=False) for name, path in self.unfinished.items()}
         classes = arrays.pop(CLASSES, None)
-        schema = pa.schema([(name, _arrow_type(array)) for name, array in arrays.items()])
+        schema = pa.schema([(name, arrow_type(array)) for name, array in arrays.items()])
         if classes is not None:
             several = arrays[PREDICTIONS].ndim == 2
             schema = schema.append(pa.field("class", pa.list_(pa.string()) if several else pa.string()))
@@ -139,7 +140,7 @@ class Results:
         with whole as stream, parquet().ParquetWriter(stream, schema) as writer:
             for begin in range(0, self.count, ROWS):
                 end = min(begin + ROWS, self.count)
-                rows = [_arrow_column(array[begin:end]) for array in arrays.values()]
+                rows = [arrow_column(array[begin:end]) for array in arrays.values()]
                 if classes is not None:
                     rows.append(_class_names(classes, arrays[PREDICTIONS][begin:end]))
                 writer.write_table(pa.Table.from_arrays(rows, schema=schema))
@@ -202,32 +203,10 @@ def shared_results(
         yield results
 
 
-def parquet() -> Any:
-    """The library that writes Parquet.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise InputError('writing Parquet needs pyarrow: pip install "halohop[tables]"; or use form="npy"') from error
-    return parquet
-
-
 def _stored_dtype(spec: ColumnSpec) -> torch.dtype:
     """The column's own; float32 for floats that NumPy lacks, such as bfloat16."""
     dtype: torch.dtype = getattr(torch, spec.dtype)
     return torch.float32 if dtype.is_floating_point and "u" in numpy_name(dtype) else dtype
-
-
-def _arrow_type(array: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    if array.dtype.kind == "U":
-        return pa.string()
-    kind = pa.from_numpy_dtype(array.dtype)
-    return pa.list_(kind, array.shape[1]) if array.ndim == 2 else kind
 
 
 def _class_names(classes: np.ndarray, predictions: np.ndarray) -> Any:
@@ -236,15 +215,4 @@ def _class_names(classes: np.ndarray, predictions: np.ndarray) -> Any:
 
     if predictions.ndim == 2:
         return pa.array([classes[row > 0].tolist() for row in predictions], pa.list_(pa.string()))
-    return _arrow_column(classes[predictions])
-
-
-def _arrow_column(rows: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    if rows.dtype.kind == "U":
-        return pa.array(rows.tolist(), pa.string())
-    values = np.ascontiguousarray(rows)
-    return (
-        pa.array(values) if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-    )
+    return arrow_column(classes[predictions])

@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from halohop.cluster.graph import Graph
 from halohop.collectives import in_rounds, max_over_ranks
+from halohop.files.parquet import parquet
 from halohop.inference.job import InferenceJob
 from halohop.inference.layers import LayerRun
 from halohop.inference.model import LayeredModel
 from halohop.inference.names import class_names, has_text_ids, id_dtype, text_ids
-from halohop.inference.results import CLASSES, IDS, PARQUET, Results, check_results, laid_out, parquet
+from halohop.inference.results import CLASSES, IDS, PARQUET, Results, check_results, laid_out
 from halohop.inference.user import UserLayers
 from halohop.typing import NodeType
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from halohop.errors import InputError, SchemaError
 from halohop.ops import SparsePieces, SparseRows
+from halohop.store.foreign import map_foreign
 from halohop.store.manifest import Manifest, column_file, sparse_files
-from halohop.store.npy import map_foreign
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import is_dense

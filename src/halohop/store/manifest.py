@@ -35,7 +35,7 @@ RAW_ID_FILE = "raw_id"
 EDGE_ID_FILE = "edge_id"
 BLOCK_FILE = "block_"
 HOTNESS_FILE = "hotness_"
-"""No file of a column ends so, in any version: `_quoted`."""
+"""No file of a column ends so, in any version: `quoted_name`."""
 HALO = "halo"
 SPARSE = "sparse"
 
@@ -222,13 +222,13 @@ def table_folder(part: int, table: TableKey) -> str:
         'part-0000/edges/paper__cited%20by__paper'
     """
     if isinstance(table, str):
-        return f"{part_folder(part)}/nodes/{_quoted(table)}"
-    return f"{part_folder(part)}/edges/{'__'.join(_quoted(name) for name in table)}"
+        return f"{part_folder(part)}/nodes/{quoted_name(table)}"
+    return f"{part_folder(part)}/edges/{'__'.join(quoted_name(name) for name in table)}"
 
 
 def column_file(part: int, table: TableKey, column: str) -> str:
     """The file of a user's column."""
-    name = _quoted(column)
+    name = quoted_name(column)
     if name in ((RAW_ID_FILE,) if isinstance(table, str) else (INDPTR, INDICES, EDGE_ID_FILE)):
         name = f"%{ord(name[0]):02X}{name[1:]}"  # beside the arrays of that name; quoting never writes a letter so
     return f"{table_folder(part, table)}/{name}.npy"
@@ -236,13 +236,13 @@ def column_file(part: int, table: TableKey, column: str) -> str:
 
 def sparse_files(part: int, table: TableKey, column: str) -> tuple[str, str, str]:
     """The files of a column of which only some entries are stored: where rows begin, places in the row, values."""
-    stem = f"{table_folder(part, table)}/{SPARSE}/{_quoted(column)}"
+    stem = f"{table_folder(part, table)}/{SPARSE}/{quoted_name(column)}"
     return f"{stem}.indptr.npy", f"{stem}.indices.npy", f"{stem}.values.npy"
 
 
 def halo_file(part: int, relation: Relation, column: str) -> str:
     """The file of a column of the sources that is stored along the edges."""
-    return f"{table_folder(part, relation)}/{HALO}/{_quoted(column)}.npy"
+    return f"{table_folder(part, relation)}/{HALO}/{quoted_name(column)}.npy"
 
 
 def structure_file(part: int, table: TableKey, name: str) -> str:
@@ -251,7 +251,7 @@ def structure_file(part: int, table: TableKey, name: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     """A file name for a name; different for different names, and without the ``__`` that separates the parts of a relation."""
     quoted = quote(name, safe="")
     if len(quoted) > _LONGEST_NAME:

@@ -7,15 +7,13 @@ written.
 import math
 import os
 import struct
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
@@ -68,17 +66,27 @@ def write_array(file: Path, tensor: Tensor) -> FileRecord:
         raise InputError(
             f"{file.stem!r} is a {tensor.layout} {tensor.dtype} tensor on {tensor.device}; store a dense one on the CPU"
         )
-    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    dtype, shape = numpy_name(tensor.dtype), tuple(tensor.shape)
-    header, data = _header(dtype, shape), bytes_of(tensor)
+    return write_pieces(file, tensor.dtype, tuple(tensor.shape), [tensor])
+
+
+def write_pieces(file: Path, dtype: torch.dtype, shape: tuple[int, ...], pieces: Iterable[Tensor]) -> FileRecord:
+    """Writes a new file from its beginning to its end, in a folder that is synced when it is complete.
+
+    Args:
+        file: its name.
+        dtype, shape: of the array.
+        pieces: its rows, in order.
+
+    Raises:
+        WriteError: as of `write_array`.
+    """
+    sums = ChunkSums()
     with written_stream(file, mode="xb") as stream:
-        sums = ChunkSums()
-        stream.write(header)
-        sums.add(header)
-        for begin in range(0, len(data), _PIECE):
-            stream.write(data[begin : begin + _PIECE])
-            sums.add(data[begin : begin + _PIECE])
-    return record_of(tensor.dtype, shape, sums.checksums)
+        for data in chain([memoryview(head_of(dtype, shape))], map(_plain_bytes, pieces)):
+            for begin in range(0, len(data), _PIECE):
+                stream.write(data[begin : begin + _PIECE])
+                sums.add(data[begin : begin + _PIECE])
+    return record_of(dtype, shape, sums.checksums)
 
 
 class ArrayFile:
@@ -146,7 +154,7 @@ class ArrayFile:
     def write(self, first: int, rows: Tensor) -> tuple[int, memoryview]:
         """Writes consecutive rows; `first` is where they begin. Returns which bytes were written, and from where on."""
         assert rows.dtype == self._dtype, f"{rows.dtype} rows for {self._file}, an array of {self._dtype}"
-        data, position = bytes_of(rows.detach().resolve_conj().resolve_neg().contiguous()), self._begin + first * self._row_bytes
+        data, position = _plain_bytes(rows), self._begin + first * self._row_bytes
         rest, place = data, position
         with writing(self._file):
             while rest:
@@ -253,26 +261,6 @@ def map_array(file: Path, record: FileRecord, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(data).view(dtype).view(record.shape)
 
 
-def map_foreign(file: Path) -> NDArray[Any]:
-    """The array in a `.npy` file that others wrote; pages that are not written to stay the file's.
-
-    Raises:
-        InputError: there is no such file, or it does not hold one array of rows that can be read without pickle.
-    """
-    if not file.is_file():
-        raise InputError(f"there is no file {file}; give the path of a .npy file")
-    try:
-        array = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{file} cannot be read as one array without pickle: {error}") from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise InputError(f"{file} is an archive of arrays; save the one that is meant with numpy.save")
-    if array.ndim == 0:
-        raise InputError(f"{file} holds a single number, expected a row for each node or edge")
-    return array
-
-
 def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
     """The beginning of a `.npy` file, format 1.0, padded so that the data begins at a multiple of 64 bytes."""
     text = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
@@ -286,6 +274,11 @@ def bytes_of(tensor: Tensor) -> memoryview:
         return memoryview(b"")
     # A single entry may have any stride and still pass for contiguous; as bytes it would not.
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().data
+
+
+def _plain_bytes(tensor: Tensor) -> memoryview:
+    """The values of a tensor, whatever its memory holds."""
+    return bytes_of(tensor.detach().resolve_conj().resolve_neg().contiguous())
 
 
 def _size(dtype: torch.dtype, shape: tuple[int, ...]) -> int:

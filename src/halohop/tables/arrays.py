@@ -65,6 +65,7 @@ class TableArrays:
     Attributes:
         rows, touched, counts: see `MappedRows`; all zeros at first.
         states: of the optimiser, by name: ``[n, *row_shape]``.
+        fills: what its arrays began with.
         on_disk: whether they lie in files.
     """
 
@@ -75,6 +76,7 @@ class TableArrays:
         mapped = _rows_in(self._file.memory, spec, num_rows)
         self.rows, self.touched, self.counts = mapped.rows, mapped.touched, mapped.counts
         self.states: dict[str, Tensor] = {}
+        self.fills: dict[str, float] = {}
         self._sources = {"": mapped.source}
 
     def add_state(self, name: str, row_shape: tuple[int, ...], dtype: torch.dtype, fill: float) -> Tensor:
@@ -91,13 +93,24 @@ class TableArrays:
         if fill != 0:
             state.fill_(fill)
         self._sources[name] = _pieces(state, on_disk=self.on_disk)
-        self.states[name] = state
+        self.states[name], self.fills[name] = state, fill
         return state
 
-    def drop_states(self) -> None:
-        """Forgets the optimiser's state."""
-        self.states.clear()
-        self._sources = {"": self._sources[""]}
+    def write(self, lid: Tensor, rows: Tensor, state: str = "") -> None:
+        """Writes rows, or rows of the state, of which each occurs once; those of a table count as touched."""
+        array = self.states[state] if state else self.rows
+        for part in ops.windows(self._sources[state], lid.numpy()):
+            ops.scatter_rows(rows[part], lid[part], array)
+        if self.touched is not None and not state:
+            self.touched[lid] = 1
+
+    def start_over(self) -> None:
+        """Rows and state are as they began; called while they count as being written."""
+        if self.counts[0] <= 1:
+            return  # it is the first time: all are zeros, which take memory or time as soon as they are written
+        (self.rows if self.touched is None else self.touched).zero_()
+        for name, state in self.states.items():
+            state.fill_(self.fills[name])
 
     def source(self, state: str = "") -> ops.Pieces:
         """The rows, or an array of the state, for `ops.gather_rows`: it asks for pages on disk before it reads them."""

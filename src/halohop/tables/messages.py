@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from halohop import ops
+from halohop.store.checksums import FileRecord
 from halohop.store.requests import Reply, Request
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import TableSpec
@@ -155,29 +156,28 @@ class ReadRowsRequest(TableRequest[RowsRead]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """A file that an owner has written, or is to read: path below the checkpoint's folder, bytes, and BLAKE2b of them."""
-
-    path: str
-    num_bytes: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTable:
-    """One owner's rows of a table in a checkpoint.
+    """One owner's rows of a table in a checkpoint: those that are not as they began.
 
     Args:
         spec: of the table.
-        rules: of its optimiser; empty where it has none.
+        optimizer: which optimiser trains it; empty: none.
+        rule: of that optimiser; None where it has none.
         steps: of its optimiser, so far.
-        files: array files by what they hold: "id" (raw ids), "rows", and the arrays of the state.
+        num_rows: how many rows the files hold.
+        owns: of which rows this owner is, as a number of their raw ids: with the same one an owner needs no other files.
+        path: folder of the files, in that of the checkpoint.
+        files: array files by what they hold, which is their name: "id" (raw ids), "rows", and "state.NAME".
     """
 
     spec: TableSpec
-    rules: tuple[RuleSpec, ...]
+    optimizer: str
+    rule: RuleSpec | None
     steps: int
-    files: dict[str, TableFile]
+    num_rows: int
+    owns: str
+    path: str
+    files: dict[str, FileRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +187,10 @@ class TablesSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveTablesRequest(TableRequest[TablesSaved]):
-    """Writes tables, with their state, into a folder of the owner's; the client makes them a checkpoint (see `checkpoint`).
+    """Writes tables, with their state, into a new folder; the client makes them a checkpoint. One folder is written once.
 
     Args:
-        folder: where; relative to the folder that the server allows, or anywhere where the owner is a trainer.
+        folder: where; below the folder that the server allows, or anywhere where the owner is a trainer.
         names: of the tables.
     """
 
@@ -200,17 +200,42 @@ class SaveTablesRequest(TableRequest[TablesSaved]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesLoaded:
-    """Each has all its rows, state and counters as they were saved."""
+    """How many rows of each table were found, by name; those who ask compare the sum of all owners with what was saved."""
+
+    rows: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTablesRequest(TableRequest[TablesLoaded]):
-    """Reads tables that `SaveTablesRequest` wrote, at any number of owners: each takes its own rows, by raw id.
+    """Reads tables that `SaveTablesRequest` wrote, at any number of owners: each takes its own rows, by raw id. Rows that are
+    not in the files are as they began. Done once, however often it comes.
 
     Args:
+        token: of this request and of no other.
         folder: as of `SaveTablesRequest`.
         tables: what all owners had saved.
+        only_check: compares the files with their checksums, and changes nothing.
+    """
+
+    token: str
+    folder: str
+    tables: tuple[SavedTable, ...]
+    only_check: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsCleared:
+    """They are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearCheckpointsRequest(TableRequest[CheckpointsCleared]):
+    """Removes folders that `SaveTablesRequest` made, finished or not.
+
+    Args:
+        folder: where they lie.
+        keep: the names of those that stay.
     """
 
     folder: str
-    tables: tuple[SavedTable, ...]
+    keep: tuple[str, ...]

@@ -10,7 +10,7 @@ from torch import Tensor
 from halohop.datasets.imports.restricted import load_tensor
 from halohop.datasets.splits import index_masks
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 

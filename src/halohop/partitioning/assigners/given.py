@@ -13,7 +13,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.partitioning.assigners.division import Assignment
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 

@@ -12,7 +12,8 @@ from halohop import ops
 from halohop.files.aside import writing
 from halohop.files.buckets import MOST_BUCKETS, BucketFiles
 from halohop.partitioning.building.numbering import id_dtype
-from halohop.store.npy import ArrayFile, map_foreign
+from halohop.store.foreign import map_foreign
+from halohop.store.npy import ArrayFile
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType
 

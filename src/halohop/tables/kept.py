@@ -1,0 +1,114 @@
+"""A table at its owner, as checkpoints see it: arrays by partition, and which raw id each row has."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.store.npy import bytes_of
+from halohop.tables.arrays import TableArrays
+from halohop.tables.rule_spec import RuleSpec
+from halohop.tables.spec import TableSpec
+
+_CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPart:
+    """The rows of a table in one partition.
+
+    Args:
+        arrays: rows and state.
+        raw_id: of each row, int64 or int32 ``[n]``; None where it is the gid.
+        first: the gid of the first row.
+    """
+
+    arrays: TableArrays
+    raw_id: Tensor | None
+    first: int
+
+    def ids(self, lid: Tensor) -> Tensor:
+        """Raw ids of rows, int64."""
+        return lid + self.first if self.raw_id is None else ops.gather_rows(self.raw_id, lid).long()
+
+    def changed(self) -> Tensor:
+        """Rows that are not as they began: lids, ascending."""
+        if self.arrays.touched is not None:
+            return torch.from_numpy(np.flatnonzero(self.arrays.touched.numpy()))
+        found = [chunk[self._differ(chunk)] for chunk in chunks(torch.arange(len(self.arrays.rows)), self.arrays)]
+        return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+    def _differ(self, lid: Tensor) -> Tensor:
+        """Which of these rows are not zeros, or have a state."""
+        rows = ops.gather_rows(self.arrays.source(), lid)
+        differ = rows.reshape(len(lid), -1).view(torch.uint8).ne(0).any(1)
+        for name, fill in self.arrays.fills.items():
+            differ |= ops.gather_rows(self.arrays.source(name), lid).reshape(len(lid), -1).ne(fill).any(1)
+        return differ
+
+    def finder(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """What finds the rows of raw ids: positions among them (int64, ascending) of those that are here, and their lids."""
+        if self.raw_id is None:
+            return lambda ids: _within(ids - self.first, len(self.arrays.rows))
+        raw = self.raw_id.numpy()
+        order = None if ops.never_falls(torch.tensor((0, len(raw))), self.raw_id) else np.argsort(raw)
+
+        def find(ids: Tensor) -> tuple[Tensor, Tensor]:
+            if not len(raw):
+                return _within(ids.new_full(ids.shape, -1), 0)
+            at = np.searchsorted(raw, ids.numpy(), sorter=order).clip(max=len(raw) - 1)
+            lid = at if order is None else order[at]
+            return _within(torch.from_numpy(np.where(raw[lid] == ids.numpy(), lid, -1)), len(raw))
+
+        return find
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTable:
+    """A table at its owner, while nobody else changes it.
+
+    Args:
+        spec: of the table.
+        optimizer, rule: which trains it; empty and None where none does.
+        parts: its rows, by partition.
+    """
+
+    spec: TableSpec
+    optimizer: str
+    rule: RuleSpec | None
+    parts: Mapping[int, KeptPart]
+
+    @property
+    def steps(self) -> int:
+        """Of its optimiser, so far."""
+        return max((int(part.arrays.counts[1]) for part in self.parts.values()), default=0)
+
+    @property
+    def owns(self) -> str:
+        """A number of the raw ids of all its rows, in order."""
+        digest = hashlib.blake2b(digest_size=16)
+        for _, part in sorted(self.parts.items()):
+            count = len(part.arrays.rows)
+            digest.update(f"{part.first} {count};".encode() if part.raw_id is None else bytes_of(part.raw_id.contiguous()))
+        return digest.hexdigest()
+
+
+def chunks(lid: Tensor, arrays: TableArrays) -> Iterator[Tensor]:
+    """Some of these rows at a time, so that few of them are in memory twice."""
+    yield from lid.split(rows_at_once(arrays)) if len(lid) else ()
+
+
+def rows_at_once(arrays: TableArrays) -> int:
+    """How many are copied at a time."""
+    widest = max(array.element_size() * math.prod(array.shape[1:]) for array in (arrays.rows, *arrays.states.values()))
+    return max(_CHUNK_BYTES // max(widest, 1), 1)
+
+
+def _within(lid: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    places = torch.from_numpy(np.flatnonzero((lid.numpy() >= 0) & (lid.numpy() < count)))
+    return places, ops.gather_rows(lid, places)
