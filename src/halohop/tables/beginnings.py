@@ -54,7 +54,7 @@ def beginnings_of(spec: TableSpec, *, raw: Tensor | None, offset: int, column: T
             return _Column(rows=column)
         case "uniform" | "normal":
             _check_random(spec)
-            key = ops.name_key(seed=begin.seed, name=spec.name)
+            key = ops.name_key(seed=begin.seed, name=begin.name or spec.name)
             return _Random(spec=spec, key=key, raw=raw, offset=offset)
 
 

@@ -27,7 +27,8 @@ class Beginning:
             `high`), "column" (the rows of a stored column), or "given" (a client writes them all, from a callable of ids).
         low, high: see `kind`.
         seed: of "uniform" and "normal".
-        name: of the stored column; or of the callable, which another client's must equal.
+        name: of the stored column; of the callable, which another client's must equal; or what random numbers are named by
+            instead of the table's name, so that tables of two names begin alike.
     """
 
     kind: BeginningKind = "constant"
