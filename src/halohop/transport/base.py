@@ -17,6 +17,11 @@ from halohop.transport.handshake import Identity
 Handler = Callable[[Any], Any]
 """Answers one request with one reply, both of types that the codec knows. Called from several threads at a time. If all of them
 wait for other servers, those may be waiting for them: types that do so are named in `waiting` (see `tcp.serve`).
+
+The reply may be a `concurrent.futures.Future`: it is sent when that is done, by the thread that completes it, and no thread waits
+meanwhile. A future that fails, or is cancelled, is a handler that raises. Such requests do not count as in flight (see
+`Limits`), and any number of them may wait. A client that is gone, or whose deadline is over, is sent nothing; what completes the
+future needs a deadline of its own. A request that a client repeats over a new connection is handled anew while the first waits.
 """
 
 
@@ -34,7 +39,8 @@ class Limits:
         max_message_bytes: header and tensors of one message.
         max_in_flight, max_in_flight_bytes: requests that a channel has sent, or a listener taken in, and not finished; the
             others wait, those of a listener on the wire, but for what had arrived together with the last. One request larger
-            than all the bytes is let through alone. A listener does not count those that wait for other listeners.
+            than all the bytes is let through alone. A listener does not count those that wait for other listeners, nor
+            those whose reply is a future that is not done.
         max_unsent_bytes, max_unsent_bytes_in_all: replies of a listener that wait to be sent, to one client and to all of them.
             Of a client that leaves more unread, no further request is answered or read until it has read some; if it reads
             nothing for ten heartbeats, its connection is closed.

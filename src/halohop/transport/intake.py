@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from halohop.transport.base import Limits
 from halohop.transport.fair import FairQueue
@@ -56,16 +56,18 @@ class Intake:
         self._count = {False: 0, True: 0}  # by whether they wait for other servers; without those of clients that are held
         self._bytes = 0  # of those that do not
         self._num_held = 0
+        self._num_deferred = 0
 
     @property
     def busy(self) -> bool:
-        """Requests that wait for other servers do not count: what those ask here would be left on the wire, and wait for ever."""
+        """Requests that wait for other servers do not count: what those ask here would be left on the wire, and wait for ever.
+        Nor do those whose reply is promised: they may wait for requests of other clients."""
         return self._count[False] >= self._limits.max_in_flight or self._bytes >= self._limits.max_in_flight_bytes
 
     @property
     def in_flight(self) -> int:
-        """How many requests there are, those of clients that are held included."""
-        return sum(self._count.values()) + self._num_held
+        """How many requests there are, those of clients that are held, and those whose reply is promised, included."""
+        return sum(self._count.values()) + self._num_held + self._num_deferred
 
     def take(self, job: Job) -> bool:
         """Takes in a request; False if the client is waiting for the answer to this very one."""
@@ -84,15 +86,26 @@ class Intake:
         """The next request to answer; waits for one. None once this is closed."""
         return self._queues[waits].get()
 
-    def finish(self, job: Job) -> None:
-        """A request was answered, and the port has the reply."""
+    def defer(self, job: Job) -> Job:
+        """The handler has promised the reply; returns the request without its contents, to be finished when that is there."""
         with self._lock:
             was_busy = self.busy
             self._add([job], -1)
+            self._num_deferred += 1
+            self._wake(was_busy)
+        return replace(job, frames=())
+
+    def finish(self, job: Job, *, deferred: bool = False) -> None:
+        """A request was answered, and the port has the reply."""
+        with self._lock:
+            was_busy = self.busy
+            if deferred:
+                self._num_deferred -= 1
+            else:
+                self._add([job], -1)
             job.client.in_flight.discard(job.number)
             self._look_at(job.peer)
-            if was_busy and not self.busy:
-                self._port.wake()
+            self._wake(was_busy)
 
     def look_at(self, peer: Peer) -> None:
         """Holds a client, or releases it: some of its replies were sent."""
@@ -109,6 +122,10 @@ class Intake:
         """Ends all waits."""
         for queue in self._queues.values():
             queue.close()
+
+    def _wake(self, was_busy: bool) -> None:
+        if was_busy and not self.busy:
+            self._port.wake()
 
     def _look_at(self, peer: Peer) -> None:
         full = self._port.is_full(peer)

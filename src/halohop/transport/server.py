@@ -5,8 +5,10 @@ import threading
 import time
 import traceback
 from collections.abc import Collection
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from halohop.errors import ProtocolError
 from halohop.telemetry import Counters, Gauge
@@ -232,37 +234,66 @@ class PortListener:
                 self._do(job)
 
     def _do(self, job: Job) -> None:
-        if time.monotonic() > job.until or job.peer not in self._clients:
-            self._counters.add("expired")
-        else:
-            frames = self._answer(job)
-            if not self._closed.is_set():
-                self._counters.add("bytes_sent", size_of(frames))
-                self._port.send(job.peer, [REPLY.pack(Kind.REPLY, job.number), *frames])
-        self._intake.finish(job)
-
-    def _answer(self, job: Job) -> list[Buffer]:
-        """The reply's frames, or those of a `Failure`; whatever goes wrong reaches the client."""
-        limit = min(self._limits.max_message_bytes, job.client.session.terms.max_message_bytes)
+        if not self._is_awaited(job):
+            self._intake.finish(job)
+            return
         kind = "protocol"
         try:
             request = self._codec.decode(job.frames)
             kind = "remote"
             with self._counters.span("handler"):
                 reply = self._handler(request)
-            frames = self._codec.encode(reply)
-            if (size := size_of(frames)) <= limit:
-                self._counters.add("calls")
-                return frames
-            kind = "too_large"
-            text = f"the reply has {size} bytes, but the smaller limit of both sides is {limit}"
-            failure = Failure(kind=kind, message=text, traceback="")
         except BaseException as error:  # a handler that raises anything at all must not take its thread along, nor go unheard
-            trace = _text(traceback.format_exc())
-            kind = next((name for name, lost in LOSSES.items() if isinstance(error, lost)), kind)
-            failure = Failure(kind=kind, message=_told(error)[:_MAX_MESSAGE], traceback=trace[-_MAX_TRACEBACK:])
+            self._send(job, self._failed(error, kind))
+            self._intake.finish(job)
+            return
+        if isinstance(reply, Future):
+            reply.add_done_callback(partial(self._on_done, self._intake.defer(job)))
+        else:
+            self._send(job, self._encoded(job, reply))
+            self._intake.finish(job)
+
+    def _on_done(self, job: Job, future: "Future[Any]") -> None:
+        """The reply that a handler has promised is there; called by the thread that made it."""
+        if self._is_awaited(job):
+            error = CancelledError() if future.cancelled() else future.exception()
+            self._send(job, self._encoded(job, future.result()) if error is None else self._failed(error, "remote"))
+        self._intake.finish(job, deferred=True)
+
+    def _is_awaited(self, job: Job) -> bool:
+        """Whether the client is there and its deadline is not over; else the request is not answered."""
+        if self._closed.is_set():
+            return False
+        if time.monotonic() > job.until or job.peer not in self._clients:
+            self._counters.add("expired")
+            return False
+        return True
+
+    def _send(self, job: Job, frames: list[Buffer]) -> None:
+        if not self._closed.is_set():
+            self._counters.add("bytes_sent", size_of(frames))
+            self._port.send(job.peer, [REPLY.pack(Kind.REPLY, job.number), *frames])
+
+    def _encoded(self, job: Job, reply: Any) -> list[Buffer]:
+        """The reply's frames, or those of a `Failure` where it cannot be sent."""
+        limit = min(self._limits.max_message_bytes, job.client.session.terms.max_message_bytes)
+        try:
+            frames = self._codec.encode(reply)
+        except Exception as error:
+            return self._failed(error, "remote")
+        if (size := size_of(frames)) > limit:
+            self._counters.add("failures")
+            text = f"the reply has {size} bytes, but the smaller limit of both sides is {limit}"
+            return self._codec.encode(Failure(kind="too_large", message=text, traceback=""))
+        self._counters.add("calls")
+        return frames
+
+    def _failed(self, error: BaseException, kind: str) -> list[Buffer]:
+        """The frames of a `Failure`; whatever goes wrong reaches the client."""
         self._counters.add("failures")
-        return self._codec.encode(failure)
+        trace = _text("".join(traceback.format_exception(error)))
+        kind = next((name for name, lost in LOSSES.items() if isinstance(error, lost)), kind)
+        return self._codec.encode(Failure(kind=kind, message=_told(error)[:_MAX_MESSAGE], traceback=trace[-_MAX_TRACEBACK:]))
 
 
 def _told(error: BaseException) -> str:
