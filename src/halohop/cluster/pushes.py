@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.leased import Leased
 from halohop.errors import IdError, InputError, SchemaError
+from halohop.leased import Leased
 from halohop.partitioning.book import Book
 from halohop.store.requests import HoldRequest, PushRequest
 from halohop.typing import RAW_ID

@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from halohop.cluster.leased import Leased
 from halohop.errors import InputError, TransportError
+from halohop.leased import Leased
 from halohop.net.channels import Channels
 from halohop.net.finders import Announcer, Listed, found_by
 from halohop.net.interfaces import reached_at

@@ -13,10 +13,10 @@ from halohop import ops
 from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.cluster.leased import Leased
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
+from halohop.leased import Leased
 from halohop.net.attendance import Attendance, AttendRequest, Expected
 from halohop.net.directory import PeerDirectory
 from halohop.net.introductions import Introductions

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from halohop.cluster.leased import Leased
 from halohop.cluster.pushes import Held
+from halohop.leased import Leased
 from halohop.partitioning.book import Book
 from halohop.store.requests import HoldRequest, PushRequest
 
@@ -22,7 +22,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("halohop.cluster.leased.time", SimpleNamespace(monotonic=clock.monotonic))
+    monkeypatch.setattr("halohop.leased.time", SimpleNamespace(monotonic=clock.monotonic))
     return clock
 
 
