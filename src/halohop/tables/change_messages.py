@@ -1,6 +1,6 @@
 """What changes tables: rows that a client writes, and steps of optimisers that all their ranks share."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torch import Tensor
@@ -66,11 +66,13 @@ class Changed:
         applied: whether it was applied at once.
         square: of a step whose norm was asked for: the sum of the squared entries of all tables' gradients here, after gradients
             of equal rows were put together.
+        steps: where it was applied: as of `Applied`.
     """
 
     new: bool
     applied: bool
     square: float
+    steps: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
