@@ -21,6 +21,7 @@ from halohop.store.names import MANIFEST
 from halohop.store.part import Part
 from halohop.store.replica import Replica
 from halohop.store.residency import IN_MEMORY, Residency, residency_of
+from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
 from halohop.transport import Identity
 from halohop.typing import TableKey
@@ -51,6 +52,8 @@ class Holding:
         parts: the partitions by number, mapped.
         residency: what of them is in memory.
         replicas: by number, what lies with these of others' rows and lists.
+        tables: a folder for tables on disk, and their checkpoints.
+        saves_anywhere: whether checkpoints of tables may lie outside of it, as in a process that belongs to the user.
     """
 
     manifest: Manifest
@@ -59,6 +62,8 @@ class Holding:
     parts: dict[int, Part]
     residency: Residency = IN_MEMORY
     replicas: dict[int, Replica] = field(default_factory=dict)
+    tables: Path | None = None
+    saves_anywhere: bool = True
 
     @classmethod
     def of(
@@ -125,7 +130,8 @@ class Holding:
 
     def shard(self, pool: Pool, counters: Counters) -> LocalShard:
         """What answers about these partitions, of which there is at least one."""
-        return LocalShard(self.parts, book=self.book, pool=pool, counters=counters, residency=self.residency)
+        owner = Owner(self.book, self.parts, folder=self.tables, anywhere=self.saves_anywhere, pool=pool)
+        return LocalShard(self.parts, book=self.book, pool=pool, counters=counters, residency=self.residency, owner=owner)
 
     def owner(self, shard: LocalShard, pool: Pool, counters: Counters) -> PartitionOwner:
         """These partitions for a router; `shard` answers about them."""

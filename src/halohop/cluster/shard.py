@@ -36,6 +36,7 @@ from halohop.store.requests import (
 )
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.topology import Topology
+from halohop.tables.owner import Owner
 from halohop.telemetry import Counters, Gauge
 from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
@@ -54,6 +55,10 @@ class LocalShard:
         counters: of the seconds that answers take: "draw" (which neighbours), "load" (the neighbours), "gather" (rows); of rows
             of columns on disk ("disk_rows"), and those of them that have copies in memory ("hot_rows").
         residency: what of the partitions is in memory.
+        owner: of the tables whose rows lie with the partitions; None: one in memory.
+
+    Attributes:
+        owner: of these tables.
 
     Raises (from `ask`):
         SchemaError: a request names a type, relation or column that does not exist.
@@ -61,8 +66,16 @@ class LocalShard:
     """
 
     def __init__(
-        self, parts: dict[int, Part], *, book: Book, pool: ops.Pool, counters: Counters, residency: Residency = IN_MEMORY
+        self,
+        parts: dict[int, Part],
+        *,
+        book: Book,
+        pool: ops.Pool,
+        counters: Counters,
+        residency: Residency = IN_MEMORY,
+        owner: Owner | None = None,
     ) -> None:
+        self.owner = owner or Owner(book, parts, folder=None, anywhere=True, pool=pool)
         self._parts = parts
         self._residency = residency
         self._book = book
@@ -133,21 +146,26 @@ class LocalShard:
         return pieces
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
-        """Answers at once: the future that comes back is done."""
+        """Answers at once: the future that comes back is done, unless it is about tables and waits for others."""
         future: Future[Any] = Future()
         try:
-            future.set_result(self._answer(request))
+            reply = self._answer(request)
+            if isinstance(reply, Future):
+                return reply
+            future.set_result(reply)
         except Exception as error:
             future.set_exception(error)
         return cast("Future[Reply]", future)
 
     def statistics(self) -> dict[str, float]:
         """What is kept for clients."""
-        return {"kept_senders": Gauge(self._held.num_senders)}
+        kept = self.owner.statistics()
+        return {**kept, "kept_senders": Gauge(kept["kept_senders"] + self._held.num_senders)}
 
     def sweep(self, lease_seconds: float) -> None:
         """Forgets what is kept for those who were not heard of for a lease."""
         self._held.sweep(lease_seconds)
+        self.owner.sweep(lease_seconds)
 
     def _answer(self, request: Request[Any]) -> object:
         match request:

@@ -1,7 +1,8 @@
 """The one set of messages between servers, and between them and their clients."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from types import ModuleType
 from typing import get_args
 
 from halohop.net.attendance import AttendRequest
@@ -9,6 +10,7 @@ from halohop.net.seed_files import SeedsRequest
 from halohop.sampling.remote import BatchRequest
 from halohop.store import requests
 from halohop.store.requests import Request
+from halohop.tables import change_messages, messages
 from halohop.transport import Codec
 
 
@@ -68,15 +70,23 @@ class MeetRequest(Request[MeetReply]):
 
 
 def server_codec() -> Codec:
-    """Of all messages that a server answers: what is asked about a graph, about servers, about jobs, and for batches."""
-    asked = (*_about_graphs(), DescribeRequest, MeetRequest, AttendRequest, SeedsRequest, BatchRequest)
+    """Of all messages that a server answers: what is asked about a graph, its tables, servers and jobs, and for batches."""
+    asked = (
+        *_requests_of(requests, messages, change_messages),
+        DescribeRequest,
+        MeetRequest,
+        AttendRequest,
+        SeedsRequest,
+        BatchRequest,
+    )
     return Codec([message for request in asked for message in (request, _reply_of(request))])
 
 
-def _about_graphs() -> Iterator[type[Request[object]]]:
-    for kind in vars(requests).values():
-        if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request:
-            yield kind
+def _requests_of(*modules: ModuleType) -> Iterator[type[Request[object]]]:
+    for module in modules:
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Request) and kind.__module__ == module.__name__ and is_dataclass(kind):
+                yield kind
 
 
 def _reply_of(request: type[Request[object]]) -> type:

@@ -27,6 +27,7 @@ from halohop.net.seed_files import SeedFiles, SeedsRequest
 from halohop.net.servers import Servers
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.remote import BatchReply, BatchRequest, Options, make_batch
+from halohop.tables.messages import TableRequest
 from halohop.telemetry import Counters, Gauge
 from halohop.world import World
 
@@ -132,7 +133,7 @@ class Service:
         return self._batches.graph
 
     def answer(self, request: Any) -> Any:
-        """The reply to a request; called from several threads."""
+        """The reply to a request, or its future; called from several threads."""
         match request:
             case MeetRequest():
                 return self.directory.meet(request)
@@ -146,6 +147,8 @@ class Service:
                 return replace(self._about, has_peers=self.directory.knows_others)
             case SeedsRequest():
                 return self._seeds.answer(request)
+            case TableRequest():
+                return self._shard.owner.answer(request)
         return self._router.answer(request)
 
     def sweep(self) -> None:
@@ -165,8 +168,9 @@ class Service:
         return {**self._counters.snapshot(), **kept, **pool}
 
     def close(self) -> None:
-        """Ends the connections to other servers. Safe to call twice."""
+        """Ends the connections to other servers, and the tables. Safe to call twice."""
         self.directory.close()
+        self._shard.owner.close()
 
 
 class BatchService:

@@ -1,0 +1,107 @@
+"""The tables of an owner, by name."""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from halohop.errors import ClusterError, InputError, SchemaError
+from halohop.partitioning.book import Book
+from halohop.store.part import Part
+from halohop.tables.deadlines import Deadlines
+from halohop.tables.filling import Filling
+from halohop.tables.making import make_table
+from halohop.tables.spec import TableSpec
+from halohop.tables.table import Table
+
+
+class Catalog:
+    """Makes, finds and forgets tables. All methods may be called from any thread.
+
+    Args:
+        book: who owns what.
+        parts: the partitions that are here, by number.
+        folder: where tables on disk lie.
+        deadlines: of those who wait until a table's rows are written.
+    """
+
+    def __init__(self, book: Book, parts: dict[int, Part], folder: Path | None, deadlines: Deadlines) -> None:
+        self._book = book
+        self._parts = parts
+        self._folder = folder
+        self._deadlines = deadlines
+        self._lock = threading.Lock()
+        self._tables: dict[str, Table] = {}
+
+    def get(self, name: str, digest: str = "") -> Table:
+        """
+        Raises:
+            SchemaError: there is none, or not the one of this digest.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            raise SchemaError(f"no table {name!r} is here; there are {sorted(self._tables)}: make it, or load it")
+        if digest not in ("", table.digest):
+            raise SchemaError(f"table {name!r} was dropped and made anew, as {table.spec}; attach it again")
+        return table
+
+    def all(self) -> list[Table]:
+        """By name."""
+        with self._lock:
+            return [self._tables[name] for name in sorted(self._tables)]
+
+    def new(self, spec: TableSpec) -> Table:
+        """A table that is not in the catalog.
+
+        Raises:
+            SchemaError, InputError, WriteError: as of `make_table`.
+        """
+        return make_table(spec, self._book, self._parts, self._folder)
+
+    def make(self, spec: TableSpec, sender: str) -> tuple[Table, bool]:
+        """A table, new or found; and whether this client is to write its rows.
+
+        Raises:
+            InputError: there is another one of this name.
+            SchemaError, InputError, WriteError: as of `make_table`.
+        """
+        with self._lock:
+            table = self._tables.get(spec.name)
+            if table is None:
+                table = self.new(spec)
+                if spec.begin.kind == "given":
+                    table.filling = Filling(spec.name, sender, self._deadlines)
+                self._tables[spec.name] = table
+        if table.digest != spec.digest:
+            raise InputError(f"table {spec.name!r} is here as {table.spec}, not as {spec}; take another name, or drop it")
+        return table, table.filling is not None and table.filling.is_by(sender)
+
+    def filled(self, name: str, sender: str) -> None:
+        """The client has written all rows; others may use the table.
+
+        Raises:
+            SchemaError: there is no such table.
+            ClusterError: another client has taken its place.
+        """
+        filling = self.get(name).filling
+        if filling is not None:
+            if not filling.is_open_to(sender):
+                raise ClusterError(f"another client writes the rows of table {name!r} now: this one was silent for long")
+            filling.end()
+
+    def put(self, table: Table) -> Table | None:
+        """Keeps a table, in the place of another one of its name, which comes back."""
+        with self._lock:
+            before = self._tables.get(table.spec.name)
+            self._tables[table.spec.name] = table
+            return before
+
+    def remove(self, name: str) -> Table | None:
+        """Forgets a table, if it is there; the caller drops it."""
+        with self._lock:
+            return self._tables.pop(name, None)
+
+
+def filling_of(tables: Iterable[Table], by: str = "") -> Filling | None:
+    """Of the first table that not all clients may use yet, and this one may not; None if there is none."""
+    fillings = (table.filling for table in tables if table.filling is not None)
+    return next((filling for filling in fillings if not filling.is_open_to(by)), None)

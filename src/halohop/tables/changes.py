@@ -1,0 +1,304 @@
+"""Changes that are not done yet: shares of ranks come in, and when all are here and all owners know it, they are applied once."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from halohop.errors import ClusterError, DeadlineExceededError
+from halohop.tables.change_messages import Applied, Changed, ChangeRequest, Moment
+from halohop.tables.deadlines import Deadlines
+from halohop.tables.pending import Change, Failing, Stage, again
+from halohop.tables.plan import planned
+from halohop.tables.table import Table
+from halohop.tables.turns import Place, Turns
+
+_OUTCOMES = 256
+"""Changes whose outcome is remembered in full; of older ones it is known that they are past."""
+
+
+class Ledger:
+    """The changes of one client, or of the ranks of one optimiser. Each is applied once, however often it is asked for.
+
+    No lock is held while shares are put together or applied, and none while those who wait are answered.
+
+    Args:
+        label: how errors call the changes, "step" of an optimiser for example.
+        size: how many ranks share them.
+        turns: their order.
+        deadlines: of those who wait.
+
+    Attributes:
+        turns: their order; to be read only.
+        ranks: those that have sent a share.
+    """
+
+    def __init__(self, label: str, size: int, turns: Turns, deadlines: Deadlines) -> None:
+        self.turns = turns
+        self.ranks: set[int] = set()
+        self._label = label
+        self._size = size
+        self._deadlines = deadlines
+        self._lock = threading.Lock()
+        self._pending: dict[Place, Change] = {}
+        self._outcomes: OrderedDict[Place, Changed | Failing] = OrderedDict()
+        self._over: Failing | None = None  # why no change is taken any more
+
+    # ---- what is asked
+
+    def known(self, moment: Moment) -> Changed | None:
+        """The answer to a share whose change is past.
+
+        Raises:
+            ClusterError, ...: it will not happen.
+        """
+        with self._lock:
+            return self._past(_place(moment))
+
+    def share(self, request: ChangeRequest, tables: Mapping[str, Table]) -> "Future[Changed]":
+        """Takes a rank's shares, which were checked; the future is done when all ranks' are here.
+
+        Args:
+            request: the shares.
+            tables: that they name.
+
+        Raises (in the future):
+            ClusterError: the change will not happen: why another rank's share was refused, or that the rank has left.
+            DeadlineExceededError: names the ranks that did not come.
+        """
+        future: Future[Changed] = Future()
+        place, rank = _place(request.moment), request.moment.rank
+        is_whole, differs = False, ""
+        with self._lock:
+            if (done := self._past(place)) is not None:
+                future.set_result(done)
+                return future
+            change = self._pending.get(place)
+            here = set() if change is None else set(change.shares)
+            if (new := rank not in here) and rank not in self.turns.missing(place, here):
+                raise ClusterError(f"rank {rank} has left its round before {self._named(place)}, and sends a share of it")
+            if change is None:
+                change = self._pending[place] = Change(request)
+            if new and not (differs := self._differs(change, request)):
+                self.ranks.add(rank)
+                change.shares[rank] = request.shares
+                change.tables.update(tables)
+                is_whole = self._is_whole(place, change)
+                if len(change.shares) == 1 and not (is_whole and self.turns.may_go(place)):
+                    self._deadlines.set((self, place), request.seconds, partial(self.expire, place))
+            if change.stage in (Stage.GATHERING, Stage.PREPARING) or change.first.alone:
+                change.waiters.append((future, new))
+            else:
+                future.set_result(Changed(new=False, applied=False, square=change.square))
+        if differs:
+            self.fail(place, partial(ClusterError, differs))
+        elif is_whole:
+            self._prepare(place, change)
+        return future
+
+    def apply(self, moment: Moment, scale: float) -> "Future[Applied]":
+        """All owners have all shares of a change; the future is done when it is applied here.
+
+        Raises:
+            ClusterError: not all shares are here, or it will not happen.
+        """
+        future: Future[Applied] = Future()
+        place = _place(moment)
+        with self._lock:
+            if (done := self._past(place)) is not None:
+                future.set_result(Applied(steps=done.steps))
+                return future
+            change = self._pending.get(place)
+            if change is None or change.stage in (Stage.GATHERING, Stage.PREPARING):
+                raise ClusterError(f"{self._named(place)} cannot be applied: not all shares of it are here; send them first")
+            change.appliers.append(future)
+            if change.stage is Stage.WHOLE:
+                change.stage, change.scale = Stage.READY, scale
+                if not self.turns.may_go(place):
+                    self._deadlines.set((self, place), change.first.seconds, partial(self.expire, place))
+        self._go(place)
+        return future
+
+    def abort(self, moment: Moment, reason: str) -> None:
+        """A rank cannot do its part.
+
+        Raises:
+            ClusterError: the change was applied.
+        """
+        place = _place(moment)
+        with self._lock:
+            change = self._pending.get(place)
+            is_applied = change is not None and change.stage is Stage.APPLYING
+            is_applied = is_applied or isinstance(self._outcomes.get(place), Changed)
+        if is_applied:
+            raise ClusterError(f"{self._named(place)} cannot be aborted: it was applied")
+        who = f"rank {moment.rank} of {moment.size}" if moment.size > 1 else "its client"
+        self.fail(place, partial(ClusterError, f"{self._named(place)} was aborted by {who}: {reason}"))
+
+    def leave(self, moment: Moment) -> None:
+        """A rank has no part in the changes of its round from this one on.
+
+        Raises:
+            ClusterError: it has sent a share of one of them, or left the round at another place.
+        """
+        (round_, first), rank = _place(moment), moment.rank
+        with self._lock:
+            self._require_open()
+            for place, change in self._pending.items():
+                if place[0] == round_ and place[1] >= first and rank in change.shares:
+                    raise ClusterError(f"rank {rank} leaves at {self._named((round_, first))}, and has sent {self._named(place)}")
+            self.turns.leave(rank, (round_, first))
+            whole = {place: change for place, change in self._pending.items() if self._is_whole(place, change)}
+        for place, change in whole.items():
+            self._prepare(place, change)
+        self._go(self.turns.next)
+
+    # ---- how changes end
+
+    def fail(self, place: Place, why: Failing) -> None:
+        """A change will not happen; all who wait for it hear why. Nothing is done if it is past, or being applied."""
+        with self._lock:
+            change = self._pending.get(place)
+            if self.turns.is_past(place) or (change is not None and change.stage is Stage.APPLYING):
+                return
+            self._end(place, why)
+        if change is not None:
+            change.refuse(why)
+        self._go(self.turns.next)
+
+    def refuse(self, moment: Moment, error: Exception) -> None:
+        """A rank's share was refused: the change will not happen, and other ranks hear why."""
+        place = _place(moment)
+        text = f"{self._named(place)} will not happen: the share of rank {moment.rank} was refused: {error}"
+        self.fail(place, partial(ClusterError, text))
+
+    def expire(self, place: Place) -> None:
+        """The time of a change is over."""
+        with self._lock:
+            change = self._pending.get(place)
+            if change is None or change.stage not in (Stage.GATHERING, Stage.READY):
+                return
+            missing = self.turns.missing(place, set(change.shares))
+        if missing:
+            who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))} have"
+            text = f"{who} not sent a share of {self._named(place)} within {change.first.seconds:g} s; nothing of it was applied"
+        else:
+            text = (
+                f"{self._named(place)} was not applied within {change.first.seconds:g} s: it comes after "
+                f"{self._named(self.turns.next or place)}, of which not all shares are here"
+            )
+        self.fail(place, partial(DeadlineExceededError, text))
+
+    def drop(self, table: Table) -> None:
+        """A table is gone: changes of it will not happen."""
+        with self._lock:
+            places = [place for place, change in self._pending.items() if table in change.tables.values()]
+        for place in places:
+            why = f"{self._named(place)} will not happen: table {table.spec.name!r} was dropped"
+            self.fail(place, partial(ClusterError, why))
+
+    def end(self, why: Failing | None) -> None:
+        """Drops all changes. With a reason, no other is taken from now on."""
+        reason = why or partial(ClusterError, f"changes of {self._label} were dropped: no share came for long")
+        with self._lock:
+            self._over = why or self._over
+            places = [place for place, change in self._pending.items() if change.stage is not Stage.APPLYING]
+        for place in places:
+            self.fail(place, reason)
+
+    @property
+    def num_pending(self) -> int:
+        """How many changes are not done."""
+        return len(self._pending)
+
+    # ---- within
+
+    def _past(self, place: Place) -> Changed | None:
+        """What an applied change came to; None if it is still to come. The lock is held."""
+        self._require_open()
+        if not self.turns.is_past(place):
+            return None
+        outcome = self._outcomes.get(place, Changed(new=False, applied=True, square=0.0))
+        if isinstance(outcome, Changed):
+            return outcome
+        raise outcome()
+
+    def _require_open(self) -> None:
+        if self._over is not None:
+            raise self._over()
+
+    def _differs(self, change: Change, request: ChangeRequest) -> str:
+        """What a rank asks for otherwise than the first one; empty: nothing."""
+        first = change.first
+        if (first.way, first.alone, first.norm) == (request.way, request.alone, request.norm):
+            return ""
+        asked = ((one.moment.rank, f"way={one.way!r}, alone={one.alone}, norm={one.norm}") for one in (first, request))
+        return f"ranks differ in {self._named(_place(first.moment))}: " + "; ".join(f"rank {rank} {how}" for rank, how in asked)
+
+    def _is_whole(self, place: Place, change: Change) -> bool:
+        """Whether the caller is to prepare it. The lock is held."""
+        if change.stage is not Stage.GATHERING or self.turns.missing(place, set(change.shares)):
+            return False
+        change.stage = Stage.PREPARING
+        return True
+
+    def _prepare(self, place: Place, change: Change) -> None:
+        try:
+            plan = planned(change.way, change.shares, change.tables, size=self._size)
+            square = plan.square() if change.first.norm else 0.0
+        except Exception as error:
+            self.fail(place, partial(again, error))
+            return
+        with self._lock:
+            if self._pending.get(place) is not change:  # it failed meanwhile
+                return
+            change.plan, change.square = plan, square
+            change.shares = dict.fromkeys(change.shares, ())
+            change.stage = Stage.READY if change.first.alone else Stage.WHOLE
+            waiters = []
+            if change.stage is Stage.WHOLE:
+                waiters, change.waiters = change.waiters, []
+        for future, new in waiters:
+            future.set_result(Changed(new=new, applied=False, square=square))
+        self._go(place)
+
+    def _go(self, place: Place | None) -> None:
+        """Applies a change if it is ready and has its turn, and those that waited for it."""
+        while place is not None:
+            with self._lock:
+                change = self._pending.get(place)
+                if change is None or change.stage is not Stage.READY or not self.turns.may_go(place):
+                    return
+                change.stage = Stage.APPLYING
+            assert change.plan is not None
+            try:
+                applied = change.plan.apply(change.scale)
+            except Exception as error:
+                why = partial(again, error)
+                with self._lock:
+                    self._end(place, why)
+                change.refuse(why)
+            else:
+                done = Changed(new=False, applied=True, square=change.square, steps=applied.steps)
+                with self._lock:
+                    self._end(place, done)
+                change.settle(done)
+            place = self.turns.next
+
+    def _end(self, place: Place, outcome: Changed | Failing) -> None:
+        """The lock is held."""
+        self._pending.pop(place, None)
+        self.turns.end(place, applied=isinstance(outcome, Changed))
+        self._deadlines.clear((self, place))
+        if self.turns.is_past(place):
+            self._outcomes[place] = outcome
+            while len(self._outcomes) > _OUTCOMES:
+                self._outcomes.popitem(last=False)
+
+    def _named(self, place: Place) -> str:
+        return f"{self._label} {place[1]}" + (f" of round {place[0]}" if place[0] else "")
+
+
+def _place(moment: Moment) -> Place:
+    return moment.round, moment.index

@@ -1,0 +1,292 @@
+"""One table at its owner: the rows of the partitions that are here, read and changed as a whole."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.errors import ClusterError, IdError, SchemaError
+from halohop.tables.arrays import TableArrays
+from halohop.tables.beginnings import Begins
+from halohop.tables.filling import Filling
+from halohop.tables.messages import TableListing
+from halohop.tables.rules import Rule
+from halohop.tables.spec import TableSpec
+
+_READS = 2  # tries without the lock
+_CHILD_SECONDS, _PAUSE = 10.0, 0.001  # of a forked process, which has no lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A partition's rows of a table.
+
+    Args:
+        part: the partition.
+        arrays: the rows, and the state of the optimiser.
+        begins: what rows are that were never written; None: zeros.
+    """
+
+    part: int
+    arrays: TableArrays
+    begins: Begins | None
+
+
+class Table:
+    """The rows of a table in some partitions.
+
+    Changes are made with `lock` held, within `changing`. Reads need no lock unless a change comes between: a read that met one
+    is made again.
+
+    Args:
+        spec: what it is.
+        bounds: of all partitions.
+        pieces: those that are here, at least one.
+
+    Attributes:
+        spec: what it is.
+        digest: of the spec.
+        lock: held by those who change it.
+        pieces: its partitions that are here.
+        optimizer, rule: what trains it; empty and None: nothing does.
+        steps: of the optimiser, so far.
+        is_dropped: it is no table of the owner's any more.
+        filling: of a table whose rows a client makes.
+    """
+
+    def __init__(self, spec: TableSpec, bounds: tuple[int, ...], pieces: tuple[Piece, ...]) -> None:
+        self.spec = spec
+        self.digest = spec.digest
+        self.lock = threading.RLock()
+        self.pieces = pieces
+        self.optimizer = ""
+        self.rule: Rule | None = None
+        self.steps = 0
+        self.is_dropped = False
+        self.filling: Filling | None = None
+        self._bounds = bounds
+        absent = len(pieces)
+        self._piece_of_part = [absent] * (len(bounds) - 1)
+        for index, piece in enumerate(pieces):
+            self._piece_of_part[piece.part] = index
+        self._broken = ""  # why what is here cannot be read any more
+        self._counts = [piece.arrays.counts.numpy() for piece in pieces]
+        self._process = os.getpid()
+        self._arrays: dict[str, ops.Pieces] = {"": self._joined([piece.arrays.rows for piece in pieces])}
+        touched = [piece.arrays.touched for piece in pieces if piece.arrays.touched is not None]
+        self._touched = self._joined(touched) if touched else None
+
+    # ---- reading
+
+    def read(self, gid: Tensor, state: str = "", *, pool: ops.Pool | None = None) -> tuple[Tensor, int]:
+        """Rows, or an array of the state; and how many steps they have seen.
+
+        Raises:
+            SchemaError: no such state.
+            IdError: a row that is not here.
+            ClusterError: the table was dropped, or a change of it failed half-way.
+        """
+        for _ in range(_READS):
+            if (found := self._read_between_changes(gid, state, pool)) is not None:
+                return found
+        if os.getpid() == self._process:
+            with self.lock:
+                return self._read(gid, state, pool), self.steps
+        ends, pause = time.monotonic() + _CHILD_SECONDS, threading.Event()
+        while (found := self._read_between_changes(gid, state, pool)) is None:
+            if time.monotonic() > ends:
+                raise ClusterError(
+                    f"table {self.spec.name!r} could not be read for {_CHILD_SECONDS:g} s: it is always being changed"
+                )
+            pause.wait(_PAUSE)
+        return found
+
+    def _read_between_changes(self, gid: Tensor, state: str, pool: ops.Pool | None) -> tuple[Tensor, int] | None:
+        """What is read without the lock; None if rows were written meanwhile. The counts are those of the process that changes
+        them, in a process forked from it, too."""
+        before = [int(counts[0]) for counts in self._counts]
+        if any(count % 2 for count in before):
+            return None
+        rows, steps = self._read(gid, state, pool), int(self._counts[0][1])
+        return (rows, steps) if before == [int(counts[0]) for counts in self._counts] else None
+
+    def _read(self, gid: Tensor, state: str, pool: ops.Pool | None) -> Tensor:
+        self.require_whole()
+        source = self._arrays.get(state)
+        if source is None:
+            known = [name for name in self._arrays if name]
+            raise SchemaError(f"table {self.spec.name!r} has no state {state!r}; it has {known}")
+        try:
+            rows = ops.gather_rows(source, gid, pool=pool)
+            if self._touched is None or state:
+                return rows
+            fresh = np.flatnonzero(ops.gather_rows(self._touched, gid, pool=pool).numpy() == 0)
+        except IdError as error:
+            raise IdError(f"table {self.spec.name!r}: {error}") from error
+        if len(fresh):
+            at = torch.from_numpy(fresh)
+            for piece, lid, order in self._divided(ops.gather_rows(gid, at)):
+                ops.scatter_rows(self._beginnings(piece, lid), ops.gather_rows(at, order), rows)
+        return rows
+
+    def require_whole(self) -> None:
+        """
+        Raises:
+            ClusterError: the table was dropped, or a change of it failed half-way.
+        """
+        if self.is_dropped:
+            raise ClusterError(f"table {self.spec.name!r} was dropped")
+        if self._broken:
+            raise ClusterError(
+                f"table {self.spec.name!r} cannot be used: a change of it failed half-way ({self._broken}); drop it, and make it "
+                "again or load it from a checkpoint"
+            )
+
+    def require_here(self, gid: Tensor) -> None:
+        """
+        Raises:
+            IdError: a row that is not here.
+        """
+        self._divided(gid)
+
+    # ---- changing
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """While rows are written; the lock is held. What fails within leaves a table that is refused from then on."""
+        self._mark()
+        try:
+            yield
+        except BaseException as error:
+            self._broken = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._mark()
+
+    def _mark(self) -> None:
+        for counts in self._counts:
+            counts[0] += 1
+
+    def put(self, gid: Tensor, rows: Tensor, *, add: bool) -> None:
+        """Writes rows, of equal ones the last; or adds to them."""
+        for piece, lid, given in self._windows(gid, rows):
+            if add:
+                lid, row = _distinct(lid)
+                self._touch(piece, lid)
+                given = ops.gather_rows(piece.arrays.source(), lid).index_add_(0, row, given)
+            ops.scatter_rows(given, lid, piece.arrays.rows)
+            if piece.arrays.touched is not None:
+                piece.arrays.touched[lid] = 1
+
+    def step(self, gid: Tensor, grads: Tensor, *, lr: float, scale: float) -> None:
+        """A step of the optimiser; each row occurs once."""
+        assert self.rule is not None
+        for piece, lid, given in self._windows(gid, grads):
+            self._touch(piece, lid)
+            self.rule.apply(piece.arrays.rows, piece.arrays.states, lid, given, lr=lr, step=self.steps + 1, scale=scale)
+        self.set_steps(self.steps + 1)
+
+    def _windows(self, gid: Tensor, rows: Tensor) -> Iterator[tuple[Piece, Tensor, Tensor]]:
+        """Lids of a piece and what is given for them, in order; so many at a time as the pages on disk allow."""
+        for piece, lid, order in self._divided(gid):
+            given = rows if len(order) == len(rows) else ops.gather_rows(rows, order)
+            for window in piece.arrays.windows(lid):
+                yield piece, lid[window], given[window]
+
+    def set_steps(self, steps: int) -> None:
+        """From now on the table has had so many; the lock is held."""
+        self.steps = steps
+        for counts in self._counts:
+            counts[1] = steps
+
+    def train(self, optimizer: str, rule: Rule) -> None:
+        """From now on the table has this optimiser; its state is made, where it is not there."""
+        with self.lock:
+            self.require_whole()
+            for name, kept in rule.states().items():
+                for piece in self.pieces:
+                    if name not in piece.arrays.states:
+                        piece.arrays.add_state(name, kept.row_shape, kept.dtype, kept.fill)
+                self._arrays[name] = self._joined([piece.arrays.states[name] for piece in self.pieces])
+            self.optimizer, self.rule = optimizer, rule
+
+    def drop(self) -> None:
+        """Gives the memory back, after a change that is under way. Those who wait for its rows hear that it is gone."""
+        with self.lock:
+            self.is_dropped = True
+            for piece in self.pieces:
+                piece.arrays.close()
+        if self.filling is not None:
+            self.filling.end()
+
+    def listing(self) -> TableListing:
+        """What it is, and what it takes here."""
+        with self.lock:
+            return TableListing(
+                spec=self.spec,
+                steps=self.steps,
+                optimizer=self.optimizer,
+                state={name: pieces.row_shape for name, pieces in self._arrays.items() if name},
+                num_bytes=sum(piece.arrays.num_bytes for piece in self.pieces),
+            )
+
+    # ---- partitions
+
+    def _divided(self, gid: Tensor) -> list[tuple[Piece, Tensor, Tensor]]:
+        """By partition that has some of the rows: their lids, and their positions."""
+        buckets = self._buckets(gid)
+        absent = len(self.pieces)
+        if found := len(gid) - buckets.starts[absent]:
+            row = int(gid[buckets.order[-1]])
+            raise IdError(f"{found} of {len(gid)} rows of table {self.spec.name!r} are not held here, row {row} among them")
+        divided = []
+        for piece, (begin, end) in zip(self.pieces, pairwise(buckets.starts), strict=False):
+            if end > begin:
+                order = buckets.order[begin:end]
+                lid = ops.gather_rows(gid, order).numpy() - self._bounds[piece.part]
+                divided.append((piece, torch.from_numpy(lid), order))
+        return divided
+
+    def _buckets(self, gid: Tensor) -> ops.Buckets:
+        try:
+            return ops.bucket(gid, self._bounds, self._piece_of_part)
+        except IdError as error:
+            raise IdError(f"table {self.spec.name!r} has {self.spec.num_rows} rows: {error}") from error
+
+    def _joined(self, tensors: list[Tensor]) -> ops.Pieces:
+        """An array of all partitions here as one, by gid."""
+        by_part: list[Tensor | None] = [None] * (len(self._bounds) - 1)
+        for piece, tensor in zip(self.pieces, tensors, strict=True):
+            by_part[piece.part] = tensor
+        on_disk = [tensor.data_ptr() for piece, tensor in zip(self.pieces, tensors, strict=True) if piece.arrays.on_disk]
+        return ops.Pieces(by_part, self._bounds, disk_arrays=on_disk)
+
+    def _touch(self, piece: Piece, lid: Tensor) -> None:
+        """Writes what rows begin with that were never written; each row occurs once."""
+        touched = piece.arrays.touched
+        if touched is None:
+            return
+        fresh = lid[ops.gather_rows(touched, lid) == 0]
+        if len(fresh):
+            ops.scatter_rows(self._beginnings(piece, fresh), fresh, piece.arrays.rows)
+            touched[fresh] = 1
+
+    def _beginnings(self, piece: Piece, lid: Tensor) -> Tensor:
+        rows = torch.zeros((len(lid), *self.spec.shape), dtype=self.spec.torch_dtype)
+        if piece.begins is not None:
+            piece.begins.fill(rows, lid)
+        return rows
+
+
+def _distinct(lid: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row once, ascending, and which of these each one is."""
+    places, row = np.unique(lid.numpy(), return_inverse=True)
+    return torch.from_numpy(places), torch.from_numpy(row)
