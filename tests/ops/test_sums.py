@@ -1,10 +1,14 @@
 """Rows with equal ids are added up in the order in which they stand."""
 
+import math
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.ops import reference_rules
 
 
@@ -20,3 +24,41 @@ def test_sums_have_the_bits_of_the_reference(ids: list[int], shape: tuple[int, .
     found = ops.sum_by_id(gid, rows, mean=mean)
     for one, other in zip(found, reference_rules.sum_by_id(gid, rows, mean=mean), strict=True):
         assert torch.equal(one, other)
+
+
+def test_many_rows_of_few_ids() -> None:
+    gid, rows = torch.randint(-500, 500, (20_000,)) * 2**40, torch.randn(20_000, 5, dtype=torch.float64)
+    found, sums = ops.sum_by_id(gid, rows)
+    ids, places = torch.unique(gid, return_inverse=True)
+    assert torch.equal(found, ids)
+    torch.testing.assert_close(sums, torch.zeros(len(ids), 5, dtype=torch.float64).index_add_(0, places, rows))
+
+
+def test_rows_of_ids_that_ascend_are_not_copied() -> None:
+    gid, rows = torch.tensor([2, 5, 9]), torch.randn(3, 4)
+    found, sums = ops.sum_by_id(gid, rows, mean=True)
+    assert (found.data_ptr(), sums.data_ptr()) == (gid.data_ptr(), rows.data_ptr())
+
+
+@given(st.lists(st.floats(-1e3, 1e3), max_size=80), st.sampled_from([torch.float32, torch.float64]))
+def test_squares_are_added_up(values: list[float], dtype: torch.dtype) -> None:
+    rows = torch.tensor(values, dtype=dtype)
+    assert ops.sum_of_squares(rows) == pytest.approx(reference_rules.sum_of_squares(rows), rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, 69])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_squares_are_finite_only_where_all_numbers_are(place: int, bad: float) -> None:
+    rows = torch.full((7, 10), 3e38)
+    assert math.isfinite(ops.sum_of_squares(rows))
+    rows.view(-1)[place] = bad
+    assert not math.isfinite(ops.sum_of_squares(rows))
+
+
+def test_other_rows_are_refused() -> None:
+    with pytest.raises(InputError, match=r"rows must be 2 of float32 or float64, got torch.float16"):
+        ops.sum_by_id(torch.tensor([1, 1]), torch.zeros(2, 3, dtype=torch.float16))
+    with pytest.raises(InputError, match=r"rows must be 2 of float32 or float64, got torch.float32 of shape \(3, 3\)"):
+        ops.sum_by_id(torch.tensor([1, 1]), torch.zeros(3, 3))
+    with pytest.raises(InputError, match=r"rows must be float32 or float64, got torch.int64"):
+        ops.sum_of_squares(torch.tensor([1]))

@@ -37,6 +37,7 @@ TIMES = (torch.int32, torch.int64, torch.float32, torch.float64)
 def cold(monkeypatch):
     """As if this process had not used any kernel."""
     monkeypatch.setattr(warmup, "_READY", threading.Event())
+    monkeypatch.setattr(warmup, "_TABLES_READY", threading.Event())
 
 
 def kernels():
@@ -196,3 +197,22 @@ def test_a_change_of_any_kernel_module_makes_machine_code_stale(tmp_path, monkey
             stream.write("# changed\n")
         known.append(cpu_jit.fingerprint())
     assert len(set(known)) == len(known)
+
+
+def test_nothing_is_compiled_after_warming_up_for_tables():
+    ops.warm_up_tables()
+    before = {name: len(kernel.signatures) for name, kernel in kernels().items()}
+    for dtype, shape in itertools.product(ops.FLOATS, [(), (3,), (2, 4)]):
+        kept, lid = ops.gradient_dtype(dtype), torch.tensor([3, 0])
+        rows, grads = torch.zeros(5, *shape, dtype=dtype), torch.zeros(2, *shape, dtype=kept)
+        state = torch.zeros(5, *shape, dtype=kept)
+        ops.fill_normal(rows, 2**64 - 1, torch.arange(5), 0.0, 1.0)
+        ops.fill_uniform(rows, 0, torch.arange(5), -1.0, 1.0)
+        ops.step_sgd(rows, lid, grads, lr=0.1, scale=-1.0)
+        ops.step_adagrad(rows, state, lid, grads, lr=0.1, eps=1e-10)
+        ops.step_rowwise_adagrad(rows, torch.zeros(5, dtype=kept), lid, grads, lr=0.1, eps=1e-10)
+        for steps in (None, torch.zeros(5, dtype=torch.int32)):
+            constants = {"lr": 0.1, "eps": 1e-8, "beta1": 0.9, "beta2": 0.999}
+            ops.step_adam(rows, state, state.clone(), lid, grads, **constants, step=3, row_steps=steps)
+        ops.sum_of_squares(ops.sum_by_id(torch.tensor([2**40, 1]), grads, mean=True)[1])
+    assert {name: len(kernel.signatures) for name, kernel in kernels().items()} == before

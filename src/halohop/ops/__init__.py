@@ -38,7 +38,7 @@ from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, s
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import sum_by_id, sum_of_squares
-from halohop.ops.warmup import warm_up
+from halohop.ops.warmup import warm_up, warm_up_tables
 
 __all__ = [
     "FLOATS",
@@ -102,6 +102,7 @@ __all__ = [
     "sum_by_id",
     "sum_of_squares",
     "warm_up",
+    "warm_up_tables",
     "widened",
     "windows",
 ]

@@ -172,7 +172,7 @@ def _mean_square(grads: NDArray[Any], begin: Any, width: Any, scale: Any) -> Any
         d += f64(grads[at + u64(3)] * scale) * f64(grads[at + u64(3)] * scale)
     for at in range(whole, begin + width):
         a += f64(grads[at] * scale) * f64(grads[at] * scale)
-    return ((a + b) + (c + d)) / f64(width)
+    return ((a + b) + (c + d)) / f64(max(width, _ONE))
 
 
 @kernel

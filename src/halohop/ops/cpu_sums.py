@@ -9,9 +9,8 @@ from halohop.ops.cpu_jit import kernel, prefetch
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
-_BITS = u64(11)  # of an id that one pass of the sort looks at: as many counters as stay in the nearest cache
-_DIGITS = 1 << 11
-_WORD = u64(64)
+DIGIT_BITS = 11  # as many counters as stay in the nearest cache
+_DIGITS = 1 << DIGIT_BITS
 _MASK = u64(_DIGITS - 1)
 _ZERO, _ONE = u64(0), u64(1)
 _AHEAD = u64(8)  # rows between asking for one and reading it
@@ -29,31 +28,28 @@ def rises(ids: NDArray[Any]) -> Any:
 
 
 @kernel
-def sort(ids: NDArray[Any], low: Any, high: Any, keys: NDArray[Any], order: NDArray[Any]) -> None:
-    """Sorts ids between low and high, equal ones in order of their positions: `keys` becomes id - low, `order` the positions.
+def count_from(ids: NDArray[Any], low: Any, keys: NDArray[Any], order: NDArray[Any]) -> None:
+    """Writes id - low and the position of each id."""
+    for i in range(u64(ids.size)):
+        keys[i], order[i] = u64(ids[i] - low), i
 
-    `keys` and `order` have two rows, of which the first one is the result. By digits, the least first.
-    """
-    n, shift, side = u64(ids.size), _ZERO, 0
+
+@kernel
+def sort_digit(keys: NDArray[Any], order: NDArray[Any], shift: Any, keys_out: NDArray[Any], order_out: NDArray[Any]) -> None:
+    """Sorts by the digit that begins at bit `shift`; keys that are equal there stay in order."""
+    n, counts = u64(keys.size), np.zeros(_DIGITS, np.uint64)
     for i in range(n):
-        keys[0, i], order[0, i] = u64(ids[i] - low), i
-    counts = np.empty(_DIGITS, np.uint64)
-    while shift < _WORD and (u64(high - low) >> shift) > _ZERO:
-        other = 1 - side
-        counts[:] = _ZERO
-        for i in range(n):
-            counts[(keys[side, i] >> shift) & _MASK] += _ONE
-        total = _ZERO
-        for digit in range(_DIGITS):
-            total, counts[digit] = total + counts[digit], total
-        for i in range(n):
-            digit = (keys[side, i] >> shift) & _MASK
-            place = counts[digit]
-            counts[digit] = place + _ONE
-            keys[other, place], order[other, place] = keys[side, i], order[side, i]
-        side, shift = other, shift + _BITS
-    if side:
-        keys[0, :], order[0, :] = keys[1, :], order[1, :]
+        counts[(keys[i] >> shift) & _MASK] += _ONE
+    total = _ZERO
+    for digit in range(_DIGITS):
+        before = total
+        total += counts[digit]
+        counts[digit] = before
+    for i in range(n):
+        digit = (keys[i] >> shift) & _MASK
+        place = counts[digit]
+        counts[digit] = place + _ONE
+        keys_out[place], order_out[place] = keys[i], order[i]
 
 
 @kernel

@@ -47,11 +47,10 @@ def step_rowwise_adagrad(
 
 def mean_square(entries: Tensor) -> float:
     """In float64: four sums, of every fourth entry; what remains goes to the first."""
-    squares = [float(value) ** 2 for value in entries]
-    whole = len(squares) - len(squares) % 4
-    sums = [sum(squares[lane:whole:4]) for lane in range(4)]
-    sums[0] = sum(squares[whole:], start=sums[0])
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / max(len(squares), 1)
+    sums, whole = [0.0] * 4, len(entries) - len(entries) % 4
+    for place, value in enumerate(entries.tolist()):
+        sums[place % 4 if place < whole else 0] += value * value
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / max(len(entries), 1)
 
 
 def step_adam(

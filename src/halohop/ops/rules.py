@@ -41,8 +41,7 @@ def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: floa
         [[0.0], [-1.0]]
     """
     real, words, given = _flat(rows, lid, grads)
-    if rows.numel():
-        cpu_rules.sgd(words, *given, real(scale), real(lr))
+    cpu_rules.sgd(words, *given, real(scale), real(lr))
 
 
 def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0) -> None:
@@ -56,8 +55,7 @@ def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: 
     """
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", tuple(rows.shape), grads.dtype)
-    if rows.numel():
-        cpu_rules.adagrad(words, total, *given, real(scale), real(lr), real(eps))
+    cpu_rules.adagrad(words, total, *given, real(scale), real(lr), real(eps))
 
 
 def step_rowwise_adagrad(
@@ -73,8 +71,7 @@ def step_rowwise_adagrad(
     """
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", (len(rows),), grads.dtype)
-    if rows.numel():
-        cpu_rules.rowwise_adagrad(words, total, *given, real(scale), real(lr), real(eps))
+    cpu_rules.rowwise_adagrad(words, total, *given, real(scale), real(lr), real(eps))
 
 
 def step_adam(
@@ -106,8 +103,7 @@ def step_adam(
     shape = tuple(rows.shape)
     moments = _state(mean, "mean", shape, grads.dtype), _state(square, "square", shape, grads.dtype)
     steps = _NO_STEPS if row_steps is None else _state(row_steps, "row_steps", (len(rows),), torch.int32)
-    if rows.numel():
-        cpu_rules.adam(words, moments[0], moments[1], steps, *given, real(scale), lr, real(eps), beta1, beta2, float(step))
+    cpu_rules.adam(words, moments[0], moments[1], steps, *given, real(scale), lr, real(eps), beta1, beta2, float(step))
 
 
 def _flat(rows: Tensor, lid: Tensor, grads: Tensor) -> tuple[Any, NDArray[Any], tuple[np.uint64, NDArray[Any], NDArray[Any]]]:

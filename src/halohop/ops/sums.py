@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import InputError
@@ -39,16 +40,25 @@ def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False, pool: Pool | Non
     rows = rows.detach().contiguous()
     if cpu_sums.rises(ids):
         return gid, rows
-    low, high = ids.min(), ids.max()
-    keys, order = np.empty((2, len(ids)), np.uint64), np.empty((2, len(ids)), np.uint64)
-    cpu_sums.sort(ids, low, high, keys, order)
+    low, (keys, order) = ids.min(), _sorted(ids)
     unique, counts = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
     sums = empty(pool, tuple(rows.shape), rows.dtype)
     width, flat = np.uint64(math.prod(rows.shape[1:])), sums.view(-1).numpy()
-    count = int(cpu_sums.add_up(keys[0], order[0], low, rows.view(-1).numpy(), width, unique, counts, flat))
+    count = int(cpu_sums.add_up(keys, order, low, rows.view(-1).numpy(), width, unique, counts, flat))
     if mean:
         cpu_sums.divide(flat, width, counts[:count])
     return torch.from_numpy(unique[:count]), sums[:count]
+
+
+def _sorted(ids: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """By how much each exceeds the least one, ascending, and where it stood; equal ones stay in order."""
+    low, high = int(ids.min()), int(ids.max())
+    here, there = (np.empty((2, len(ids)), np.uint64) for _ in range(2))
+    cpu_sums.count_from(ids, np.int64(low), here[0], here[1])
+    for shift in range(0, (high - low).bit_length(), cpu_sums.DIGIT_BITS):
+        cpu_sums.sort_digit(here[0], here[1], np.uint64(shift), there[0], there[1])
+        here, there = there, here
+    return here[0], here[1]
 
 
 def sum_of_squares(rows: Tensor) -> float:

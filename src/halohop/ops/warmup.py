@@ -13,16 +13,19 @@ from filelock import FileLock, Timeout
 
 from halohop.errors import WriteError
 from halohop.ops import cpu_index, cpu_jit, cpu_kept, cpu_paging
+from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.labor import Sources
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
 from halohop.ops.sparse import SparseRows
+from halohop.ops.sums import sum_by_id, sum_of_squares
 
 _PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
-_READY = threading.Event()  # every kernel is loaded in this process
+_READY, _TABLES_READY = threading.Event(), threading.Event()  # those kernels are loaded in this process
 
 
 def _say(line: str) -> None:
@@ -47,21 +50,30 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
     Example:
         >>> warm_up()
     """
-    if _READY.is_set():
+    _warm_up(_READY, "", _call_every_kernel, announce)
+
+
+def warm_up_tables(announce: Callable[[str], None] = _say) -> None:
+    """`warm_up` of the kernels that tables need, which are not among those: so who has no table does not wait for them."""
+    _warm_up(_TABLES_READY, "-tables", _call_every_kernel_of_tables, announce)
+
+
+def _warm_up(ready: threading.Event, kind: str, call_all: Callable[[], None], announce: Callable[[str], None]) -> None:
+    if ready.is_set():
         return
     cpu_kept.check_processor()
     directory = cpu_jit.cache_directory(cpu_index.gather)
     if directory is None:
         announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
     else:
-        _compile_into(directory, announce)
-    _call_every_kernel()
-    _READY.set()
+        _compile_into(directory, kind, call_all, announce)
+    call_all()
+    ready.set()
 
 
-def _compile_into(directory: Path, announce: Callable[[str], None]) -> None:
+def _compile_into(directory: Path, kind: str, call_all: Callable[[], None], announce: Callable[[str], None]) -> None:
     """Compiles into a directory what is not there yet, in one process at a time."""
-    marker = directory / f"halohop-{cpu_jit.fingerprint()}.warm"
+    marker = directory / f"halohop-{cpu_jit.fingerprint()}{kind}.warm"
     if not marker.exists() and cpu_kept.is_read_only():
         announce(
             f"compiling kernels, in every process: NUMBA_CACHE_DIR={numba.config.CACHE_DIR} cannot be written, and has none for "
@@ -74,7 +86,7 @@ def _compile_into(directory: Path, announce: Callable[[str], None]) -> None:
             with lock:
                 if not marker.exists():
                     announce(f"compiling kernels, once per machine: machine code goes to {directory}")
-                    _call_every_kernel()
+                    call_all()
                     marker.touch()
         except Timeout:
             announce(f"compiling kernels, beside another process, which holds {lock.lock_file} for more than {_PATIENCE:.0f} s")
@@ -114,3 +126,20 @@ def _call_every_kernel() -> None:
     for values in (torch.int64, torch.int32, torch.int16, torch.uint8):
         for indices in (torch.int32, torch.int16):
             SparseRows(indptr=indptr, indices=ids.to(indices), values=torch.ones(3, dtype=values), width=2).dense()
+
+
+def _call_every_kernel_of_tables() -> None:
+    """Calls every operation on two rows of each dtype that can be trained."""
+    lid = torch.tensor([1, 0])
+    for dtype in FLOATS:
+        rows, grads = torch.zeros(2, 1, dtype=dtype), torch.zeros(2, 1, dtype=gradient_dtype(dtype))
+        state = torch.zeros_like(grads)
+        step_sgd(rows, lid, grads, lr=0.0)
+        step_adagrad(rows, state, lid, grads, lr=0.0, eps=1.0)
+        step_rowwise_adagrad(rows, state[:, 0], lid, grads, lr=0.0, eps=1.0)
+        step_adam(rows, state, torch.zeros_like(state), lid, grads, lr=0.0, eps=1.0, beta1=0.0, beta2=0.0)
+    for dtype in (torch.float32, torch.float64):
+        rows = torch.zeros(2, 1, dtype=dtype)
+        sum_of_squares(sum_by_id(lid, rows, mean=True)[1])
+        for fill in (fill_uniform, fill_normal):
+            fill(rows, 0, lid, 0.0, 1.0)
