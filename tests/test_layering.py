@@ -13,8 +13,21 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
     *("errors", "typing", "world", "cores", "interfaces", "memory", "telemetry", "leased", "files", "process_group"),
-    *("collectives", "ops", "store", "partitioning", "transport", "tables", "cluster", "sampling", "net", "loading"),
-    *("tensors", "optim", "access", "pyg", "samplers", "datasets", "__init__", "inference", "recipes", "glt", "launch"),
+    *("collectives", "ops", "store", "partitioning", "transport", "tables", "init", "cluster", "sampling", "net"),
+    *(
+        "loading",
+        "tensors",
+        "optim",
+        "access",
+        "pyg",
+        "samplers",
+        "datasets",
+        "__init__",
+        "inference",
+        "recipes",
+        "glt",
+        "launch",
+    ),
     *("__main__", "testing"),
 )
 

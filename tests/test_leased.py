@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-
 from halohop.cluster.pushes import Held
+
 from halohop.leased import Leased
 from halohop.partitioning.book import Book
 from halohop.store.requests import HoldRequest, PushRequest

@@ -48,11 +48,6 @@ class Connections(Protocol):
         """Who knows the jobs of clients; None among hosts of one world."""
         ...
 
-    @property
-    def call_seconds(self) -> float:
-        """How long a request is repeated that is not answered."""
-        ...
-
     def check(self, *, deadline: float) -> None:
         """Asks every peer for nothing, to see who lives.
 

@@ -1,16 +1,15 @@
-"""The graph handle: lookups, columns that clients write, and the life of its connections."""
+"""The graph handle: lookups, tables, and the life of its connections."""
 
 import atexit
-import itertools
-import secrets
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.child_end import at_child_end
@@ -20,16 +19,18 @@ from halohop.cluster.jobs import Jobs
 from halohop.cluster.lookups import Lookups
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
+from halohop.cluster.table_owners import TableOwners, owners_here
+from halohop.cluster.tables import Tables
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
 from halohop.partitioning.building.build import Build, build_parts
 from halohop.store.part import Part
-from halohop.store.requests import HoldRequest, PushRequest
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
+from halohop.tables.owner import Owner
 from halohop.telemetry import Counters, added
-from halohop.typing import EdgeDir, NodeType
+from halohop.typing import EdgeDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Graph(Counted, Lookups, Jobs):
         counters: Counters,
         connections: Connections | None = None,
         batch_servers: BatchMaker | None = None,
-        one_owner: bool = True,
+        table_owners: Callable[[], TableOwners] | None = None,
     ) -> None:
         self.schema = schema
         self.book = book
@@ -91,78 +92,29 @@ class Graph(Counted, Lookups, Jobs):
         self.parts_here = router.parts_here
         self._connections = connections
         self._closed = False
+        self._find_owners = table_owners
+        self._tables: Tables | None = None
+        self._tables_lock = threading.Lock()
         self._forget_child_end: Callable[[], object] = lambda: None
-        self._one_owner = one_owner
-        self._sender = secrets.token_hex(8)
-        self._push_numbers = itertools.count(1)
 
-    def hold(
-        self,
-        name: str,
-        shape: Sequence[int] = (),
-        *,
-        dtype: torch.dtype = torch.float32,
-        fill: float = 0,
-        node_type: NodeType | None = None,
-    ) -> None:
-        """Makes a column of nodes to be read and written by all clients, in the memory of the partitions' owners.
-
-        It lasts as long as they do, and is no part of batches. The first call makes it; later calls alike change nothing.
-
-        Args:
-            name: of the column; none that is stored.
-            shape: of a row.
-            dtype, fill: of the entries, and what they are at first.
+    @property
+    def tables(self) -> Tables:
+        """Rows that lie with the partitions, beside the stored columns, which clients make, read and write; see
+        `halohop.DistTensor`. Their owners are found when this is first used.
 
         Raises:
-            InputError: a column of this name that is not like this, or several processes that each hold the graph.
-            ClusterError: a partition is served by several servers.
+            InputError: the graph has no owners of tables in reach, such as that of a server's own batches.
+            ClusterError, TransportError: an owner does not come in time.
         """
-        self._require_one_owner()
-        name_of_dtype = str(dtype).removeprefix("torch.")
-        node_type = self.schema.node_type(node_type)
-        self._router.answer(
-            HoldRequest(node_type=node_type, name=name, shape=tuple(shape), dtype=name_of_dtype, fill=float(fill))
-        )
-
-    def push(self, name: str, raw: Tensor, rows: Tensor, *, add: bool = False, node_type: NodeType | None = None) -> None:
-        """Writes rows of a held column, or adds to them; each push counts once, even if the connection breaks half-way.
-
-        A server that refuses its part of a push writes none of it. Where several servers hold the rows, another may have written
-        its own part when the error comes.
-
-        Args:
-            name: of the column.
-            raw: the user's ids of the nodes, integers ``[n]``; of equal ones the last row stays, unless rows are added.
-            rows: ``[n, ...]`` in the column's dtype.
-            add: to what is there.
-
-        Raises:
-            SchemaError: no owner holds such a column.
-            IdError: an id that the graph does not have.
-            InputError: rows that do not fit, or of a dtype that cannot be added.
-        """
-        self._require_one_owner()
-        node_type = self.schema.node_type(node_type)
-        self._router.answer(
-            PushRequest(
-                node_type=node_type,
-                name=name,
-                gid=self.locate(raw, node_type),
-                rows=rows.detach().cpu(),
-                add=add,
-                sender=self._sender,
-                number=next(self._push_numbers),
-                repeated_seconds=0.0 if self._connections is None else self._connections.call_seconds,
-            )
-        )
-
-    def _require_one_owner(self) -> None:
-        if not self._one_owner:
-            raise InputError(
-                "several processes hold this graph, each in memory of its own, so nothing can be written to it; serve it "
-                "(halohop.serve), and connect to the servers"
-            )
+        with self._tables_lock:
+            if self._tables is None:
+                if self._find_owners is None or self._closed:
+                    why = "was closed" if self._closed else "is opened where no owner of tables can be asked"
+                    raise InputError(
+                        f"this graph {why}; use the tables of one that is open: from halohop.open, or halohop.connect"
+                    )
+                self._tables = Tables(self, self._find_owners(), self.pool, self.counters)
+            return self._tables
 
     @property
     def is_local(self) -> bool:
@@ -211,8 +163,12 @@ class Graph(Counted, Lookups, Jobs):
             self._closed = True
             atexit.unregister(self._close_at_exit)
             self._forget_child_end()
-            if self._connections is not None:
-                self._connections.close(wait=wait)
+            try:
+                if self._tables is not None:
+                    self._tables.shut(wait=wait)
+            finally:
+                if self._connections is not None:
+                    self._connections.close(wait=wait)
 
     def keep_until_exit(self) -> None:
         """Closes the graph when the process ends, if it was not closed before; until then it stays open without a reference, too.
@@ -270,12 +226,30 @@ def in_one_part(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Build:
 
 
 def local_graph(
-    schema: Schema, book: Book, parts: dict[int, Part], *, one_owner: bool = True, residency: Residency = IN_MEMORY
+    schema: Schema,
+    book: Book,
+    parts: dict[int, Part],
+    *,
+    residency: Residency = IN_MEMORY,
+    owner: Owner | None = None,
+    table_owners: Callable[[], TableOwners] | None = None,
 ) -> Graph:
-    """A graph of partitions in this process, by their numbers; `one_owner` says whether no other has them, too."""
+    """A graph of all partitions in this process, by their numbers.
+
+    Args:
+        owner: of the tables whose rows lie with them; None: one in memory.
+        table_owners: other ones, where several processes hold the graph.
+    """
     pool, counters = ops.Pool(), Counters()
-    router = local_router(book, parts, pool, counters, residency)
-    return Graph(schema=schema, book=book, router=router, pool=pool, counters=counters, one_owner=one_owner)
+    shard = LocalShard(parts, book=book, pool=pool, counters=counters, residency=residency, owner=owner)
+    return Graph(
+        schema=schema,
+        book=book,
+        router=Router(book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters),
+        pool=pool,
+        counters=counters,
+        table_owners=table_owners or partial(owners_here, book, {shard.owner: tuple(parts)}),
+    )
 
 
 def local_router(

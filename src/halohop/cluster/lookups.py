@@ -18,6 +18,7 @@ from halohop.store.requests import (
     FetchRequest,
     HopAnswer,
     HopQuery,
+    LocateEdgesRequest,
     LocateRequest,
     RowQuery,
     SampleReply,
@@ -120,14 +121,24 @@ class Lookups:
             raise InputError(f"ids of nodes have shape {tuple(raw.shape)}, but they must be one-dimensional; use .view(-1)")
         raw = raw.long()
         gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
-        unknown = np.flatnonzero(gid.numpy() < 0)
-        if len(unknown):
-            count = self.schema.nodes[node_type].count
-            raise IdError(
-                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, "
-                f"the first is {int(raw[unknown[0]])}"
-            )
-        return gid
+        return _all_found(gid, raw, "ids", f"{self.schema.nodes[node_type].count} nodes of {node_type!r}")
+
+    def locate_edges(self, relation: Relation, edge_id: Tensor) -> Tensor:
+        """Gids (int64 ``[n]``) of edges given by their places in the user's input (integers ``[n]``).
+
+        Each owner makes an index of its edges of the relation when it is first asked: 4 bytes an edge, in memory.
+
+        Raises:
+            SchemaError: no such relation.
+            IdError: an edge id that the graph does not have.
+            InputError: not one-dimensional.
+        """
+        relation = self.schema.relation(relation)
+        if edge_id.dim() != 1:
+            raise InputError(f"ids of edges have shape {tuple(edge_id.shape)}, but they must be one-dimensional; use .view(-1)")
+        edge_id = edge_id.long()
+        gid = self._router.answer(LocateEdgesRequest(relation=relation, edge_id=edge_id)).gid
+        return _all_found(gid, edge_id, "edge ids", f"{self.schema.edges[relation].count} edges of {relation!r}")
 
     def owners(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """The partition (int64 ``[n]``) that owns each of some nodes, their rows and their in-edges.
@@ -227,3 +238,14 @@ class Lookups:
                 f"{relation!r}, the first is {int(unknown[0])}"
             )
         return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
+
+
+def _all_found(gid: Tensor, ids: Tensor, what: str, among: str) -> Tensor:
+    """
+    Raises:
+        IdError: a gid is -1.
+    """
+    unknown = np.flatnonzero(gid.numpy() < 0)
+    if len(unknown):
+        raise IdError(f"{len(unknown)} of {len(ids)} {what} are not among the {among}, the first is {int(ids[unknown[0]])}")
+    return gid

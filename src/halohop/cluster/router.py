@@ -25,12 +25,9 @@ from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
     FetchRequest,
-    HoldReply,
-    HoldRequest,
+    LocateEdgesRequest,
     LocateReply,
     LocateRequest,
-    PushReply,
-    PushRequest,
     Reply,
     Request,
     SampleReply,
@@ -51,7 +48,6 @@ class PartitionOwner:
         shard: the owner to ask.
         parts: the partitions it holds, at least one; the same host may hold several.
         remote: whether asking means waiting for the network; such shards are asked first.
-        copies: how many servers have these partitions, of which the shard asks one.
         name: of a remote shard, as statistics call it.
         replicas: what this process has of other partitions' rows and lists; they are asked before any remote shard.
     """
@@ -59,7 +55,6 @@ class PartitionOwner:
     shard: Shard
     parts: tuple[int, ...]
     remote: bool = False
-    copies: int = 1
     name: str = ""
     replicas: tuple[Replicas, ...] = ()
 
@@ -104,7 +99,6 @@ class Router:
         self._peers = {index: Counters() for index in self._owners if holders[index].remote}
         self._names = {index: holders[index].name for index in self._peers}
         self.parts_here = tuple(part for holder in holders if not holder.remote for part in holder.parts)
-        self._copied = [part for holder in holders if holder.copies > 1 for part in holder.parts]
         # One bucket more than there are shards: for partitions that no shard holds.
         self._shard_of_part = [len(holders)] * book.num_parts
         for index, holder in enumerate(holders):
@@ -129,10 +123,9 @@ class Router:
             SampleRequest: self._sample,
             FetchRequest: self._fetch,
             LocateRequest: self._locate,
+            LocateEdgesRequest: self._locate,
             SelectRequest: self._select,
             EdgesRequest: self._edges,
-            HoldRequest: self._hold,
-            PushRequest: self._push,
         }
         if type(request) not in route:
             raise SchemaError(f"a graph cannot answer {type(request).__name__}")
@@ -160,7 +153,7 @@ class Router:
         ]
         return FetchReply(rows=tuple(dense for dense, _ in merged), sparse=tuple(sparse for _, sparse in merged))
 
-    def _locate(self, request: LocateRequest) -> LocateReply:
+    def _locate(self, request: LocateRequest | LocateEdgesRequest) -> LocateReply:
         replies = self._ask_all(dict.fromkeys(self._owners, request))
         gid: NDArray[np.int64] = np.maximum.reduce([reply.gid.numpy() for reply in replies.values()])
         return LocateReply(gid=torch.from_numpy(gid))
@@ -172,22 +165,6 @@ class Router:
     def _edges(self, request: EdgesRequest) -> EdgesReply:
         edge_id, src_gid, dst_gid = self._listed(request, ("edge_id", "src_gid", "dst_gid"))
         return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=edge_id)
-
-    def _hold(self, request: HoldRequest) -> HoldReply:
-        if self._copied:
-            raise ClusterError(
-                f"partitions {self._copied} are served by several servers, and what is written to one would be missing in the "
-                "others; let one server hold each partition"
-            )
-        self._ask_all(dict.fromkeys(self._owners, request))
-        return HoldReply()
-
-    def _push(self, request: PushRequest) -> PushReply:
-        buckets = ops.bucket(request.gid, self._book.bounds(request.node_type), self._shard_of_part, pool=self._pool)
-        self._refuse_unheld([(request.node_type, request.gid)], [buckets])
-        held = {shard: _held(buckets, shard) for shard in self._owners}
-        replies = self._ask_all({shard: request.of(rows, self._pool) for shard, rows in held.items() if len(rows)})
-        return PushReply(new=all(reply.new for reply in replies.values()))
 
     def _listed(self, request: SelectRequest | EdgesRequest, columns: tuple[str, ...]) -> list[Tensor]:
         """Columns of what the holders of the named partitions list, ascending by the first."""

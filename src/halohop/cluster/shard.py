@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.edge_ids import EdgeIds
 from halohop.cluster.hottest import hot_rows
-from halohop.cluster.pushes import Held
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.feature import Feature, Stored
@@ -20,12 +20,9 @@ from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
     FetchRequest,
-    HoldReply,
-    HoldRequest,
+    LocateEdgesRequest,
     LocateReply,
     LocateRequest,
-    PushReply,
-    PushRequest,
     Reply,
     Request,
     RowQuery,
@@ -37,7 +34,7 @@ from halohop.store.requests import (
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.topology import Topology
 from halohop.tables.owner import Owner
-from halohop.telemetry import Counters, Gauge
+from halohop.telemetry import Counters
 from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
 
 Value = TypeVar("Value")
@@ -79,7 +76,7 @@ class LocalShard:
         self._parts = parts
         self._residency = residency
         self._book = book
-        self._held = Held(book, tuple(parts))
+        self._edge_ids = EdgeIds(book, parts)
         self._pool = pool
         self._counters = counters
         first = next(iter(parts.values()))
@@ -159,12 +156,10 @@ class LocalShard:
 
     def statistics(self) -> dict[str, float]:
         """What is kept for clients."""
-        kept = self.owner.statistics()
-        return {**kept, "kept_senders": Gauge(kept["kept_senders"] + self._held.num_senders)}
+        return self.owner.statistics()
 
     def sweep(self, lease_seconds: float) -> None:
         """Forgets what is kept for those who were not heard of for a lease."""
-        self._held.sweep(lease_seconds)
         self.owner.sweep(lease_seconds)
 
     def _answer(self, request: Request[Any]) -> object:
@@ -177,14 +172,12 @@ class LocalShard:
                     return FetchReply(rows=tuple(rows for rows, _ in found), sparse=tuple(sparse for _, sparse in found))
             case LocateRequest():
                 return self._locate(request)
+            case LocateEdgesRequest():
+                return LocateReply(gid=self._edge_ids.locate(request.relation, request.edge_id))
             case SelectRequest():
                 return self._select(request)
             case EdgesRequest():
                 return self._edges(request)
-            case HoldRequest():
-                return self._hold(request)
-            case PushRequest():
-                return PushReply(new=self._held.push(request))
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
 
     def _sample(self, request: SampleRequest) -> SampleReply:
@@ -215,13 +208,6 @@ class LocalShard:
             return query.gid
         ids = Stored(pieces=table.ids).take(query.gid, padded=query.padded, pool=self._pool)
         return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
-
-    def _hold(self, request: HoldRequest) -> HoldReply:
-        table = _lookup(self._tables, request.node_type, "node type")
-        made = self._held.hold(request, stored=table.columns)
-        if made is not None:
-            table.columns[request.name] = made
-        return HoldReply()
 
     def _locate(self, request: LocateRequest) -> LocateReply:
         raw = request.raw.numpy()

@@ -10,6 +10,7 @@ from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.holding import Holding, book_of
 from halohop.cluster.router import Router
+from halohop.cluster.table_owners import TableOwners
 from halohop.errors import InputError
 from halohop.net.attending import Attending
 from halohop.net.connections import Connections
@@ -19,6 +20,8 @@ from halohop.net.introductions import Introductions
 from halohop.net.known import Known, peers_of
 from halohop.net.remote import BatchServers
 from halohop.net.servers import Servers
+from halohop.net.table_servers import TableServer, holders_at, order_of
+from halohop.partitioning.book import Book
 from halohop.store.manifest import decode
 from halohop.telemetry import Counters
 from halohop.transport import Identity, Limits, Token, load_token
@@ -139,13 +142,31 @@ def connected(
             router=Router(book, [*owners, *(peer.owner for peer in peers)], pool, counters, cache=rows),
             pool=pool,
             counters=counters,
-            connections=Connections(directory=directory, peers=tuple(peers), call_seconds=limits.call_seconds, jobs=jobs),
+            connections=Connections(directory=directory, peers=tuple(peers), jobs=jobs),
             batch_servers=makers,
-            one_owner=here is None,
+            table_owners=partial(_table_owners, book, known, directory, here, dataset=dataset, call_seconds=limits.call_seconds),
         )
         graph.keep_until_exit()
         undo.pop_all()
         return graph
+
+
+def _table_owners(
+    book: Book,
+    known: Sequence[Known],
+    directory: PeerDirectory,
+    here: Holding | None,
+    *,
+    dataset: str,
+    call_seconds: float,
+) -> TableOwners:
+    """Where several servers have a partition, all clients take the same one for the owner of its rows."""
+    servers = [
+        TableServer(order=order_of(-1 if one.card is None else one.card.number, one.name), parts=one.parts, reach=one.channel)
+        for one in known
+    ]
+    holders = holders_at(servers, directory, dataset=dataset, call_seconds=call_seconds)
+    return TableOwners(book, holders, parts_here={} if here is None else here.parts)
 
 
 def _with_first(known: list[Known], first: str) -> list[Known]:

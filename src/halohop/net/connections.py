@@ -29,7 +29,6 @@ class Connections:
     Args:
         directory: of the servers; closed with the graph.
         peers: those that are asked about partitions.
-        call_seconds: how long a request is repeated that is not answered.
         rendezvous: where the ranks meet again at the end.
         server: what this process serves itself; None where another process of the host does.
         jobs: this client's part in jobs; None of a host.
@@ -38,7 +37,6 @@ class Connections:
 
     directory: PeerDirectory
     peers: tuple[Peer, ...]
-    call_seconds: float
     rendezvous: Rendezvous | None = None
     server: Draining | None = None
     jobs: Attending | None = None

@@ -1,36 +1,26 @@
 """`halohop.open`: maps what lies here, finds the hosts that hold the rest."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from halohop import ops
-from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
-from halohop.cluster.router import Router
-from halohop.errors import ClusterError, InputError
+from halohop.errors import InputError
 from halohop.files.urls import is_url
 from halohop.net.board import join_board, master_host, master_of
 from halohop.net.connect import connected
-from halohop.net.connections import Connections
-from halohop.net.directory import PeerDirectory
 from halohop.net.finders import finder_of
-from halohop.net.interfaces import is_loopback, own_address, reached_at
-from halohop.net.known import Known, peers_of
+from halohop.net.interfaces import is_loopback, own_address
+from halohop.net.joining import Meeting, joined
 from halohop.net.ownership import owners
 from halohop.net.partitions import all_records
-from halohop.net.rendezvous import Board, HostCard, Rendezvous
-from halohop.net.serve import Server
+from halohop.net.rendezvous import Board, Rendezvous
 from halohop.net.servers import Servers
-from halohop.net.service import Keeping
-from halohop.partitioning.book import Book
+from halohop.net.tables_here import OneHost
 from halohop.store.afar.staging import Stage, staged
-from halohop.store.given import Given, given_names, with_absolute_paths
-from halohop.telemetry import Counters
+from halohop.store.given import Given, with_absolute_paths
 from halohop.transport import Limits, Token, load_token
 from halohop.transport.addresses import spelled
 from halohop.transport.security import TOKEN_REMEDY
@@ -56,6 +46,7 @@ def open_graph(
     advertise: str | None = None,
     stage: str | Path | None = None,
     stage_bytes: str | int | None = None,
+    tables: str | Path | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
 
@@ -92,6 +83,7 @@ def open_graph(
             for the port that it listens at.
         stage: the folder of this host into which data sets of URLs are fetched; its processes share it.
         stage_bytes: what they may take there, in bytes or as text; what was used least recently is removed. None: no limit.
+        tables: a folder of this host's for tables on disk (`halohop.DistTensor`); None: tables are in memory.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -112,6 +104,7 @@ def open_graph(
         2
     """
     world = world or World.from_env()
+    folder = None if tables is None else Path(tables)
     found = None
     if isinstance(path, str | Path) and is_url(path):
         found = staged(path, Stage.of(stage, stage_bytes), partitions=partitions, world=world)
@@ -130,8 +123,20 @@ def open_graph(
     if world.num_hosts == 1:
         holding = held if isinstance(held, Holding) else held.holding().with_columns(columns)
         owners([tuple(holding.parts)], holding.book.num_parts)
+        host = OneHost(
+            holding=holding,
+            world=world,
+            meets=partial(_meeting, rendezvous, board, master, world, deadline),
+            token=token,
+            limits=limits or Limits(),
+            deadline=deadline,
+        )
         graph = local_graph(
-            holding.manifest.schema, holding.book, holding.parts, one_owner=world.size == 1, residency=holding.residency
+            holding.manifest.schema,
+            holding.book,
+            holding.parts,
+            residency=holding.residency,
+            table_owners=host.owners if world.size > 1 else None,
         )
         if isinstance(path, str | Path):
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
@@ -143,8 +148,10 @@ def open_graph(
     listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    meeting = Meeting(rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master))
-    graph = _joined(holding, meeting, servers, deadline=deadline, cache=cache)
+    meeting = Meeting(
+        rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master), tables=folder
+    )
+    graph = joined(holding, meeting, servers, deadline=deadline, cache=cache)
     again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache)
     if isinstance(path, str | Path):
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
@@ -178,6 +185,13 @@ def _is_whole(held: Holding | OwnParts) -> bool:
     return len(held.parts) == (held.book.num_parts if isinstance(held, Holding) else held.records[0].num_parts)
 
 
+def _meeting(rendezvous: Rendezvous | None, board: Board | None, master: str | None, world: World, deadline: float) -> Rendezvous:
+    """Where all ranks meet; found when they first need to."""
+    if rendezvous is not None:
+        return rendezvous
+    return Rendezvous(board or join_board(master_of(master), rank=world.rank, deadline=deadline), world, deadline=deadline)
+
+
 def _listens_at(listen: str | None, master: str | None, token: Token | None) -> str:
     """Where to wait for the other hosts.
 
@@ -194,82 +208,3 @@ def _met(own: OwnParts, rendezvous: Rendezvous, world: World, deadline: float) -
     """The partitions of this process, after those of all have agreed."""
     announces = world.local_rank == 0
     return own.holding(all_records(rendezvous.board, rendezvous.prefix, own.records, deadline=deadline, announces=announces))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """Where this host meets the others: how they find it, and on which host the board is."""
-
-    rendezvous: Rendezvous
-    world: World
-    listen: str
-    advertise: str | None
-    master: str
-
-
-def _joined(holding: Holding, meeting: Meeting, servers: Servers, *, deadline: float, cache: str | int | None) -> Graph:
-    """The graph of this host and all others: serves what lies here, and connects to those that have the rest."""
-    rendezvous, world = meeting.rendezvous, meeting.world
-    book, parts = holding.book, tuple(holding.parts)
-    pool, counters = ops.Pool(), Counters()
-    rows = cache_of(cache, holding.manifest.schema, pool)
-    shard = holding.shard(pool, counters) if parts else None
-    with ExitStack() as undo:  # whatever fails half-way leaves no server behind
-        server = None
-        if world.local_rank == 0 and shard is not None:
-            listen, advertise = meeting.listen, meeting.advertise
-            server = Server(
-                holding, listen=listen, advertise=advertise, servers=servers, keeping=Keeping(), shard=shard, pool=pool
-            )
-            undo.enter_context(server)
-        card = HostCard(
-            address=reached_at(server.address, meeting.master) if server else "",
-            dataset=holding.fingerprint,
-            parts=parts,
-            columns=given_names(holding.manifest),
-        )
-        if world.local_rank == 0:
-            rendezvous.announce(card)
-        directory = server.directory if server else PeerDirectory(servers, dataset=holding.fingerprint, lease_seconds=deadline)
-        undo.enter_context(directory)
-        known = _others(rendezvous.cards(card), world, book, parts, directory)
-        call_seconds = servers.limits.call_seconds
-        peers = peers_of(known, book, directory, dataset=holding.fingerprint, without=parts, call_seconds=call_seconds)
-        if server is None:
-            directory.begin()
-        connections = Connections(
-            directory=directory, peers=tuple(peers), call_seconds=call_seconds, rendezvous=rendezvous, server=server
-        )
-        mine = [] if shard is None else [holding.owner(shard, pool, counters)]
-        graph = Graph(
-            schema=holding.manifest.schema,
-            book=book,
-            router=Router(book, [*mine, *(peer.owner for peer in peers)], pool, counters, cache=rows),
-            pool=pool,
-            counters=counters,
-            connections=connections,
-            one_owner=world.size == 1,
-        )
-        connections.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
-        graph.keep_until_exit()
-        undo.pop_all()
-        return graph
-
-
-def _others(cards: list[HostCard], world: World, book: Book, mine: tuple[int, ...], directory: PeerDirectory) -> list[Known]:
-    """The other hosts that serve anything.
-
-    Raises:
-        ClusterError: no host holds a partition, or this trainer does not see what its host serves.
-    """
-    owners([card.parts for card in cards], book.num_parts)
-    if unseen := sorted(set(cards[world.host].parts) - set(mine)):
-        raise ClusterError(
-            f"this trainer does not find partitions {unseen} that its host announced; "
-            "all trainers of a host must open the same folder with the same `partitions`"
-        )
-    return [
-        Known(address=card.address, channel=directory.channel(card.address, label=f"host {host}"), parts=card.parts)
-        for host, card in enumerate(cards)
-        if host != world.host and not set(card.parts) <= set(mine)
-    ]

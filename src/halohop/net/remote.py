@@ -85,9 +85,7 @@ class Peer:
 
     @property
     def owner(self) -> PartitionOwner:
-        return PartitionOwner(
-            shard=self.shard, parts=self.parts, remote=True, copies=len(self.shard.channels), name=self.shard.peer
-        )
+        return PartitionOwner(shard=self.shard, parts=self.parts, remote=True, name=self.shard.peer)
 
 
 class BatchServers:

@@ -53,6 +53,7 @@ class Server:
         address: what clients connect to.
         parts: the partitions that are served.
         directory: the other servers that this one knows.
+        tables: the rows of tables that lie with its partitions.
         is_ready: whether it takes new requests.
     """
 
@@ -80,7 +81,7 @@ class Server:
         files = SeedFiles(seeds, splits, holding.manifest.schema)
         self._world = world or World()
         self._service = Service(holding, shard, servers, keeping, pool, counters, clients=clients, seeds=files, world=world)
-        self.directory = self._service.directory
+        self.directory, self.tables = self._service.directory, shard.owner
         with ExitStack() as undo:
             undo.callback(self._service.close)
             self._listener = undo.enter_context(
@@ -186,6 +187,7 @@ def serve(
     advertise: str | None = None,
     stage: str | Path | None = None,
     stage_bytes: str | int | None = None,
+    tables: str | Path | None = None,
 ) -> Server:
     """Serves the partitions of a data set to clients that share the token; public as `halohop.serve`.
 
@@ -219,6 +221,7 @@ def serve(
         advertise: ``HOST:PORT`` under which others reach this server, where that is not what it listens at: behind a published
             port, or a name that moves with it. Port 0 stands for the port that it listens at. None: where it listens.
         stage, stage_bytes: where data sets of URLs are fetched to, as of `halohop.open`.
+        tables: a folder of this server's for tables on disk, and for checkpoints of tables; None: it can have neither.
 
     Raises:
         ClusterError: a partition in memory that did not come to the board.
@@ -251,7 +254,7 @@ def serve(
     else:
         own = OwnParts.of(path, partitions=partitions, verify=verify)
         holding = own.holding(None if board is None else all_records(board, "halohop", own.records, deadline=_MEETING_SECONDS))
-    holding = holding.with_columns(columns)
+    holding = replace(holding, tables=None if tables is None else Path(tables), saves_anywhere=False).with_columns(columns)
     if not holding.parts:
         raise InputError(f"there is no partition in {path} to serve; copy a part-* folder to it")
     ops.warm_up()

@@ -38,7 +38,7 @@ class Keeping:
 
     Args:
         lease_seconds: how long after it was last used. A client that is slower than that loses nothing: what it asks for next is
-            made again. Pushes are remembered for a lease longer than they may be repeated.
+            made again. Writes to tables are remembered for a lease longer than they may be repeated.
         max_samplers: of how many loaders, by their options; each has tables of the nodes, for every thread.
         cache: how much memory rows of other servers may take, as of `halohop.open`.
 

@@ -154,6 +154,14 @@ class LocateRequest(Request[LocateReply]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocateEdgesRequest(Request[LocateReply]):
+    """The gids of edges given by their places in the user's input (int64 ``[n]``)."""
+
+    relation: Relation
+    edge_id: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectReply:
     """The selected nodes, ascending by raw id; both int64 ``[n]``."""
 
@@ -190,60 +198,3 @@ class EdgesRequest(Request[EdgesReply]):
     relation: Relation
     parts: tuple[int, ...]
     edge_id: Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldReply:
-    """The column is there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRequest(Request[HoldReply]):
-    """Makes a column of nodes, beside those that are stored, unless it is there: in the owners' memory, to be read and written.
-
-    Args:
-        name: of the column.
-        shape: of a row.
-        dtype: as torch calls it, without "torch.".
-        fill: what every entry is at first.
-    """
-
-    node_type: NodeType
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    fill: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushReply:
-    """Whether the push was new, and not one that had come before."""
-
-    new: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushRequest(Request[PushReply]):
-    """Writes rows of a held column, or adds to them. A push is known by its sender and number, and is applied once.
-
-    Args:
-        gid: int64 ``[n]``; of rows that occur twice the last one stays, unless they are added.
-        rows: ``[n, ...]`` in the column's dtype.
-        add: to what is there, instead of in its place.
-        sender, number: a client, which numbers its pushes 1, 2, ...
-        repeated_seconds: how long it may be sent again, where no answer has come.
-    """
-
-    node_type: NodeType
-    name: str
-    gid: Tensor
-    rows: Tensor
-    add: bool
-    sender: str
-    number: int
-    repeated_seconds: float = 0.0
-
-    def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "PushRequest":
-        """The push of some of its rows, by position."""
-        gid, values = (ops.gather_rows(column, rows, pool=pool) for column in (self.gid, self.rows))
-        return replace(self, gid=gid, rows=values)

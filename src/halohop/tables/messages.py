@@ -55,10 +55,13 @@ class MakeTableRequest(TableRequest[TableMade]):
 
     Args:
         sender: names the client.
+        parts: the partitions whose rows are to be here, where others own further ones that are here, too; empty: all that are
+            here. Refused where the table has the rows of other partitions: clients differ in whom they take for owners.
     """
 
     spec: TableSpec
     sender: str
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
+from halohop.cluster.table_owners import owners_here
 from halohop.collectives import free_port
 from halohop.net.open import open_graph
 from halohop.partitioning.assigners.division import Assignment
@@ -57,7 +59,8 @@ def partitioned(
     shards = {index: LocalShard({index: part}, book=build.book, pool=pool, counters=counters) for index, part in parts.items()}
     holders = [PartitionOwner(shard=shard, parts=(index,)) for index, shard in shards.items()]
     router = Router(build.book, holders, pool, counters)
-    return Graph(schema=build.schema, book=build.book, router=router, pool=pool, counters=counters)
+    owners = partial(owners_here, build.book, {shard.owner: (index,) for index, shard in shards.items()})
+    return Graph(schema=build.schema, book=build.book, router=router, pool=pool, counters=counters, table_owners=owners)
 
 
 def random_assignment(tables: GraphTables, num_parts: int, *, seed: int = 0) -> Assignment:

@@ -1,0 +1,233 @@
+"""`graph.tables`: tables of rows that lie with the partitions, and what a client can do with them."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from halohop import ops
+from halohop.cluster.lookups import Lookups
+from halohop.cluster.shared_rows import SharedRows
+from halohop.cluster.table_changes import Change, Done
+from halohop.cluster.table_filling import RowsOf, fill_rows
+from halohop.cluster.table_names import TableNames
+from halohop.cluster.table_owners import TableOwners
+from halohop.cluster.table_reads import Reading, Wanted
+from halohop.errors import IdError, InputError
+from halohop.tables.change_messages import Moment, Share, Way
+from halohop.tables.messages import TableListing
+from halohop.tables.spec import TableSpec
+from halohop.telemetry import Counters
+
+STEP_SECONDS = 60.0
+"""How long owners wait for the shares of other ranks."""
+
+
+class Tables:
+    """The tables of a graph, at their owners; `graph.tables`. Any number of threads may use it.
+
+    A table is made by one client, and found by the others by its name. Its rows are named by gid here; see `locate`. In programs
+    `halohop.DistTensor` is what reads and writes them.
+
+    Args:
+        graph: finds ids.
+        owners: of all tables.
+        pool: where the memory of rows comes from.
+        counters: of rows, by where they were read.
+    """
+
+    def __init__(self, graph: Lookups, owners: TableOwners, pool: ops.Pool, counters: Counters) -> None:
+        self._graph = graph
+        self._owners = owners
+        self._pool, self._counters = pool, counters
+        self._names = TableNames(owners)
+        self._shared = SharedRows(owners.book, owners.parts_here, pool, counters)
+        self._writes = itertools.count()
+
+    @property
+    def owners(self) -> Mapping[int, str]:
+        """Who owns the rows of each partition."""
+        return self._owners.names
+
+    @property
+    def client(self) -> str:
+        """What owners call this client."""
+        return self._names.client
+
+    @property
+    def directory(self) -> TableOwners:
+        """Whom to ask what is not asked here."""
+        return self._owners
+
+    def make(self, spec: TableSpec, rows_of: RowsOf | None = None) -> None:
+        """Makes a table, or finds it as it is.
+
+        Args:
+            rows_of: of a table that begins as "given": its rows by ids, of which each client may be asked for some; others wait.
+
+        Raises:
+            InputError: there is another one of this name, or an owner cannot have it.
+            ClusterError: only some owners have it.
+            TransportError: an owner cannot be asked; names it.
+        """
+        made = self._names.make(spec)
+        for owner, reply in made.items():
+            if self._owners.holders[owner].remote:
+                self._shared.know(spec, reply.shared)
+        parts = {owner: reply.fills for owner, reply in made.items() if reply.fills}
+        if parts:
+            try:
+                fill_rows(self, self._graph, self._owners, spec, parts, rows_of)
+            except Exception:
+                self._names.drop(spec.name)  # those who wait for its rows hear that they do not come
+                raise
+
+    def spec(self, name: str) -> TableSpec:
+        """What a table is.
+
+        Raises:
+            SchemaError: there is none of this name.
+        """
+        return self._names.spec(name)
+
+    def list(self) -> tuple[TableListing, ...]:
+        """All tables, by name; bytes are those at all owners together."""
+        return self._names.list()
+
+    def drop(self, name: str) -> None:
+        """Forgets a table and its optimiser's state, for all clients.
+
+        Raises:
+            SchemaError: there is none of this name.
+        """
+        self._names.drop(name)
+
+    def read(self, name: str, gid: Tensor, *, state: str = "") -> Tensor:
+        """Rows ``[n, *shape]`` in the table's dtype, as they were after one number of steps.
+
+        Args:
+            gid: int64 ``[n]``.
+            state: an array of its optimiser's state instead of its rows.
+
+        Raises:
+            SchemaError: no such table, or it was dropped.
+            IdError: a row that it does not have.
+            PeerLostError: an owner is lost; names it.
+            ClusterError: an owner was started again, empty; or a step reached only some owners.
+        """
+        return self.read_later([(name, gid)], state=state).result()[0]
+
+    def read_later(self, wanted: Sequence[tuple[str, Tensor]], *, state: str = "") -> Reading:
+        """Asks for rows of several tables, and returns at once; `Reading.result` has them, and raises what `read` does.
+
+        Raises:
+            SchemaError: no such table.
+            IdError: a row that it does not have.
+        """
+        asked = []
+        for name, gid in wanted:
+            spec = self._names.spec(name)
+            asked.append(Wanted(spec=spec, gid=self._owners.gids_of(gid, f"table {name!r}"), state=state))
+        return Reading(self._owners, self._names, self._shared, tuple(asked), self._pool, self._counters)
+
+    def write(self, name: str, gid: Tensor, rows: Tensor) -> None:
+        """Writes rows; of equal ones the last stays. If one owner cannot, none does.
+
+        Args:
+            gid: int64 ``[n]``.
+            rows: ``[n, *shape]`` in the table's dtype.
+
+        Raises:
+            InputError: rows of another number, shape or dtype.
+            SchemaError, IdError, PeerLostError, ClusterError: as of `read`.
+        """
+        self._write("write", name, gid, rows)
+
+    def add(self, name: str, gid: Tensor, rows: Tensor) -> None:
+        """The same, but adds to the rows; equal ones are all added."""
+        self._write("add", name, gid, rows)
+
+    def _write(self, way: Way, name: str, gid: Tensor, rows: Tensor) -> None:
+        moment = Moment(group=self.client, session="", rank=0, size=1, round=0, index=next(self._writes))
+        self.change(moment, way, [Share(name=name, gid=gid, rows=rows)])
+
+    def change(
+        self,
+        moment: Moment,
+        way: Way,
+        shares: Sequence[Share],
+        *,
+        norm: bool = False,
+        scale: Callable[[float], float] | None = None,
+        seconds: float = STEP_SECONDS,
+    ) -> Done:
+        """A change at all owners: wholly or not at all, and once.
+
+        Args:
+            moment, way, shares: as of `ChangeRequest`.
+            norm: of a step: the sum of the squared entries of all gradients is asked for, over all tables and owners.
+            scale: the factor of all gradients, by that sum. All ranks give the same function.
+            seconds: how long to wait for other ranks.
+
+        Raises:
+            InputError, RemoteError: an owner refuses a share.
+            SchemaError, IdError, PeerLostError, ClusterError: as of `read`; or another rank's share did not come in time.
+        """
+        return self.change_later(moment, way, shares, norm=norm, scale=scale, seconds=seconds).apply()
+
+    def change_later(
+        self,
+        moment: Moment,
+        way: Way,
+        shares: Sequence[Share],
+        *,
+        norm: bool = False,
+        scale: Callable[[float], float] | None = None,
+        seconds: float = STEP_SECONDS,
+    ) -> Change:
+        """Sends the shares, and returns at once; `Change.apply` waits for them, and lets the change happen."""
+        fitting = [self._fitting(share, way) for share in shares]
+        return Change(self._owners, self._names, moment, way, fitting, norm=norm, scale=scale, seconds=seconds)
+
+    def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
+        """The share with tensors as owners take them."""
+        spec = self._names.spec(share.name)
+        gid = self._owners.gids_of(share.gid, f"table {share.name!r}")
+        dtype = spec.torch_dtype
+        if way == "step":
+            dtype = torch.float64 if dtype == torch.float64 else torch.float32
+        rows = share.rows
+        if not isinstance(rows, Tensor) or rows.dtype != dtype or tuple(rows.shape) != (len(gid), *spec.shape):
+            have = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+            want = f"{dtype} {[len(gid), *spec.shape]}"
+            raise InputError(f"rows for {len(gid)} ids of table {share.name!r} are {have}, but must be {want}")
+        rows = rows.detach().cpu().contiguous()
+        return spec, Share(name=share.name, gid=gid, rows=rows, lr=share.lr, spec=spec.digest)
+
+    def locate(self, spec: TableSpec, ids: Tensor) -> Tensor:
+        """Gids (int64 ``[n]``) of a table's rows.
+
+        Args:
+            ids: integers ``[n]``: the user's ids of nodes, places of edges in the user's input, or numbers of rows of their own.
+
+        Raises:
+            IdError: an id that the table does not have.
+            InputError: ids of another type, or not one-dimensional.
+        """
+        ids = self._owners.gids_of(ids, f"table {spec.name!r}")
+        if isinstance(spec.key, str):
+            return self._graph.locate(ids, spec.key)
+        if spec.key is not None:
+            return self._graph.locate_edges(spec.key, ids)
+        outside = ids[(ids < 0) | (ids >= spec.num_rows)]
+        if len(outside):
+            raise IdError(
+                f"{len(outside)} of {len(ids)} ids are not among the {spec.num_rows} rows of table {spec.name!r}, the first is "
+                f"{int(outside[0])}"
+            )
+        return ids
+
+    def shut(self, *, wait: bool) -> None:
+        """Ends what was begun for the tables; as of `Graph.shut`."""
+        self._owners.close(wait=wait)
