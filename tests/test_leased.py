@@ -3,12 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
-from halohop.cluster.pushes import Held
 
 from halohop.leased import Leased
-from halohop.partitioning.book import Book
-from halohop.store.requests import HoldRequest, PushRequest
 
 
 class Clock:
@@ -61,26 +57,3 @@ def test_the_one_that_was_not_used_for_longest_makes_room(clock):
     kept.get("a")
     kept.put("c", 0)
     assert kept.keys() == ["a", "c"]
-
-
-def test_pushes_are_remembered_until_none_can_come_again(clock):
-    """A slow sender loses nothing: what it pushes after it was forgotten is new, and counts."""
-    held = Held(Book(nodes={"node": (0, 10)}, edges={}), (0,))
-    held.hold(HoldRequest(node_type="node", name="w", shape=(), dtype="float32", fill=0.0), stored=())
-
-    def push(number: int) -> bool:
-        gid, rows = torch.tensor([5]), torch.ones(1)
-        request = PushRequest(
-            node_type="node", name="w", gid=gid, rows=rows, add=True, sender="a", number=number, repeated_seconds=60
-        )
-        held.sweep(10)
-        return held.push(request)
-
-    assert push(1)
-    clock.now += 69
-    assert not push(1)  # the very last moment at which it may come again, and more
-    assert held.num_senders == 1
-    clock.now += 70
-    held.sweep(10)
-    assert held.num_senders == 0
-    assert push(2)

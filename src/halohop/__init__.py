@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from halohop.store.afar.uploading import upload
     from halohop.store.description import Description, describe
     from halohop.store.schema import Schema
+    from halohop.tensors.dist_tensor import DistTensor
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
     from halohop.world import World
@@ -56,6 +57,7 @@ __all__ = [
     "Certificate",
     "ClusterLoader",
     "Description",
+    "DistTensor",
     "EdgeSlice",
     "Frequency",
     "Graph",
@@ -113,6 +115,7 @@ _HOMES = {
     "GraphSAINTRandomWalkSampler": ("halohop.samplers.saint_loader", "GraphSAINTRandomWalkSampler"),
     "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
+    "DistTensor": ("halohop.tensors.dist_tensor", "DistTensor"),
     "EdgeSlice": ("halohop.partitioning.slices.slices", "EdgeSlice"),
     "Frequency": ("halohop.pyg.frequency", "Frequency"),
     "Graph": ("halohop.cluster.graph", "Graph"),
@@ -163,7 +166,12 @@ _HOMES = {
 }
 
 
+_MODULES = ("init",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"halohop.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'halohop' has no attribute {name!r}")
     module, attribute = _HOMES[name]

@@ -163,7 +163,7 @@ def test_what_is_drawn_by_but_not_copied_is_asked_of_the_owners(tmp_path):
             assert (here.statistics().get("replica_rows", 0) > before) is at_home
 
 
-def test_columns_that_are_written_are_the_owners(copied):
+def test_rows_of_tables_are_the_owners(copied):
     """A copy holds what is stored, and what clients write is only with its owner: so no copy is ever stale."""
     with halohop.open(copied) as graph:
         raw = graph.fetch_rows(NODE, [RAW_ID], gids_of(copied, 0))[0]
@@ -172,10 +172,10 @@ def test_columns_that_are_written_are_the_owners(copied):
         for address, share in zip(addresses, ([0], [1, 2]), strict=True):
             stack.enter_context(halohop.serve(copied, partitions=share, listen=address, token=TOKEN))
         client = stack.enter_context(halohop.connect(addresses, token=TOKEN, sampling="client"))
-        client.hold("state", (2,))
+        state = halohop.DistTensor(client, (None, 2), name="state", node_type=NODE)
         for value in (1.0, 2.0):
-            client.push("state", raw, torch.full((len(raw), 2), value))
-            assert torch.equal(client.rows("state", raw), torch.full((len(raw), 2), value))
+            state[raw] = value
+            assert torch.equal(state[raw], torch.full((len(raw), 2), value))
 
 
 def test_given_columns_of_copies_are_given_too(copied):

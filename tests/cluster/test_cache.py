@@ -104,12 +104,10 @@ def test_rows_that_clients_write_are_never_kept(folder):
     with clients(folder, 2, cache="1MB") as (one, other):
         raw = one.select()[1][:100]
         for value, writer in enumerate((one, other, one)):
-            writer.hold("state", (2,))
             expected = torch.full((100, 2), float(value))
-            writer.push("state", raw, expected)
+            halohop.DistTensor(writer, (None, 2), name="state", node_type=NODE)[raw] = expected
             for reader in (one, other):
-                assert torch.equal(reader.rows("state", raw), expected)
-                assert torch.equal(reader.fetch_rows(NODE, ("x", "state"), reader.locate(raw))[1], expected)
+                assert torch.equal(halohop.DistTensor.attach(reader, "state")[raw], expected)
 
 
 def test_edges_and_sparse_columns_are_fetched_anew(folder):

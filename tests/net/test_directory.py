@@ -153,24 +153,25 @@ def test_a_server_whose_peers_are_listed_knows_of_them_from_its_first_moment():
         assert not alone.knows_others
 
 
-def test_what_was_pushed_is_lost_with_its_server(start):
+def test_rows_of_tables_are_lost_with_their_server(start):
     one, other = free_addresses(2)
     start([0], other, listen=one)
     second = start([1, 2], one, listen=other)
     with halohop.connect([one, other], token=TOKEN, limits=LIMITS) as graph:
-        graph.hold("state")
-        graph.push("state", torch.arange(400), torch.ones(400))
+        state = halohop.DistTensor(graph, (None,), name="state", node_type="node")
+        state[torch.arange(400)] = 1
         second.close()
         start([1, 2], one)
-        with pytest.raises(RemoteError, match="no column 'state'"):
-            graph.push("state", torch.arange(400), torch.ones(400))
-        graph.hold("state")
-        graph.push("state", torch.arange(400), torch.ones(400))
-        assert graph.rows("state", torch.arange(400)).tolist() == [1] * 400
+        with pytest.raises(ClusterError, match=r"has no table 'state'.* it was started again, empty; .*--resume"):
+            state[torch.arange(400)] = 2
+        state.drop()
+        state = halohop.DistTensor(graph, (None,), name="state", node_type="node")
+        state[torch.arange(400)] = 3
+        assert state[torch.arange(400)].tolist() == [3] * 400
 
 
 def test_a_server_under_two_names_is_one(start):
-    """Else columns could not be held, which copies of partitions would not share."""
+    """Else the owner of its tables would be two."""
     first = start([0])
     second = start([1], first)
     eventually(lambda: known_to(second) == {first.address})
@@ -179,7 +180,7 @@ def test_a_server_under_two_names_is_one(start):
     addresses = [first.address.replace("127.0.0.1", "localhost"), *free_addresses(1)]
     with halohop.connect(addresses, token=TOKEN, limits=LIMITS) as graph:
         late.join()
-        graph.hold("state")
+        assert len(set(graph.tables.owners.values())) == 3
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from torch_geometric.data import HeteroData
 
 import halohop
 from halohop import ClusterLoader, Graph, HGTLoader, LinkNeighborLoader, NeighborLoader, World
-from halohop.errors import ClusterError, InputError, SchemaError
+from halohop.errors import ClusterError, SchemaError
 from halohop.pyg.convert import tables_from_pyg
 from halohop.testing.worlds import TOKEN, divided, free_addresses, hosts, memory_hosts
 
@@ -219,12 +219,3 @@ def test_a_file_that_was_given_may_go_afterwards(folders, tmp_path):
     with halohop.open(folders["bare"], columns={"paper": {"y": tmp_path / "y.npy"}}) as graph:
         (tmp_path / "y.npy").unlink()
         assert graph.rows("y", torch.arange(PAPERS), node_type="paper").tolist() == data()["paper"].y.tolist()
-
-
-def test_held_columns_beside_given_ones(folders):
-    """A column that was given can no more be held than one that is stored; another may."""
-    with halohop.open(folders["bare"], columns={"paper": {"y": ZEROS}}) as graph:
-        with pytest.raises(InputError, match="'y'"):
-            graph.hold("y", node_type="paper")
-        graph.hold("seen", node_type="paper", fill=2)
-        assert graph.rows("seen", torch.tensor([1]), node_type="paper").tolist() == [2]

@@ -56,9 +56,10 @@ def test_rows_are_read_from_the_object():
     wanted = torch.tensor([4, 0, 4])
     assert torch.equal(graph.rows("x", wanted), data.x[wanted])
     assert torch.equal(graph.rows("sparse", wanted), torch.eye(6)[wanted])
-    graph.hold("seen", dtype=torch.int64)
-    graph.push("seen", torch.tensor([1]), torch.tensor([7]))
-    assert graph.rows("seen", torch.tensor([1, 2])).tolist() == [7, 0]
+    seen = halohop.DistTensor(graph, (None,), torch.int64, "seen", node_type="node")
+    seen[torch.tensor([1])] = 7
+    assert seen[torch.tensor([1, 2])].tolist() == [7, 0]
+    seen.drop()
     with pytest.raises(SchemaError, match="unknown column of 'node' 'y'"):
         graph.rows("y", wanted)
 

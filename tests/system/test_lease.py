@@ -23,8 +23,7 @@ import sys
 import halohop, torch
 from halohop.transport import Limits
 graph = halohop.connect(sys.argv[1:], limits=Limits(call_seconds=20))
-graph.hold("state")
-graph.push("state", torch.arange(5), torch.ones(5))
+halohop.DistTensor(graph, (None,), name="state", node_type="node")[torch.arange(5)] = 1
 loader = halohop.NeighborLoader(
     graph, [30_000, 3], batch_size=3, replace=True, seed=1, num_workers=48, backlog_bytes=1 << 40, prefetch_factor=4
 )

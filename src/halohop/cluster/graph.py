@@ -250,11 +250,3 @@ def local_graph(
         counters=counters,
         table_owners=table_owners or partial(owners_here, book, {shard.owner: tuple(parts)}),
     )
-
-
-def local_router(
-    book: Book, parts: dict[int, Part], pool: ops.Pool, counters: Counters, residency: Residency = IN_MEMORY
-) -> Router:
-    """What answers about partitions in this process."""
-    shard = LocalShard(parts, book=book, pool=pool, counters=counters, residency=residency)
-    return Router(book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters)

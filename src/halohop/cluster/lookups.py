@@ -121,7 +121,12 @@ class Lookups:
             raise InputError(f"ids of nodes have shape {tuple(raw.shape)}, but they must be one-dimensional; use .view(-1)")
         raw = raw.long()
         gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
-        return _all_found(gid, raw, "ids", f"{self.schema.nodes[node_type].count} nodes of {node_type!r}")
+        if unknown := _unknown(gid, raw):
+            count = self.schema.nodes[node_type].count
+            raise IdError(
+                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, the first is {unknown[0]}"
+            )
+        return gid
 
     def locate_edges(self, relation: Relation, edge_id: Tensor) -> Tensor:
         """Gids (int64 ``[n]``) of edges given by their places in the user's input (integers ``[n]``).
@@ -138,7 +143,13 @@ class Lookups:
             raise InputError(f"ids of edges have shape {tuple(edge_id.shape)}, but they must be one-dimensional; use .view(-1)")
         edge_id = edge_id.long()
         gid = self._router.answer(LocateEdgesRequest(relation=relation, edge_id=edge_id)).gid
-        return _all_found(gid, edge_id, "edge ids", f"{self.schema.edges[relation].count} edges of {relation!r}")
+        if unknown := _unknown(gid, edge_id):
+            count = self.schema.edges[relation].count
+            raise IdError(
+                f"{len(unknown)} of {len(edge_id)} edge ids are not among the {count} edges of {relation!r}, the first is "
+                f"{unknown[0]}"
+            )
+        return gid
 
     def owners(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """The partition (int64 ``[n]``) that owns each of some nodes, their rows and their in-edges.
@@ -240,12 +251,6 @@ class Lookups:
         return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
 
 
-def _all_found(gid: Tensor, ids: Tensor, what: str, among: str) -> Tensor:
-    """
-    Raises:
-        IdError: a gid is -1.
-    """
-    unknown = np.flatnonzero(gid.numpy() < 0)
-    if len(unknown):
-        raise IdError(f"{len(unknown)} of {len(ids)} {what} are not among the {among}, the first is {int(ids[unknown[0]])}")
-    return gid
+def _unknown(gid: Tensor, ids: Tensor) -> list[int]:
+    """The ids that were not found."""
+    return [int(ids[place]) for place in np.flatnonzero(gid.numpy() < 0)]

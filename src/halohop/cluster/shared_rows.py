@@ -1,13 +1,13 @@
 """Rows of tables in the memory of owners on this machine: read there, without the network and without waking the owner.
 
-An owner counts up before and after it writes. A read that met a write is made again, and left to the network when that goes on. The
-owner's memory is reached through the owner's process (/proc), so it is gone with that: before each read its file is looked at.
+An owner counts up before and after it writes. A read that met a write is made again, and left to the network when that goes on.
+The owner's memory is reached through the owner's process (/proc), so it is gone with that: each read looks at its file first.
 """
 
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class _Part:
     def is_there(self) -> bool:
         """Whether the owner still has these rows."""
         try:
-            found = os.stat(self.where.path)
+            found = Path(self.where.path).stat()
         except OSError:
             return False
         return f"{found.st_dev}:{found.st_ino}" == self.where.identity

@@ -14,6 +14,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import DeadlineExceededError, IdError, InputError, PeerLostError
 from halohop.partitioning.book import Book
+from halohop.store.part import Part
 from halohop.tables.messages import TableRequest
 from halohop.tables.owner import Owner
 from halohop.tables.spec import TableSpec

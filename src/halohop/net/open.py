@@ -1,6 +1,7 @@
 """`halohop.open`: maps what lies here, finds the hosts that hold the rest."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from halohop.net.servers import Servers
 from halohop.net.tables_here import OneHost
 from halohop.store.afar.staging import Stage, staged
 from halohop.store.given import Given, with_absolute_paths
+from halohop.tables.owner import Owner
 from halohop.transport import Limits, Token, load_token
 from halohop.transport.addresses import spelled
 from halohop.transport.security import TOKEN_REMEDY
@@ -124,7 +126,7 @@ def open_graph(
         holding = held if isinstance(held, Holding) else held.holding().with_columns(columns)
         owners([tuple(holding.parts)], holding.book.num_parts)
         host = OneHost(
-            holding=holding,
+            holding=replace(holding, tables=folder),
             world=world,
             meets=partial(_meeting, rendezvous, board, master, world, deadline),
             token=token,
@@ -136,6 +138,7 @@ def open_graph(
             holding.book,
             holding.parts,
             residency=holding.residency,
+            owner=Owner(holding.book, holding.parts, folder=folder, anywhere=True) if world.size == 1 else None,
             table_owners=host.owners if world.size > 1 else None,
         )
         if isinstance(path, str | Path):
@@ -148,10 +151,8 @@ def open_graph(
     listen = _listens_at(listen, master, token)
     holding = held if isinstance(held, Holding) else _met(held, rendezvous, world, deadline).with_columns(columns)
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
-    meeting = Meeting(
-        rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master), tables=folder
-    )
-    graph = joined(holding, meeting, servers, deadline=deadline, cache=cache)
+    meeting = Meeting(rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master))
+    graph = joined(replace(holding, tables=folder), meeting, servers, deadline=deadline, cache=cache)
     again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache)
     if isinstance(path, str | Path):
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))

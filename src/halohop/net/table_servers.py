@@ -1,6 +1,6 @@
 """Owners of tables in other processes: which server owns a partition's rows, and the way there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +8,8 @@ from typing import Any
 from halohop.cluster.table_owners import TableHolder, holder_here
 from halohop.net.directory import PeerDirectory
 from halohop.tables.messages import TableRequest
+from halohop.tables.owner import Owner
 from halohop.transport import Channel, Identity
-
-Answers = Callable[[TableRequest[Any]], Any]
-"""The reply of an owner in this process, or a future of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +19,12 @@ class TableServer:
     Args:
         order: of servers that have the same partition the first owns its rows; the same for all clients.
         parts: that it serves.
-        reach: the channel to it; or its answers, where it is in this process.
+        reach: the channel to it; or itself, where it is in this process.
     """
 
     order: tuple[int, int, str]
     parts: tuple[int, ...]
-    reach: Channel | Answers
+    reach: Channel | Owner
 
 
 def order_of(number: int, name: str) -> tuple[int, int, str]:
@@ -61,9 +59,9 @@ def holders_at(
     owned = owned_parts([server.parts for server in servers], [server.order for server in servers])
     holders = []
     for server, parts in zip(servers, owned, strict=True):
-        if parts and callable(server.reach):
-            holders.append(holder_here(server.reach, parts))
-        elif parts:
+        if parts and isinstance(server.reach, Owner):
+            holders.append(holder_here(server.reach.answer, parts))
+        elif parts and not isinstance(server.reach, Owner):
             directory.ask_about(server.reach, Identity(dataset=dataset, parts=tuple(sorted(server.parts))))
             holders.append(holder_at(server.reach, parts, call_seconds=call_seconds))
     return holders
@@ -78,7 +76,8 @@ def holder_at(channel: Channel, parts: tuple[int, ...], *, call_seconds: float) 
     def lost() -> str:
         if not channel.is_lost(call_seconds):
             return ""
-        return f"{channel.peer} at {channel.address}, which owns rows of tables, went away and did not come back within {call_seconds:g} s"
+        who = f"{channel.peer} at {channel.address}, which owns rows of tables,"
+        return f"{who} went away and did not come back within {call_seconds:g} s"
 
     return TableHolder(
         ask=ask,

@@ -16,7 +16,8 @@ from halohop.net.rendezvous import Board, HostCard, Rendezvous, board_errors
 from halohop.net.serve import Server
 from halohop.net.servers import Servers
 from halohop.net.service import Keeping
-from halohop.net.table_servers import Answers, TableServer, holder_at, holders_at, order_of
+from halohop.net.table_servers import TableServer, holder_at, holders_at, order_of
+from halohop.tables.owner import Owner
 from halohop.transport import Channel, Identity, Limits, Token
 from halohop.world import World
 
@@ -40,9 +41,9 @@ def owners_of_hosts(
         directory: the way to the others.
     """
 
-    def reach(host: int, card: HostCard) -> Channel | Answers:
+    def reach(host: int, card: HostCard) -> Channel | Owner:
         if host == world.host and server is not None:
-            return server.tables.answer
+            return server.tables
         return directory.channel(card.address, label=f"host {host}")
 
     servers = [

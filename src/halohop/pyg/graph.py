@@ -8,7 +8,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
-from halohop.cluster.graph import Graph, GraphReference, in_one_part, local_router
+from halohop.cluster.graph import Graph, GraphReference, in_one_part
+from halohop.cluster.router import PartitionOwner, Router
+from halohop.cluster.shard import LocalShard
+from halohop.cluster.table_owners import owners_here
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
 from halohop.pyg.convert import structure_from_pyg
@@ -34,10 +37,13 @@ class LiveGraph(Graph):
         check_edge_dir(edge_dir)
         build = in_one_part(structure_from_pyg(data, names), edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
-        router = local_router(build.book, dict(enumerate(build.parts)), pool, counters)
+        parts = dict(enumerate(build.parts))
+        shard = LocalShard(parts, book=build.book, pool=pool, counters=counters)
+        router = Router(build.book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters)
+        owners = partial(owners_here, build.book, {shard.owner: tuple(parts)})
         self.live = LiveRows(data, build.schema, pool)
         schema = self.live.described(build.schema)  # of batches
-        super().__init__(schema=schema, book=build.book, router=router, pool=pool, counters=counters)
+        super().__init__(schema=schema, book=build.book, router=router, pool=pool, counters=counters, table_owners=owners)
         self._drawn_by = {name for spec in (*build.schema.nodes.values(), *build.schema.edges.values()) for name in spec.columns}
 
     def check_readable(self, names: Iterable[str | None]) -> None:

@@ -1,7 +1,7 @@
 """The tables of an owner, by name."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from halohop.errors import ClusterError, InputError, SchemaError
@@ -49,30 +49,40 @@ class Catalog:
         with self._lock:
             return [self._tables[name] for name in sorted(self._tables)]
 
-    def new(self, spec: TableSpec) -> Table:
-        """A table that is not in the catalog.
+    def new(self, spec: TableSpec, parts: Sequence[int] = ()) -> Table:
+        """A table that is not in the catalog, of the rows of some partitions here; of all, if none are named.
 
         Raises:
             SchemaError, InputError, WriteError: as of `make_table`.
         """
-        return make_table(spec, self._book, self._parts, self._folder)
+        if absent := sorted(set(parts) - set(self._parts)):
+            raise InputError(f"table {spec.name!r} is to have the rows of partitions {absent}, which are not here")
+        chosen = {part: held for part, held in self._parts.items() if not parts or part in parts}
+        return make_table(spec, self._book, chosen, self._folder)
 
-    def make(self, spec: TableSpec, sender: str) -> tuple[Table, bool]:
-        """A table, new or found; and whether this client is to write its rows.
+    def make(self, spec: TableSpec, sender: str, parts: Sequence[int] = ()) -> tuple[Table, bool]:
+        """A table, new or found, of the rows of some partitions here; and whether this client is to write its rows.
 
         Raises:
             InputError: there is another one of this name.
+            ClusterError: it has the rows of other partitions.
             SchemaError, InputError, WriteError: as of `make_table`.
         """
         with self._lock:
             table = self._tables.get(spec.name)
             if table is None:
-                table = self.new(spec)
+                table = self.new(spec, parts)
                 if spec.begin.kind == "given":
                     table.filling = Filling(spec.name, sender, self._deadlines)
                 self._tables[spec.name] = table
         if table.digest != spec.digest:
             raise InputError(f"table {spec.name!r} is here as {table.spec}, not as {spec}; take another name, or drop it")
+        owned = sorted(piece.part for piece in table.pieces)
+        if parts and owned != sorted(parts):
+            raise ClusterError(
+                f"table {spec.name!r} has the rows of partitions {owned} here, and a client takes this owner for that of "
+                f"{sorted(parts)}: servers have come or gone since it was made; drop the table, and make it again"
+            )
         return table, table.filling is not None and table.filling.is_by(sender)
 
     def filled(self, name: str, sender: str) -> None:

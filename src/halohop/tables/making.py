@@ -9,7 +9,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.tables.arrays import make_arrays
-from halohop.tables.beginnings import beginnings_of
+from halohop.tables.beginnings import Begins, beginnings_of
 from halohop.tables.spec import MAX_NAME, TableSpec
 from halohop.tables.table import Piece, Table
 
@@ -27,14 +27,27 @@ def make_table(spec: TableSpec, book: Book, parts: dict[int, Part], folder: Path
     pieces = []
     with ExitStack() as undo:
         for number, part in parts.items():
-            offset, count = bounds[number], bounds[number + 1] - bounds[number]
-            begins = beginnings_of(spec, raw=ids_of(spec, part), offset=offset, column=_column(spec, part))
+            count = bounds[number + 1] - bounds[number]
+            begins = begins_of(spec, book, number, part)
             arrays = make_arrays(spec, count, folder=folder)
             undo.callback(arrays.close)
             pieces.append(Piece(part=number, arrays=arrays, begins=begins))
         table = Table(spec, bounds, tuple(pieces))
         undo.pop_all()
         return table
+
+
+def begins_of(spec: TableSpec, book: Book, number: int, part: Part | None) -> Begins | None:
+    """What a partition's rows are before they are written, as of `beginnings_of`.
+
+    Args:
+        number: of the partition.
+        part: the partition; None will do for rows of their own.
+    """
+    offset = spec.bounds(book)[number]
+    if part is None:
+        return beginnings_of(spec, raw=None, offset=offset, column=None)
+    return beginnings_of(spec, raw=ids_of(spec, part), offset=offset, column=_column(spec, part))
 
 
 def ids_of(spec: TableSpec, part: Part) -> Tensor | None:

@@ -130,7 +130,7 @@ class Owner:
     # ---- tables
 
     def _make(self, request: MakeTableRequest) -> TableMade:
-        table, fills = self.catalog.make(request.spec, request.sender)
+        table, fills = self.catalog.make(request.spec, request.sender, request.parts)
         shared = (piece.arrays.shared(piece.part) for piece in table.pieces)
         return TableMade(
             fills=tuple(piece.part for piece in table.pieces if fills),

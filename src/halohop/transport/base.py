@@ -144,7 +144,7 @@ class Channel(Closing, Protocol):
         """From now on the peer is looked for at this address first: it was started again on another host or port.
 
         What waits is asked there, each call with its whole time. It is no harm if the peer gets one twice: requests are pure,
-        and pushes counted. An address that is known, or a channel that was closed, changes nothing.
+        and changes of tables counted. An address that is known, or a channel that was closed, changes nothing.
 
         Raises:
             InputError: not an address.
