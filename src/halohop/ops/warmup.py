@@ -50,25 +50,28 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
     Example:
         >>> warm_up()
     """
-    _warm_up(_READY, "", _call_every_kernel, announce)
+    if not _READY.is_set():
+        _compile("", _call_every_kernel, announce)
+        _call_every_kernel()
+        _READY.set()
 
 
 def warm_up_tables(announce: Callable[[str], None] = _say) -> None:
-    """`warm_up` of the kernels that tables need, which are not among those: so who has no table does not wait for them."""
-    _warm_up(_TABLES_READY, "-tables", _call_every_kernel_of_tables, announce)
+    """`warm_up` of the kernels that only tables need, so that others do not wait for them. What is compiled is not loaded yet:
+    most tables need few of them, and a kernel is loaded in milliseconds."""
+    if not _TABLES_READY.is_set():
+        _compile("-tables", _call_every_kernel_of_tables, announce)
+        _TABLES_READY.set()
 
 
-def _warm_up(ready: threading.Event, kind: str, call_all: Callable[[], None], announce: Callable[[str], None]) -> None:
-    if ready.is_set():
-        return
+def _compile(kind: str, call_all: Callable[[], None], announce: Callable[[str], None]) -> None:
+    """Compiles what is not there yet, or says that it will be compiled when it is called."""
     cpu_kept.check_processor()
     directory = cpu_jit.cache_directory(cpu_index.gather)
     if directory is None:
         announce("compiling kernels, in every process: there is no directory to keep machine code in; NUMBA_CACHE_DIR names one")
     else:
         _compile_into(directory, kind, call_all, announce)
-    call_all()
-    ready.set()
 
 
 def _compile_into(directory: Path, kind: str, call_all: Callable[[], None], announce: Callable[[str], None]) -> None:

@@ -130,6 +130,7 @@ class Owner:
     # ---- tables
 
     def _make(self, request: MakeTableRequest) -> TableMade:
+        ops.warm_up_tables()
         table, fills = self.catalog.make(request.spec, request.sender, request.parts)
         shared = (piece.arrays.shared(piece.part) for piece in table.pieces)
         return TableMade(
