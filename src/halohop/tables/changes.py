@@ -1,6 +1,7 @@
 """Changes that are not done yet: shares of ranks come in, and when all are here and all owners know it, they are applied once."""
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -44,6 +45,7 @@ class Ledger:
         self._pending: dict[Place, Change] = {}
         self._outcomes: OrderedDict[Place, Changed | Failing] = OrderedDict()
         self._over: Failing | None = None  # why no change is taken any more
+        self._used_until = 0.0
 
     # ---- what is asked
 
@@ -51,10 +53,14 @@ class Ledger:
         """The answer to a share whose change is past.
 
         Raises:
-            ClusterError, ...: it will not happen.
+            ClusterError: the change will not happen, or the rank has left its round before.
+            DeadlineExceededError: the change did not happen in time.
         """
+        place = _place(moment)
         with self._lock:
-            return self._past(_place(moment))
+            if self.turns.has_left(moment.rank, place):
+                raise ClusterError(f"rank {moment.rank} has left its round before {self._named(place)}, and sends a share of it")
+            return self._past(place)
 
     def share(self, request: ChangeRequest, tables: Mapping[str, Table]) -> "Future[Changed]":
         """Takes a rank's shares, which were checked; the future is done when all ranks' are here.
@@ -64,23 +70,21 @@ class Ledger:
             tables: that they name.
 
         Raises (in the future):
-            ClusterError: the change will not happen: why another rank's share was refused, or that the rank has left.
+            ClusterError: the change will not happen: why another rank's share was refused.
             DeadlineExceededError: names the ranks that did not come.
         """
         future: Future[Changed] = Future()
         place, rank = _place(request.moment), request.moment.rank
         is_whole, differs = False, ""
         with self._lock:
+            self._used_until = time.monotonic() + request.seconds
             if (done := self._past(place)) is not None:
                 future.set_result(done)
                 return future
             change = self._pending.get(place)
-            here = set() if change is None else set(change.shares)
-            if (new := rank not in here) and rank not in self.turns.missing(place, here):
-                raise ClusterError(f"rank {rank} has left its round before {self._named(place)}, and sends a share of it")
             if change is None:
                 change = self._pending[place] = Change(request)
-            if new and not (differs := self._differs(change, request)):
+            if (new := rank not in change.shares) and not (differs := self._differs(change, request)):
                 self.ranks.add(rank)
                 change.shares[rank] = request.shares
                 change.tables.update(tables)
@@ -200,12 +204,17 @@ class Ledger:
 
     def end(self, why: Failing | None) -> None:
         """Drops all changes. With a reason, no other is taken from now on."""
-        reason = why or partial(ClusterError, f"changes of {self._label} were dropped: no share came for long")
+        reason = why or partial(ClusterError, "the change was dropped: its ranks were not heard of for long")
         with self._lock:
             self._over = why or self._over
             places = [place for place, change in self._pending.items() if change.stage is not Stage.APPLYING]
         for place in places:
             self.fail(place, reason)
+
+    def sweep(self, lease_seconds: float) -> None:
+        """Drops all changes if none was asked for during a lease, and none can be asked for again."""
+        if self._pending and time.monotonic() > self._used_until + lease_seconds:
+            self.end(None)
 
     @property
     def num_pending(self) -> int:

@@ -240,8 +240,11 @@ class Owner:
         }
 
     def sweep(self, lease_seconds: float) -> None:
-        """Forgets clients that have changed nothing for a lease, and whose changes can no longer come again. Tables stay."""
+        """Forgets clients that have changed nothing for a lease, and whose changes can no longer come again; and steps whose
+        ranks were not heard of. Tables and optimisers stay."""
         self._clients.sweep(lease_seconds)
+        for ledger in self._ledgers():
+            ledger.sweep(lease_seconds)
 
     def close(self) -> None:
         """Those who wait hear that it ends, and the memory is given back. Safe to call twice; a forked process ends nothing."""

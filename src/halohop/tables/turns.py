@@ -26,6 +26,10 @@ class Turns(Protocol):
         """Ranks whose shares it waits for, those of `ranks` being there."""
         ...
 
+    def has_left(self, rank: int, place: Place) -> bool:
+        """Whether a rank has no part in a change, as it has said."""
+        ...
+
     def end(self, place: Place, *, applied: bool) -> None:
         """The change is done, or will not happen."""
         ...
@@ -57,6 +61,9 @@ class AnyOrder:
 
     def missing(self, place: Place, ranks: set[int]) -> list[int]:
         return [] if ranks else [0]
+
+    def has_left(self, rank: int, place: Place) -> bool:
+        return False
 
     def end(self, place: Place, *, applied: bool) -> None:
         if not applied:
@@ -102,8 +109,10 @@ class InRounds:
         return place == self.next
 
     def missing(self, place: Place, ranks: set[int]) -> list[int]:
-        left = self._left.get(place[0], {})
-        return [rank for rank in range(self._size) if rank not in ranks and left.get(rank, place[1] + 1) > place[1]]
+        return [rank for rank in range(self._size) if rank not in ranks and not self.has_left(rank, place)]
+
+    def has_left(self, rank: int, place: Place) -> bool:
+        return self._left.get(place[0], {}).get(rank, place[1] + 1) <= place[1]
 
     def end(self, place: Place, *, applied: bool) -> None:
         assert not applied or place == self.next
