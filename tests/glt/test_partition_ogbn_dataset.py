@@ -40,7 +40,7 @@ def run(scripts: Path, command: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("ogbn-products", "--dataset=ogbn-products --num_partitions=2"),
+        pytest.param("ogbn-products", "--dataset=ogbn-products --num_partitions=2", marks=pytest.mark.full),
         ("ogbn-papers100M", "--dataset=ogbn-papers100M --root_dir=../../../data/ogbn-papers100M --num_partitions=3"),
     ],
 )

@@ -157,7 +157,9 @@ def test_a_weighted_draw_depends_on_nothing_but_the_list():
     assert torch.equal(positions[5:10], 13 + 2 * alone)
 
 
-@pytest.mark.parametrize(("degree", "fanout"), [(300, 299), (5000, 64), (5000, 65), (5000, 2500), (200_000, 10)])
+@pytest.mark.parametrize(
+    ("degree", "fanout"), [(300, 299), (5000, 64), (5000, 65), (5000, 2500), pytest.param(200_000, 10, marks=pytest.mark.full)]
+)
 def test_long_lists_and_large_fanouts(degree, fanout):
     generator = torch.Generator().manual_seed(degree + fanout)
     weights = torch.rand(degree, generator=generator) ** 4

@@ -26,7 +26,7 @@ def numbers(found: dict[str, Tensor] | None) -> Tensor:
     return torch.cat(list(found.values())).long()
 
 
-@pytest.mark.parametrize("num_blocks", [pytest.param(16, marks=pytest.mark.full), 64, 512])
+@pytest.mark.parametrize("num_blocks", [pytest.param(16, marks=pytest.mark.full), 64, pytest.param(512, marks=pytest.mark.full)])
 def test_partitions_are_runs_of_blocks_which_do_not_depend_on_them(num_blocks: int) -> None:
     tables = power_law()
     found = [assign(tables, num_parts, "metis", num_blocks=num_blocks) for num_parts in (1, 2, 16)]
