@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel, prefetch
 
-u64, i64, f64 = np.uint64, np.int64, np.float64
+u64, i64 = np.uint64, np.int64
 
 DIGIT_BITS = 11  # as many counters as stay in the nearest cache
 _DIGITS = 1 << DIGIT_BITS
@@ -15,7 +15,6 @@ _MASK = u64(_DIGITS - 1)
 _ZERO, _ONE = u64(0), u64(1)
 _AHEAD = u64(8)  # rows between asking for one and reading it
 _LINE = u64(64)
-_LANES = 32
 
 
 @kernel
@@ -91,19 +90,3 @@ def divide(rows: NDArray[Any], width: Any, counts: NDArray[Any]) -> None:
         count = rows.dtype.type(counts[i])
         for c in range(width):
             rows[i * width + c] /= count
-
-
-@kernel
-def squares(values: NDArray[Any]) -> Any:
-    """The sum of the squares, in float64: many sums side by side, so that they do not wait for one another."""
-    lanes, whole = np.zeros(_LANES, np.float64), values.size - values.size % _LANES
-    for begin in range(0, whole, _LANES):
-        for lane in range(_LANES):
-            value = f64(values[begin + lane])
-            lanes[lane] += value * value
-    total = 0.0
-    for lane in range(_LANES):
-        total += lanes[lane]
-    for at in range(whole, values.size):
-        total += f64(values[at]) * f64(values[at])
-    return total

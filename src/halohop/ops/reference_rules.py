@@ -22,7 +22,19 @@ def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False) -> tuple[Tensor,
 
 
 def sum_of_squares(rows: Tensor) -> float:
-    return math.fsum(float(value) ** 2 for value in rows.double().reshape(-1).tolist())
+    """In float64: eight sums, of every eighth entry, folded in halves; what remains is added to the total one by one."""
+    squares = [value * value for value in rows.double().reshape(-1).tolist()]
+    whole = len(squares) - len(squares) % 8
+    lanes = [0.0] * 8
+    for place in range(whole):
+        lanes[place % 8] += squares[place]
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [one + other for one, other in zip(lanes[:half], lanes[half:], strict=True)]
+    total = lanes[0]
+    for value in squares[whole:]:
+        total += value
+    return total
 
 
 def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: float = 1.0) -> None:
@@ -38,19 +50,12 @@ def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: 
 def step_rowwise_adagrad(
     rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0
 ) -> None:
-    grads = grads * scale
-    sums[lid] += torch.tensor([mean_square(grad.reshape(-1)) for grad in grads], dtype=sums.dtype)
+    factor = scale * scale / max(math.prod(grads.shape[1:]), 1)
+    squares = [sum_of_squares(grad) * factor for grad in grads]
+    sums[lid] += torch.tensor(squares, dtype=sums.dtype)
     root = sums[lid].sqrt() + eps
     sizes = torch.full_like(root, lr) / root  # torch multiplies by the inverse where a number is divided by a tensor
-    _move(rows, lid, grads * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
-
-
-def mean_square(entries: Tensor) -> float:
-    """In float64: four sums, of every fourth entry; what remains goes to the first."""
-    sums, whole = [0.0] * 4, len(entries) - len(entries) % 4
-    for place, value in enumerate(entries.tolist()):
-        sums[place % 4 if place < whole else 0] += value * value
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) / max(len(entries), 1)
+    _move(rows, lid, grads * scale * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
 
 
 def step_adam(

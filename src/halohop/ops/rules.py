@@ -71,7 +71,8 @@ def step_rowwise_adagrad(
     """
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", (len(rows),), grads.dtype)
-    cpu_rules.rowwise_adagrad(words, total, *given, real(scale), real(lr), real(eps))
+    factor = scale * scale / max(math.prod(rows.shape[1:]), 1)
+    cpu_rules.rowwise_adagrad(words, total, *given, real(scale), real(lr), real(eps), factor)
 
 
 def step_adam(

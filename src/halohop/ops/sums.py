@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.ops import cpu_sums
+from halohop.ops import cpu_rules, cpu_sums
 from halohop.ops.arguments import integers, require_cpu
 from halohop.ops.pool import Pool, empty
 
@@ -77,4 +77,4 @@ def sum_of_squares(rows: Tensor) -> float:
     require_cpu(rows, "rows")
     if rows.dtype not in (torch.float32, torch.float64):
         raise InputError(f"rows must be float32 or float64, got {rows.dtype}")
-    return float(cpu_sums.squares(rows.detach().contiguous().view(-1).numpy()))
+    return float(cpu_rules.squares(rows.detach().contiguous().view(-1).numpy()))
