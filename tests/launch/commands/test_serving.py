@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 import halohop
+from halohop.errors import InputError
 from halohop.launch.cli import app
 from halohop.launch.commands.serving import served_parts
 from halohop.testing.graphs import ring
@@ -37,3 +38,15 @@ def test_options_that_cannot_work_are_refused(parts, options, complaint):
     done = CliRunner().invoke(app, ["serve", str(parts), *options])
     assert done.exit_code == 2
     assert complaint in done.output
+
+
+def test_the_folder_for_tables_is_that_of_the_server(parts, tmp_path, monkeypatch):
+    given = {}
+
+    def serve(path, **options):
+        given.update(options)
+        raise InputError("enough")
+
+    monkeypatch.setattr(halohop, "serve", serve)
+    assert CliRunner().invoke(app, ["serve", str(parts), "--tables", str(tmp_path / "tables")]).exit_code == 2
+    assert given["tables"] == tmp_path / "tables"

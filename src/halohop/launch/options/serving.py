@@ -31,6 +31,16 @@ Seeds = Annotated[
         help="Clients may read ids from the .npy files below it (Graph.seed_file), and from nothing outside of it.",
     ),
 ]
+Tables = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        show_default="none",
+        file_okay=False,
+        help="Where tables that clients make on disk lie (halohop.DistTensor), and checkpoints of tables; nothing is written "
+        "outside of it. Without it tables are kept in memory.",
+    ),
+]
 Clients = Annotated[
     int | None,
     typer.Option(

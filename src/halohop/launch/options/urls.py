@@ -19,7 +19,7 @@ TAKES_URLS = {
 
 PATHS = {
     *("assignment", "checkpoint", "column", "config", "data", "folder", "html", "out", "parts", "resume", "seeds", "source"),
-    *("stage", "token_file", "url"),
+    *("stage", "tables", "token_file", "url"),
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 
