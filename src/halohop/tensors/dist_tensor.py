@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from halohop.cluster.graph import Graph
-from halohop.errors import InputError
+from halohop.cluster.table_names import described
+from halohop.cluster.tables import Tables
+from halohop.errors import InputError, SchemaError
 from halohop.init import Init, beginning_of
 from halohop.tables.spec import MAX_NAME, Storage, TableSpec
 from halohop.typing import NodeType, Relation, TableKey
@@ -150,7 +152,8 @@ class DistTensor:
             PeerLostError: an owner is lost; names it.
             ClusterError: an owner was started again, empty.
         """
-        return self._graph.tables.read(self.name, self.gid(ids))
+        gid = self.gid(ids)
+        return self._tables.read(self.name, gid)
 
     def __setitem__(self, ids: Tensor, rows: Tensor | float) -> None:
         """Writes rows; of equal ids the last stays. Nothing is written where that fails.
@@ -166,14 +169,15 @@ class DistTensor:
         gid = self.gid(ids)
         if isinstance(rows, bool | int | float | complex):
             rows = torch.full((len(gid), *self._spec.shape), rows, dtype=self.dtype)
-        self._graph.tables.write(self.name, gid, rows)
+        self._tables.write(self.name, gid, rows)
 
     def add(self, ids: Tensor, rows: Tensor) -> None:
         """Adds to rows; those of equal ids are all added.
 
         Args, Raises: as of writing; `InputError` also where torch cannot add this dtype.
         """
-        self._graph.tables.add(self.name, self.gid(ids), rows)
+        gid = self.gid(ids)
+        self._tables.add(self.name, gid, rows)
 
     def drop(self) -> None:
         """Ends the table, for all clients; its memory is free then.
@@ -182,6 +186,15 @@ class DistTensor:
             SchemaError: it was dropped before.
         """
         self._graph.tables.drop(self.name)
+
+    @property
+    def _tables(self) -> Tables:
+        """Those of the graph, which have this one."""
+        tables = self._graph.tables
+        found = tables.spec(self.name)
+        if found is not self._spec and found.digest != self._spec.digest:
+            raise SchemaError(f"table {self.name!r} was dropped and made as {described(found)}; attach it again")
+        return tables
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DistTensor.attach, (self._graph, self.name)
