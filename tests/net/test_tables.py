@@ -1,15 +1,21 @@
 """Tables where several processes meet: hosts with several trainers, one host with several, and servers."""
 
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import torch
 
 import halohop
+from halohop import init
+from halohop.errors import ClusterError, PeerLostError
 from halohop.testing.worlds import TOKEN
 from halohop.transport import Limits
-from tests.support.table_contract import TableContract, met, tables, trainers
+from halohop.typing import NODE
+from tests.support.table_contract import RAW, TableContract, filled, met, tables, trainers
 
 LIMITS = Limits(call_seconds=2, attempt_seconds=0.3, connect_seconds=5)
 
@@ -25,6 +31,13 @@ def serve(path: Path, partitions: list[int], stack: ExitStack, **options: object
     return stack.enter_context(halohop.serve(path, partitions=partitions, token=TOKEN, limits=LIMITS, **options))
 
 
+def clients(addresses: list[str], stack: ExitStack) -> list[halohop.Graph]:
+    """Two, which are given the addresses in different orders; owners have the threads that they need."""
+    graphs = [stack.enter_context(halohop.connect(order, token=TOKEN, limits=LIMITS)) for order in (addresses, addresses[::-1])]
+    filled(graphs)
+    return graphs
+
+
 class TestServers(TableContract):
     """Two servers, and a client of each order of their addresses."""
 
@@ -33,9 +46,7 @@ class TestServers(TableContract):
     def graphs(cls, parts: Path) -> Iterator[list[halohop.Graph]]:
         with ExitStack() as stack:
             addresses = [serve(parts, share, stack).address for share in ([0], [1, 2])]
-            yield [
-                stack.enter_context(halohop.connect(order, token=TOKEN, limits=LIMITS)) for order in (addresses, addresses[::-1])
-            ]
+            yield clients(addresses, stack)
 
 
 class TestServersThatStandInForEachOther(TableContract):
@@ -46,9 +57,7 @@ class TestServersThatStandInForEachOther(TableContract):
     def graphs(cls, parts: Path) -> Iterator[list[halohop.Graph]]:
         with ExitStack() as stack:
             addresses = [serve(parts, share, stack).address for share in ([0, 1], [1, 2], [2, 0])]
-            yield [
-                stack.enter_context(halohop.connect(order, token=TOKEN, limits=LIMITS)) for order in (addresses, addresses[::-1])
-            ]
+            yield clients(addresses, stack)
 
     def test_each_partition_has_one_owner_for_all_clients(self, graphs: list[halohop.Graph]) -> None:
         one, other = ({part: name.split(" at ")[1] for part, name in graph.tables.owners.items()} for graph in graphs)
@@ -65,6 +74,7 @@ class TestHosts(TableContract):
     def graphs(cls, parts: Path) -> Iterator[list[halohop.Graph]]:
         with trainers(parts, [[0, 1], [1, 2]], each=2) as graphs:
             met(graphs)
+            filled(graphs)
             yield graphs
 
 
@@ -77,4 +87,79 @@ class TestOneHost(TableContract):
     def graphs(cls, parts: Path) -> Iterator[list[halohop.Graph]]:
         with trainers(parts, [[0, 1, 2]], each=3) as graphs:
             met(graphs)
+            filled(graphs)
             yield graphs
+
+
+def test_rows_of_an_owner_on_this_machine_are_read_in_its_memory(parts: Path) -> None:
+    """No byte crosses the network for rows that were written, nor for beginnings where the ids are here, too."""
+    with trainers(parts, [[0, 1], [2]], each=2) as graphs:
+        met(graphs)
+        neighbour = graphs[1]
+        local = RAW[neighbour.owners(RAW) < 2]
+        table = halohop.DistTensor(neighbour, (None, 4), name="v", init=init.normal(), node_type=NODE)
+        written = halohop.DistTensor(graphs[3], (None, 4), name="v", init=init.normal(), node_type=NODE)
+        written[local[:5]] = torch.arange(20.0).view(5, 4)
+        whole = halohop.DistTensor.attach(graphs[0], "v")
+        gid, expected = table.gid(local), whole[local]
+        before = neighbour.statistics()
+        assert torch.equal(neighbour.tables.read("v", gid), expected)
+        after = neighbour.statistics()
+        assert after["table_shared_rows"] - before.get("table_shared_rows", 0) == len(local)
+        assert after["table_shared_bytes"] > before.get("table_shared_bytes", 0)
+        assert after.get("table_remote_rows", 0) == before.get("table_remote_rows", 0)
+        assert after["transport_calls"] == before["transport_calls"]
+        table.drop()
+
+
+def test_beginnings_that_a_client_cannot_compute_are_asked_of_the_owner(parts: Path) -> None:
+    """It reads what was written in the owner's memory, and the rest over the network."""
+    with ExitStack() as stack:
+        server = serve(parts, [0, 1, 2], stack)
+        (graph, _) = clients([server.address], stack)
+        table = halohop.DistTensor(graph, (None, 2), name="v", init=init.uniform(), node_type=NODE)
+        table[RAW[:9]] = 7
+        before = graph.statistics()
+        rows = table[RAW]
+        after = graph.statistics()
+        assert (rows[:9] == 7).all()
+        assert ((rows[9:] > 0) & (rows[9:] < 1)).all()
+        assert after["table_shared_rows"] - before.get("table_shared_rows", 0) == 9
+        assert after["table_remote_rows"] - before.get("table_remote_rows", 0) == 51
+
+
+def test_trainers_of_one_host_end_in_order(parts: Path) -> None:
+    """The owner stays until the others have closed, and a rank that never used tables is not waited for."""
+    with trainers(parts, [[0, 1, 2]], each=3, deadline=20) as graphs:
+        met(graphs[:2])
+        table = halohop.DistTensor(graphs[1], (None,), name="v", node_type=NODE)
+        with ThreadPoolExecutor(3) as pool:
+            owner = pool.submit(graphs[0].close)
+            table[RAW] = 1
+            assert table[RAW].sum() == 60
+            assert not owner.done()
+            graphs[1].close()
+            owner.result(timeout=10)
+            graphs[2].close()
+
+
+def test_a_rank_whose_owner_does_not_use_tables_hears_it(parts: Path) -> None:
+    with trainers(parts, [[0, 1, 2]], each=2, deadline=0.5) as graphs:
+        with pytest.raises(ClusterError, match=r"first trainer of this host did not use graph.tables within 0.5 s"):
+            _ = graphs[1].tables
+        graphs[0].close()
+
+
+@pytest.mark.full
+def test_an_owner_that_is_lost_in_a_change_is_named_and_the_change_happens_nowhere(parts: Path) -> None:
+    with ExitStack() as stack:
+        servers = [serve(parts, share, stack) for share in ([0], [1, 2])]
+        graph, _ = clients([server.address for server in servers], stack)
+        table = halohop.DistTensor(graph, (30,), name="v")
+        lost = re.escape(servers[1].address)
+        servers[1].close()
+        with pytest.raises(PeerLostError, match=lost):
+            table[torch.arange(30)] = 1
+        assert not table[torch.arange(10)].any()
+        with pytest.raises(PeerLostError, match=lost):
+            table[torch.arange(30)]

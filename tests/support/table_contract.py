@@ -1,5 +1,6 @@
 """What tables do wherever their owners are, as a test class: inherit it, give it graphs, and pytest runs the tests."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -56,6 +57,33 @@ def met(graphs: Sequence[halohop.Graph]) -> list[dict[int, str]]:
     """The owners that each process finds; those of one host meet at the first use of tables."""
     with ThreadPoolExecutor(len(graphs)) as pool:
         return [dict(owners) for owners in pool.map(lambda graph: graph.tables.owners, graphs, timeout=60)]
+
+
+def filled(graphs: Sequence[halohop.Graph]) -> list[int]:
+    """The ids that a callable was asked for. Meanwhile another client has asked for rows, and gets them all the same."""
+    asked: list[int] = []
+    begun, waits = threading.Event(), threading.Event()
+
+    def thrice(ids: torch.Tensor) -> torch.Tensor:
+        asked.extend(ids.tolist())
+        begun.set()
+        assert waits.wait(60)
+        return ids.float() * 3
+
+    def make() -> None:
+        halohop.DistTensor(graphs[0], (None,), name="given", init=thrice, node_type=NODE)
+
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(make)
+        assert begun.wait(60)
+        other = halohop.DistTensor.attach(graphs[-1], "given")
+        reading = graphs[-1].tables.read_later([("given", other.gid(RAW))])
+        assert not reading.done()
+        waits.set()
+        made.result(timeout=60)
+    assert torch.equal(reading.result()[0], RAW.float() * 3)
+    other.drop()
+    return asked
 
 
 class TableContract:
@@ -119,19 +147,8 @@ class TableContract:
                 assert one[RAW].std() > 0
                 many.drop()
 
-    def test_a_callable_of_ids_writes_the_rows(self, graphs: list[halohop.Graph]) -> None:
-        asked: list[int] = []
-
-        def thrice(ids: torch.Tensor) -> torch.Tensor:
-            asked.extend(ids.tolist())
-            return ids.float() * 3
-
-        with ThreadPoolExecutor(len(graphs)) as pool:
-            made = pool.map(lambda graph: halohop.DistTensor(graph, (None,), name="given", init=thrice, node_type=NODE), graphs)
-            rows = [table[RAW] for table in made]
-        assert all(torch.equal(one, RAW.float() * 3) for one in rows)
-        assert sorted(asked) == RAW.tolist()
-        graphs[0].tables.drop("given")
+    def test_a_callable_of_ids_writes_the_rows_and_others_wait_for_them(self, graphs: list[halohop.Graph]) -> None:
+        assert sorted(filled(graphs)) == RAW.tolist()
 
     def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(self, graphs: list[halohop.Graph]) -> None:
         first, other = graphs[0], graphs[-1]
