@@ -237,6 +237,16 @@ def test_a_rank_that_has_left_its_round_is_not_waited_for(owner):
     ask(owner, ranks.leave(0, 3))  # of a round that is over
 
 
+def test_a_round_ends_after_the_steps_that_come_later_than_the_leave(owner):
+    ranks = Ranks([owner], 2)
+    for rank in range(2):
+        ask(owner, ranks.leave(rank, 1))
+    waiting = later(owner, ranks.step(0, 0, share([1], 1.0)))
+    assert not waiting.done()
+    assert taken(later(owner, ranks.step(1, 0, share([1], 1.0)))) == taken(waiting) == "applied"
+    assert read(owner, gid=[1]).tolist() == [[-2, -2]]
+
+
 def test_a_rank_cannot_leave_before_what_it_has_sent(owner):
     ranks = Ranks([owner], 2)
     later(owner, ranks.step(0, 1, share([1], 1.0)))
