@@ -1,0 +1,137 @@
+"""Checkpoints of tables at their owner: where they may lie, and one thread that writes and reads them."""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from halohop.errors import InputError
+from halohop.files.aside import remove, writing
+from halohop.files.whole import sync_tree
+from halohop.tables import loading, saving
+from halohop.tables.kept import KeptTable
+from halohop.tables.messages import (
+    CheckpointsCleared,
+    ClearCheckpointsRequest,
+    LoadTablesRequest,
+    SavedTable,
+    SaveTablesRequest,
+    TablesLoaded,
+    TablesSaved,
+)
+
+Reply = TypeVar("Reply")
+Tables = Callable[[Sequence[str]], AbstractContextManager[Mapping[str, KeptTable]]]
+"""Gives tables by their names, none of which changes within the block."""
+Restores = Callable[[SavedTable], AbstractContextManager[KeptTable]]
+"""Gives a table with the optimiser's state that was saved; what happens within the block is one change of it."""
+
+CHECKPOINT = re.compile(r"step-[0-9]+-[0-9a-f]{8}")
+"""The name of a checkpoint's folder; no other folder is ever removed."""
+
+_REMEMBERED = 64
+
+
+class Checkpoints:
+    """Writes and reads an owner's tables, one request after the other. What was asked before is not done again.
+
+    Args:
+        folder: below which they lie; None: there is none.
+        anywhere: they may lie elsewhere, too.
+        tables, restores: give the owner's tables.
+    """
+
+    def __init__(self, folder: Path | None, *, anywhere: bool, tables: Tables, restores: Restores) -> None:
+        self._folder = None if folder is None else folder.resolve()
+        self._anywhere = anywhere
+        self._tables, self._restores = tables, restores
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="halohop table checkpoints")
+        self._lock = threading.Lock()
+        self._asked: dict[str, Future[Any]] = {}
+
+    def answer(self, request: SaveTablesRequest | LoadTablesRequest | ClearCheckpointsRequest) -> "Future[Any]":
+        """The reply: it comes when all is written, read or removed.
+
+        Raises (here, or in the future):
+            InputError: a folder where nothing may be written; a table that is another than the one that was saved.
+            SchemaError: no such table.
+            WriteError: it cannot be written; what was there before is as it was.
+            DatasetError: what was saved cannot be read.
+        """
+        match request:
+            case SaveTablesRequest():
+                return self._once(f"save {request.folder}", lambda: self._save(request))
+            case LoadTablesRequest():
+                return self._once(f"load {request.token}", lambda: self._load(request))
+            case ClearCheckpointsRequest():
+                return self._thread.submit(self._clear, request)
+
+    def close(self) -> None:
+        """Waits for what is being written or read, and does nothing more."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _once(self, key: str, action: Callable[[], Reply]) -> "Future[Reply]":
+        """What a request that was sent again, since the connection broke, gets as well."""
+        with self._lock:
+            asked = self._asked.get(key)
+            if asked is None:
+                asked = self._asked[key] = self._thread.submit(action)
+                for old in list(self._asked)[:-_REMEMBERED]:
+                    del self._asked[old]
+            return asked
+
+    def _save(self, request: SaveTablesRequest) -> TablesSaved:
+        folder = self._allowed(request.folder)
+        if not CHECKPOINT.fullmatch(folder.name):
+            raise InputError(f"{request.folder} is no name of a checkpoint, such as step-10-00c0ffee")
+        with writing(folder), self._tables(request.names) as tables:
+            folder.mkdir(parents=True, exist_ok=True)
+            saved = tuple(saving.save(table, folder) for _, table in sorted(tables.items()))
+        for table in saved:
+            sync_tree(folder / table.path)
+        return TablesSaved(tables=saved)
+
+    def _load(self, request: LoadTablesRequest) -> TablesLoaded:
+        folder = self._allowed(request.folder)
+        by_name: dict[str, list[SavedTable]] = {}
+        for saved in request.tables:
+            self._allowed(str(folder / saved.path))
+            by_name.setdefault(saved.spec.name, []).append(saved)
+        with self._tables(tuple(by_name)) as tables:
+            rows = {name: loading.check(tables[name], parts, folder) for name, parts in by_name.items()}
+        if not request.only_check:
+            for name, parts in by_name.items():
+                with self._restores(parts[0]) as table:
+                    rows[name] = loading.load(table, parts, folder)
+        return TablesLoaded(rows=rows)
+
+    def _clear(self, request: ClearCheckpointsRequest) -> CheckpointsCleared:
+        folder = self._allowed(request.folder)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if CHECKPOINT.fullmatch(path.name) and path.name not in request.keep:
+                with writing(path):
+                    remove(path)
+        return CheckpointsCleared()
+
+    def _allowed(self, asked: str) -> Path:
+        """
+        Raises:
+            InputError: it lies outside of the owner's folder, or a link in it leads there.
+        """
+        if self._anywhere:
+            return Path(asked).absolute()
+        if self._folder is None:
+            raise InputError(f"folder {asked!r}: this server names no folder for tables; start it with tables= (--tables FOLDER)")
+        outside = InputError(f"folder {asked!r} lies outside the folder for tables that the server names; give a path below it")
+        if not asked or "\0" in asked:
+            raise outside
+        try:
+            path = (self._folder / asked).resolve()  # an absolute path stays as it is
+        except (OSError, RuntimeError):  # a link that leads to itself
+            raise outside from None
+        if path == self._folder or not path.is_relative_to(self._folder):
+            raise outside
+        return path
