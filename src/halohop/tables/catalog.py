@@ -1,7 +1,8 @@
 """The tables of an owner, by name."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from halohop.errors import ClusterError, InputError, SchemaError
@@ -9,7 +10,10 @@ from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.tables.deadlines import Deadlines
 from halohop.tables.filling import Filling
+from halohop.tables.kept import KeptTable, replaced, unchanged
 from halohop.tables.making import make_table
+from halohop.tables.messages import SavedTable
+from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
 from halohop.tables.table import Table
 
@@ -98,12 +102,15 @@ class Catalog:
                 raise ClusterError(f"another client writes the rows of table {name!r} now: this one was silent for long")
             filling.end()
 
-    def put(self, table: Table) -> Table | None:
-        """Keeps a table, in the place of another one of its name, which comes back."""
-        with self._lock:
-            before = self._tables.get(table.spec.name)
-            self._tables[table.spec.name] = table
-            return before
+    def unchanged(self, names: Sequence[str]) -> AbstractContextManager[Mapping[str, KeptTable]]:
+        """Tables for a checkpoint, as of `halohop.tables.kept.unchanged`."""
+        return unchanged([self.get(name) for name in names], self._parts)
+
+    def replaced(self, saved: SavedTable) -> AbstractContextManager[KeptTable]:
+        """A table for what a checkpoint has of it, as of `halohop.tables.kept.replaced`."""
+        spec = saved.spec
+        rule = None if saved.rule is None else Rule(saved.rule, spec.shape, spec.torch_dtype)
+        return replaced(self.get(spec.name), rule, saved.steps, self._parts)
 
     def remove(self, name: str) -> Table | None:
         """Forgets a table, if it is there; the caller drops it."""

@@ -50,6 +50,11 @@ class Filling:
                 return True
             return self._is_over
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all rows are written."""
+        return self._is_over
+
     def when_over(self, action: Callable[[], Any]) -> "Future[Any]":
         """What the action returns, or the future that it returns comes to, once the rows are written.
 

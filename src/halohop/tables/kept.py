@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,15 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import ClusterError
 from halohop.store.npy import bytes_of
+from halohop.store.part import Part
 from halohop.tables.arrays import TableArrays
+from halohop.tables.making import ids_of
 from halohop.tables.rule_spec import RuleSpec
+from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
+from halohop.tables.table import Table
 
 _CHUNK_BYTES = 8 << 20
 
@@ -96,6 +102,54 @@ class KeptTable:
             count = len(part.arrays.rows)
             digest.update(f"{part.first} {count};".encode() if part.raw_id is None else bytes_of(part.raw_id.contiguous()))
         return digest.hexdigest()
+
+
+@contextmanager
+def unchanged(tables: Sequence[Table], parts: Mapping[int, Part]) -> Iterator[dict[str, KeptTable]]:
+    """Tables by name, of which none is changed within the block: all are as they were at one moment.
+
+    Args:
+        tables: at their owner.
+        parts: the owner's partitions.
+
+    Raises:
+        ClusterError: a table was dropped, a change of it failed half-way, or a client has yet to write its rows.
+    """
+    with ExitStack() as stack:
+        for table in sorted(tables, key=lambda table: table.spec.name):
+            stack.enter_context(table.lock)
+            table.require_whole()
+            if table.filling is not None and not table.filling.is_over:
+                raise ClusterError(f"a client is writing the first rows of table {table.spec.name!r}; save it after that")
+        yield {table.spec.name: _kept(table, parts) for table in tables}
+
+
+@contextmanager
+def replaced(table: Table, rule: Rule | None, steps: int, parts: Mapping[int, Part]) -> Iterator[KeptTable]:
+    """A table all of whose rows are written within the block, with the state of this rule; nobody reads it meanwhile.
+
+    Args:
+        table: at its owner; it may be one that could not be used any more.
+        rule: whose state is there; None: what is there of another one begins again.
+        steps: how many its optimiser has had then.
+        parts: the owner's partitions.
+    """
+    with table.lock, table.changing(anew=True):
+        if rule is not None and table.rule is None:
+            table.train("", rule)  # whatever optimiser comes with this rule
+        yield _kept(table, parts)
+        table.set_steps(steps)
+    if table.filling is not None:
+        table.filling.end()
+
+
+def _kept(table: Table, parts: Mapping[int, Part]) -> KeptTable:
+    kept = {
+        piece.part: KeptPart(arrays=piece.arrays, raw_id=ids_of(table.spec, parts[piece.part]), first=table.first_of(piece.part))
+        for piece in table.pieces
+    }
+    rule = None if table.rule is None else table.rule.spec
+    return KeptTable(spec=table.spec, optimizer=table.optimizer, rule=rule, parts=kept)
 
 
 def chunks(lid: Tensor, arrays: TableArrays) -> Iterator[Tensor]:

@@ -59,7 +59,7 @@ def load(table: KeptTable, saved: Sequence[SavedTable], folder: Path) -> int:
     """Makes a table what was saved; returns how many of the saved rows this owner has.
 
     Args:
-        table: as it is; it has the state of the rule that was saved, and of none where none was.
+        table: as it is; it has the state of the rule that was saved, if there was one.
         saved, folder: as of `check`, which had nothing to refuse.
     """
     for kept in table.parts.values():

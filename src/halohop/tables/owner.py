@@ -28,15 +28,19 @@ from halohop.tables.change_messages import (
     TrainRequest,
 )
 from halohop.tables.changes import Ledger
+from halohop.tables.checkpoints import Checkpoints
 from halohop.tables.checks import check_share
 from halohop.tables.deadlines import Deadlines
 from halohop.tables.messages import (
+    ClearCheckpointsRequest,
     DropTableRequest,
     FilledRequest,
     ListTablesRequest,
+    LoadTablesRequest,
     MakeTableRequest,
     ReadRowsRequest,
     RowsRead,
+    SaveTablesRequest,
     TableDropped,
     TableFilled,
     TableListings,
@@ -75,11 +79,10 @@ class Owner:
     ) -> None:
         self.name = secrets.token_hex(8)
         self._process = os.getpid()
-        self._folder = folder
-        self._anywhere = anywhere
         self._pool = pool
         self._deadlines = Deadlines(name="halohop-deadlines")
         self.catalog = Catalog(book, parts, folder, self._deadlines)
+        self._checkpoints = Checkpoints(folder, anywhere=anywhere, tables=self.catalog.unchanged, restores=self.catalog.replaced)
         self._lock = threading.RLock()  # over the optimisers
         self._optimizers: dict[str, Optimizer] = {}
         self._clients: Leased[str, Ledger] = Leased()
@@ -125,6 +128,8 @@ class Owner:
             case DropTableRequest():
                 self._drop(request.name)
                 return TableDropped()
+            case SaveTablesRequest() | LoadTablesRequest() | ClearCheckpointsRequest():
+                return self._checkpoints.answer(request)
         raise SchemaError(f"an owner of tables cannot answer {type(request).__name__}")
 
     # ---- tables
@@ -251,6 +256,7 @@ class Owner:
         if os.getpid() != self._process:
             return
         self._deadlines.close()
+        self._checkpoints.close()
         for ledger in self._ledgers():
             ledger.end(lambda: ClusterError("the owner of the tables has ended"))
         for table in self.catalog.all():

@@ -160,9 +160,11 @@ class Table:
     # ---- changing
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
-        """While rows are written; the lock is held. What fails within leaves a table that is refused from then on."""
+    def changing(self, *, anew: bool = False) -> Iterator[None]:
+        """While rows are written; the lock is held. What fails within leaves a table that is refused until all rows are written
+        `anew`."""
         self._mark()
+        self._broken = "" if anew else self._broken
         try:
             yield
         except BaseException as error:
@@ -239,6 +241,10 @@ class Table:
             )
 
     # ---- partitions
+
+    def first_of(self, part: int) -> int:
+        """The gid of a partition's first row."""
+        return self._bounds[part]
 
     def _divided(self, gid: Tensor) -> list[tuple[Piece, Tensor, Tensor]]:
         """By partition that has some of the rows: their lids, and their positions."""
