@@ -77,7 +77,7 @@ class Owner:
                     part.arrays.add_state(state, made.row_shape, made.dtype, made.fill)
 
     @contextmanager
-    def tables(self, names: Sequence[str]) -> Iterator[Mapping[str, KeptTable]]:
+    def tables(self, names: Sequence[str], *, whole: bool) -> Iterator[Mapping[str, KeptTable]]:
         yield {name: self.table(name) for name in names}
 
     def table(self, name: str = "e") -> KeptTable:

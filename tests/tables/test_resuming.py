@@ -172,7 +172,7 @@ def test_the_state_that_was_loaded_is_that_of_its_rule(divided, tmp_path: Path) 
 def test_a_table_whose_rows_a_client_makes_is_loaded_without_it_and_not_saved_half(divided, tmp_path: Path) -> None:
     given = spec_of(begin=Beginning(kind="given", name="f"))
     first, second = divided(1, [given]), divided(1, [given])
-    with pytest.raises(ClusterError, match="a client is writing the first rows of table 'x'; save it after that"):
+    with pytest.raises(ClusterError, match="a client is making the rows of table 'x'; save it after that"):
         first.save(tmp_path / "early", ["x"])
     Client().put(first.owners[0], "write", share(range(NODES), torch.arange(NODES * WIDTH).view(NODES, WIDTH)))
     ask(first.owners[0], FilledRequest(name="x", parts=(0,), sender="client"))
@@ -180,6 +180,21 @@ def test_a_table_whose_rows_a_client_makes_is_loaded_without_it_and_not_saved_ha
     assert saved[0].num_rows == NODES
     second.load(tmp_path, saved)
     assert second.rows().equal(first.rows())
+
+
+def test_a_table_whose_change_failed_half_way_is_not_saved_and_is_whole_again_when_it_was_loaded(divided, tmp_path: Path) -> None:
+    one = divided(1)
+    one.begin({"x": RULES["adam"]})
+    one.steps(range(3), ["x"])
+    saved, before = one.save(tmp_path, ["x"]), one.rows()
+    table = one.owners[0].catalog.get("x")
+    with pytest.raises(ZeroDivisionError), table.lock, table.changing():
+        table.pieces[0].arrays.rows.zero_()
+        raise ZeroDivisionError
+    with pytest.raises(ClusterError, match="table 'x' cannot be used: a change of it failed half-way"):
+        one.save(tmp_path / "later", ["x"])
+    one.load(tmp_path, saved)
+    assert one.rows().equal(before)
 
 
 def test_a_table_that_was_dropped_is_not_saved(divided, tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ class Catalog:
                 raise ClusterError(f"another client writes the rows of table {name!r} now: this one was silent for long")
             filling.end()
 
-    def unchanged(self, names: Sequence[str]) -> AbstractContextManager[Mapping[str, KeptTable]]:
+    def unchanged(self, names: Sequence[str], *, whole: bool) -> AbstractContextManager[Mapping[str, KeptTable]]:
         """Tables for a checkpoint, as of `halohop.tables.kept.unchanged`."""
-        return unchanged([self.get(name) for name in names], self._parts)
+        return unchanged([self.get(name) for name in names], self._parts, whole=whole)
 
     def replaced(self, saved: SavedTable) -> AbstractContextManager[KeptTable]:
         """A table for what a checkpoint has of it, as of `halohop.tables.kept.replaced`."""

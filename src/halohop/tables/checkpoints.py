@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from halohop.errors import InputError
 from halohop.files.aside import remove, writing
@@ -24,8 +24,14 @@ from halohop.tables.messages import (
 )
 
 Reply = TypeVar("Reply")
-Tables = Callable[[Sequence[str]], AbstractContextManager[Mapping[str, KeptTable]]]
-"""Gives tables by their names, none of which changes within the block."""
+
+
+class Tables(Protocol):
+    """Gives tables by their names, none of which changes within the block; they are `whole` if their rows are to be read."""
+
+    def __call__(self, names: Sequence[str], *, whole: bool) -> AbstractContextManager[Mapping[str, KeptTable]]: ...
+
+
 Restores = Callable[[SavedTable], AbstractContextManager[KeptTable]]
 """Gives a table with the optimiser's state that was saved; what happens within the block is one change of it."""
 
@@ -87,7 +93,7 @@ class Checkpoints:
         folder = self._allowed(request.folder)
         if not CHECKPOINT.fullmatch(folder.name):
             raise InputError(f"{request.folder} is no name of a checkpoint, such as step-10-00c0ffee")
-        with writing(folder), self._tables(request.names) as tables:
+        with writing(folder), self._tables(request.names, whole=True) as tables:
             folder.mkdir(parents=True, exist_ok=True)
             saved = tuple(saving.save(table, folder) for _, table in sorted(tables.items()))
         for table in saved:
@@ -100,7 +106,7 @@ class Checkpoints:
         for saved in request.tables:
             self._allowed(str(folder / saved.path))
             by_name.setdefault(saved.spec.name, []).append(saved)
-        with self._tables(tuple(by_name)) as tables:
+        with self._tables(tuple(by_name), whole=False) as tables:
             rows = {name: loading.check(tables[name], parts, folder) for name, parts in by_name.items()}
         if not request.only_check:
             for name, parts in by_name.items():

@@ -105,22 +105,24 @@ class KeptTable:
 
 
 @contextmanager
-def unchanged(tables: Sequence[Table], parts: Mapping[int, Part]) -> Iterator[dict[str, KeptTable]]:
+def unchanged(tables: Sequence[Table], parts: Mapping[int, Part], *, whole: bool) -> Iterator[dict[str, KeptTable]]:
     """Tables by name, of which none is changed within the block: all are as they were at one moment.
 
     Args:
         tables: at their owner.
         parts: the owner's partitions.
+        whole: their rows are to be read.
 
     Raises:
-        ClusterError: a table was dropped, a change of it failed half-way, or a client has yet to write its rows.
+        ClusterError: of tables to be read, one was dropped, a change of it failed half-way, or a client has yet to write its rows.
     """
     with ExitStack() as stack:
         for table in sorted(tables, key=lambda table: table.spec.name):
             stack.enter_context(table.lock)
-            table.require_whole()
-            if table.filling is not None and not table.filling.is_over:
-                raise ClusterError(f"a client is writing the first rows of table {table.spec.name!r}; save it after that")
+            if whole:
+                table.require_whole()
+            if whole and table.filling is not None and not table.filling.is_over:
+                raise ClusterError(f"a client is making the rows of table {table.spec.name!r}; save it after that")
         yield {table.spec.name: _kept(table, parts) for table in tables}
 
 
