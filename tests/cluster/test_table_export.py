@@ -8,29 +8,20 @@ import torch
 from torch import Tensor
 
 from halohop.cluster import table_export
-from halohop.cluster.table_export import export_table
+from halohop.cluster.table_export import export_rows
 from halohop.errors import InputError, WriteError
 from halohop.tables.spec import TableSpec
 
 pytestmark = pytest.mark.timeout(30)
 
 
-class Shuffled:
-    """One table, whose gids are its ids in another order."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self._rows = rows
-        self._gid = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
-
-    def spec(self, name: str) -> TableSpec:
-        dtype = str(self._rows.dtype).removeprefix("torch.")
-        return TableSpec(name=name, key="paper", num_rows=len(self._rows), shape=tuple(self._rows.shape[1:]), dtype=dtype)
-
-    def locate(self, spec: TableSpec, ids: Tensor) -> Tensor:
-        return self._gid[ids]
-
-    def read(self, name: str, gid: Tensor) -> Tensor:
-        return self._rows[torch.argsort(self._gid)[gid]]
+def export(rows: Tensor, path: Path, ids: Tensor | None = None) -> None:
+    """Exports a table whose rows (by place in the order of ids) lie in another order."""
+    dtype = str(rows.dtype).removeprefix("torch.")
+    spec = TableSpec(name="e", key="paper", num_rows=len(rows), shape=tuple(rows.shape[1:]), dtype=dtype)
+    place = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
+    ids = torch.arange(len(rows)) if ids is None else ids
+    export_rows(spec, path, ids_of=lambda gid: ids[place[gid]], read=lambda gid: rows[place[gid]])
 
 
 CASES = {
@@ -47,7 +38,7 @@ CASES = {
 def test_row_i_is_that_of_id_i(rows: Tensor, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_export, "_CHUNK_BYTES", 300)
     path = tmp_path / "new" / f"e{suffix}"
-    export_table(Shuffled(rows), "e", path)
+    export(rows, path)
     stored = rows.float() if rows.dtype == torch.bfloat16 else rows
     if suffix == ".npy":
         found = np.load(path, allow_pickle=False)
@@ -61,12 +52,23 @@ def test_row_i_is_that_of_id_i(rows: Tensor, suffix: str, tmp_path: Path, monkey
 
 
 def test_another_ending_is_refused_and_what_was_there_stays_when_the_disk_is_full(tmp_path: Path, no_more_than) -> None:
-    tables = Shuffled(torch.rand(10_000, 3))
+    rows = torch.rand(10_000, 3)
     with pytest.raises(InputError, match=r"e\.csv ends neither with \.npy nor with \.parquet; choose one"):
-        export_table(tables, "e", tmp_path / "e.csv")
+        export(rows, tmp_path / "e.csv")
     path = tmp_path / "e.npy"
     path.write_bytes(b"before")
     with no_more_than(20_000), pytest.raises(WriteError, match=r"cannot write .*e\.npy.*make room"):
-        export_table(tables, "e", path)
+        export(rows, path)
     assert path.read_bytes() == b"before"
     assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+
+
+def test_other_ids_are_a_column_or_refused(tmp_path: Path) -> None:
+    rows, ids = torch.rand(5, 2), torch.tensor([2, 4, 6, 90, 95])
+    with pytest.raises(InputError, match=r"the ids of table 'e' are not 0 to 4, so row i .*; choose \.parquet"):
+        export(rows, tmp_path / "e.npy", ids)
+    assert list(tmp_path.iterdir()) == []
+    export(rows, tmp_path / "e.parquet", ids)
+    table = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "e.parquet")
+    assert table["id"].to_pylist() == ids.tolist()
+    assert table["row"].to_pylist() == rows.tolist()

@@ -2,6 +2,8 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,7 +12,9 @@ from halohop import ops
 from halohop.cluster.lookups import Lookups
 from halohop.cluster.shared_rows import SharedRows
 from halohop.cluster.table_changes import Change, Done
-from halohop.cluster.table_filling import RowsOf, fill_rows
+from halohop.cluster.table_checkpoint import forget_others, load_tables, save_tables
+from halohop.cluster.table_export import export_rows
+from halohop.cluster.table_filling import RowsOf, fill_rows, ids_of
 from halohop.cluster.table_names import TableNames
 from halohop.cluster.table_owners import TableOwners
 from halohop.cluster.table_reads import Reading, Wanted
@@ -227,6 +231,70 @@ class Tables:
                 f"{int(outside[0])}"
             )
         return ids
+
+    # ---- keeping
+
+    def save(self, folder: str | Path, *, step: int, names: Sequence[str] | None = None, keep_others: bool = False) -> None:
+        """Writes a checkpoint of tables and of their optimisers' state: the rows that are not as they began. It counts when all
+        of it is on the disk; then older ones of the folder are removed. A save that fails, or is killed, leaves them good.
+
+        One client calls it, between steps. What each owner writes is of one moment; owners that differ in steps are refused.
+
+        Args:
+            folder: of the checkpoints of one run. Owners that are trainers write into it; servers into the folder of this name
+                below their own for tables. This process writes the record here. Hosts that share no folder can read it into the
+                same partitions.
+            step: of the model, as it will be asked for.
+            names: of the tables; None: all.
+            keep_others: older checkpoints stay, until `forget_checkpoints`.
+
+        Raises:
+            InputError, SchemaError: no such table or step, or a folder that a server refuses.
+            ClusterError: another process is saving into the folder, or steps were made meanwhile.
+            WriteError: it cannot be written. (Of an owner in another process, errors are `RemoteError`.)
+        """
+        save_tables(self._names, self._owners, folder, step=step, chosen=names, keep_others=keep_others)
+
+    def load(self, folder: str | Path, *, step: int, names: Sequence[str] | None = None) -> None:
+        """Brings tables, and their optimisers' state, to where they were in a checkpoint, however the graph is divided now.
+
+        All files are compared with their checksums before anything is changed. Tables that are not there are made, also those
+        that an owner has lost, since it was started again. One client calls it, while nobody uses the tables.
+
+        Args:
+            folder: see `save`.
+            step: of the model.
+            names: of the tables; None: all that were saved.
+
+        Raises:
+            InputError: there is no checkpoint, or none of this step; a table, or its optimiser, is another than the one that was
+                saved; or the graph has other nodes.
+            DatasetError: a file is missing, or was changed. (Of an owner in another process, errors are `RemoteError`.)
+        """
+        load_tables(self._names, self._owners, folder, step=step, chosen=names)
+
+    def forget_checkpoints(self, folder: str | Path, *, but: int) -> None:
+        """Removes all checkpoints of a folder but the one of this step.
+
+        Raises:
+            InputError: there is none of this step; nothing is removed.
+        """
+        forget_others(self._owners, folder, step=but)
+
+    def export(self, name: str, path: str | Path) -> None:
+        """Writes a table's rows for other programs, ascending by the user's ids of nodes or edges, or by their numbers.
+
+        Args:
+            path: ends with ``.npy`` (an array ``[n, *shape]``, where ids are 0 to n - 1; of float32 where NumPy lacks the dtype)
+                or ``.parquet`` (columns "id" and "row", which is a list, unless a row is one number; needs pyarrow).
+
+        Raises:
+            SchemaError: no such table.
+            InputError: another ending, other ids, or pyarrow is not installed.
+            WriteError: it cannot be written; what was there remains.
+        """
+        spec = self._names.spec(name)
+        export_rows(spec, path, ids_of=partial(ids_of, self._graph, spec), read=partial(self.read, name))
 
     def shut(self, *, wait: bool) -> None:
         """Ends what was begun for the tables; as of `Graph.shut`."""

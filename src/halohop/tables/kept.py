@@ -114,7 +114,7 @@ def unchanged(tables: Sequence[Table], parts: Mapping[int, Part], *, whole: bool
         whole: their rows are to be read.
 
     Raises:
-        ClusterError: of tables to be read, one was dropped, a change of it failed half-way, or a client has yet to write its rows.
+        ClusterError: one to be read was dropped, a change of it failed half-way, or a client has yet to make its rows.
     """
     with ExitStack() as stack:
         for table in sorted(tables, key=lambda table: table.spec.name):
