@@ -188,9 +188,8 @@ def test_a_table_whose_change_failed_half_way_is_not_saved_and_is_whole_again_wh
     one.steps(range(3), ["x"])
     saved, before = one.save(tmp_path, ["x"]), one.rows()
     table = one.owners[0].catalog.get("x")
-    with pytest.raises(ZeroDivisionError), table.lock, table.changing():
-        table.pieces[0].arrays.rows.zero_()
-        raise ZeroDivisionError
+    with pytest.raises(IndexError), table.lock, table.changing():
+        table.pieces[0].arrays.rows.zero_()[NODES]
     with pytest.raises(ClusterError, match="table 'x' cannot be used: a change of it failed half-way"):
         one.save(tmp_path / "later", ["x"])
     one.load(tmp_path, saved)
