@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
 from benchmarks.networks import cluster, transport
+from benchmarks.tables import tables
 
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
@@ -243,6 +244,7 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "epoch": epoch,
     "transport": transport,
     "cluster": cluster,
+    "tables": tables,
 }
 
 
