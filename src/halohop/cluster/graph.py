@@ -51,6 +51,7 @@ class GraphReference:
         """
         graph = self.opens()
         graph.opened_by = self
+        graph.leave_tables()
         return graph
 
 
@@ -103,18 +104,26 @@ class Graph(Counted, Lookups, Jobs):
         `halohop.DistTensor`. Their owners are found when this is first used.
 
         Raises:
-            InputError: the graph has no owners of tables in reach, such as that of a server's own batches.
+            InputError: the graph has no owners of tables in reach: it was closed, or sent here by a process that holds all of it.
             ClusterError, TransportError: an owner does not come in time.
         """
         with self._tables_lock:
             if self._tables is None:
                 if self._find_owners is None or self._closed:
-                    why = "was closed" if self._closed else "is opened where no owner of tables can be asked"
+                    why = "was closed" if self._closed else "is one whose tables lie in the memory of another process"
                     raise InputError(
                         f"this graph {why}; use the tables of one that is open: from halohop.open, or halohop.connect"
                     )
-                self._tables = Tables(self, self._find_owners(), self.pool, self.counters)
+                owners = self._find_owners()
+                self._tables = Tables(self, owners, self.pool, self.counters)
+                if owners.with_others and self._connections is None:
+                    self.keep_until_exit()
             return self._tables
+
+    def leave_tables(self) -> None:
+        """Where another process opened this graph and holds all of it, the tables are that one's, and not made here again."""
+        if self._connections is None:
+            self._find_owners = None
 
     @property
     def is_local(self) -> bool:
@@ -123,7 +132,9 @@ class Graph(Counted, Lookups, Jobs):
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: ids answered by this host's partitions ("local_rows"), by copies of others' ("replica_rows"; the bytes
-        that did not cross the network, "replica_bytes"), and by other hosts ("remote_rows"); seconds; transport and pool.
+        that did not cross the network, "replica_bytes"), and by other hosts ("remote_rows"); rows of tables that this process was
+        asked for ("table_local_rows"), others ("table_remote_rows"), or none, as they lie in memory that this process can read
+        ("table_shared_rows", "table_shared_bytes"); seconds; transport and pool.
         """
         pool = {f"pool_{name}": amount for name, amount in self.pool.statistics().items()}
         transport = {f"transport_{name}": amount for name, amount in added(self._statistics_of_transport().values()).items()}

@@ -82,13 +82,14 @@ class TableOwners:
         book: of the graph.
         holders: each partition is in exactly one of them.
         parts_here: partitions that are in this process, too, whoever owns their tables' rows.
+        with_others: several processes use them together, so that they are to be closed when this one ends.
         close: ends what was begun for them; `wait` as of `Graph.shut`.
 
     Attributes:
         book: as given.
         holders: ascending by their first partition, so that all clients count them alike.
         names: of the owner of each partition.
-        parts_here: as given.
+        parts_here, with_others: as given.
     """
 
     def __init__(
@@ -97,10 +98,12 @@ class TableOwners:
         holders: Sequence[TableHolder],
         *,
         parts_here: Mapping[int, Part] | None = None,
+        with_others: bool = False,
         close: Callable[[bool], None] = lambda wait: None,
     ) -> None:
         self.book = book
         self.parts_here = parts_here or {}
+        self.with_others = with_others
         self.holders = tuple(sorted(holders, key=lambda holder: min(holder.parts)))
         self._owner_of = {part: index for index, holder in enumerate(self.holders) for part in holder.parts}
         assert sorted(part for holder in holders for part in holder.parts) == list(range(book.num_parts))

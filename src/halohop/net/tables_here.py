@@ -116,7 +116,9 @@ class OneHost:
             finally:
                 server.close()
 
-        return TableOwners(self.holding.book, [holder_here(server.tables.answer, server.parts, name="rank 0")], close=close)
+        return TableOwners(
+            self.holding.book, [holder_here(server.tables.answer, server.parts, name="rank 0")], with_others=True, close=close
+        )
 
     def _asks(self, board: Board, word: str) -> TableOwners:
         rank = self.world.rank
@@ -144,7 +146,7 @@ class OneHost:
                 board.set(f"{word}/left/{rank}", "")
 
         holder = holder_at(channel, parts, call_seconds=self.limits.call_seconds)
-        return TableOwners(self.holding.book, [holder], parts_here=self.holding.parts, close=close)
+        return TableOwners(self.holding.book, [holder], parts_here=self.holding.parts, with_others=True, close=close)
 
     def _await_users(self, board: Board, word: str) -> None:
         for rank in range(self.world.size):
