@@ -11,7 +11,7 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.memory import private_bytes
 from halohop.partitioning.building.build import partition
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 

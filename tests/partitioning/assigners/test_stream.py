@@ -13,7 +13,7 @@ from halohop.partitioning.assigners import kaminpar as kaminpar_module
 from halohop.partitioning.assigners import loads as loads_module
 from halohop.partitioning.assigners.assign import assign
 from halohop.partitioning.planning.budget import Budget
-from halohop.store.npy import map_foreign
+from halohop.store.foreign import map_foreign
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE
 from tests.support.assigning import balances, clustered, cut, mixed, power_law
