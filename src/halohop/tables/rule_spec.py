@@ -1,7 +1,10 @@
 """How a sparse optimiser changes the rows of a table: what its owners must know of it."""
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from halohop.errors import InputError
 
 RuleKind = Literal["sgd", "adagrad", "rowwise_adagrad", "adam"]
 Ranks = Literal["mean", "sum"]
@@ -24,6 +27,9 @@ class RuleSpec:
         ranks: gradients of several ranks are averaged over all of them, as DDP does, or added up.
         duplicates: gradients of one row within the union of all ranks' lookups are added up, or averaged over its lookups (DGL).
         maximize: goes along the gradient, not against it.
+
+    Raises:
+        InputError: a word or a number that is none of these.
     """
 
     kind: RuleKind
@@ -36,3 +42,14 @@ class RuleSpec:
     ranks: Ranks = "mean"
     duplicates: Duplicates = "sum"
     maximize: bool = False
+
+    def __post_init__(self) -> None:
+        words = {"kind": RuleKind, "bias": Bias, "ranks": Ranks, "duplicates": Duplicates}
+        for name, known in words.items():
+            if getattr(self, name) not in get_args(known):
+                raise InputError(f"{name}={getattr(self, name)!r} is none of {', '.join(map(repr, get_args(known)))}")
+        below = {"eps": math.inf, "lr_decay": math.inf, "initial": math.inf, "beta1": 1.0, "beta2": 1.0}
+        for name, end in below.items():
+            if not 0 <= getattr(self, name) < end:
+                limit = "a finite number of at least 0" if end == math.inf else "at least 0 and below 1"
+                raise InputError(f"{name}={getattr(self, name)!r} of a {self.kind} rule is to be {limit}")
