@@ -60,6 +60,9 @@ class Reading:
         wanted: what is asked for.
         pool: where the memory of the rows comes from.
         counters: of rows, by where they were read.
+
+    Attributes:
+        steps: per table, how many steps its rows have seen, once `result` has returned them.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Reading:
         self._pool, self._counters = pool, counters
         begun_elsewhere = any(one.spec.begin.kind == "given" for one in wanted)
         self._seconds = _FILLING_SECONDS if begun_elsewhere else 0.0
+        self.steps: tuple[int, ...] = ()
         self._shares: list[_Share] = []
         for number, one in enumerate(wanted):
             divided = owners.divide(one.spec, one.gid) or {0: one.gid}  # one is asked all the same: its answer has the dtype
@@ -102,6 +106,8 @@ class Reading:
             found = [*self._found, *self._answered()]
             uneven = self._uneven(found)
             if not uneven:
+                seen = {one.share.query: one.steps for one in found}
+                self.steps = tuple(seen[number] for number in range(len(self._wanted)))
                 return tuple(self._merged(number, found) for number in range(len(self._wanted)))
             if time.monotonic() > ends:
                 raise ClusterError(uneven)
