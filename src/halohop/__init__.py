@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from halohop.store.afar.uploading import upload
     from halohop.store.description import Description, describe
     from halohop.store.schema import Schema
+    from halohop.tensors.dist_embedding import DistEmbedding
     from halohop.tensors.dist_tensor import DistTensor
+    from halohop.tensors.read_ahead import ReadAhead
     from halohop.transport.base import Limits
     from halohop.transport.security import Certificate, Token, load_token
     from halohop.world import World
@@ -57,6 +59,7 @@ __all__ = [
     "Certificate",
     "ClusterLoader",
     "Description",
+    "DistEmbedding",
     "DistTensor",
     "EdgeSlice",
     "Frequency",
@@ -76,6 +79,7 @@ __all__ = [
     "NodeSlice",
     "PPRLoader",
     "Padding",
+    "ReadAhead",
     "Replicas",
     "Schema",
     "SliceWriter",
@@ -133,6 +137,7 @@ _HOMES = {
     "TensorChannel": ("halohop.loading.tensor_channel", "TensorChannel"),
     "Token": ("halohop.transport.security", "Token"),
     "Certificate": ("halohop.transport.security", "Certificate"),
+    "ReadAhead": ("halohop.tensors.read_ahead", "ReadAhead"),
     "Replicas": ("halohop.pyg.replicas", "Replicas"),
     "add_columns": ("halohop.cluster.adding", "add_columns"),
     "add_replicas": ("halohop.pyg.replicas", "add_replicas"),
@@ -143,6 +148,7 @@ _HOMES = {
     "load_token": ("halohop.transport.security", "load_token"),
     "World": ("halohop.world", "World"),
     "connect": ("halohop.net.connect", "connect"),
+    "DistEmbedding": ("halohop.tensors.dist_embedding", "DistEmbedding"),
     "Description": ("halohop.store.description", "Description"),
     "describe": ("halohop.store.description", "describe"),
     "Meeting": ("halohop.net.meeting", "Meeting"),
@@ -166,7 +172,7 @@ _HOMES = {
 }
 
 
-_MODULES = ("init",)
+_MODULES = ("init", "optim")
 
 
 def __getattr__(name: str) -> Any:
