@@ -109,10 +109,19 @@ class BatchArguments(TypedDict, total=False):
         Argument(
             about="""the columns of nodes that batches get: a list of names, or a dict with a list per node type, where types that
             are not named get none; [] is none at all, None all. Others are neither read nor sent. Ids, and what is about the
-            seeds or made by the sampler, are no columns."""
+            seeds or made by the sampler, are no columns. A table (`halohop.DistTensor`) that is named gives its rows, too, as
+            they are when the batch is made; None stands for no table."""
         ),
     ]
     edge_columns: Annotated[Names, Argument(about="the same of edges; a dict has a list per relation.")]
+    gids: Annotated[
+        bool,
+        Argument(
+            default=False,
+            about="""batches have the gids of their nodes (`n_gid`) and edges (`e_gid`), int64, by which `halohop.DistEmbedding`
+            finds rows without looking ids up (`embedding(gid=batch.n_gid)`); -1 in the empty places of `pad`.""",
+        ),
+    ]
     edge_dir: Annotated[
         EdgeDir | None,
         Argument(

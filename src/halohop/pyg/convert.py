@@ -151,12 +151,19 @@ def _is_split(rows: Rows) -> bool:
     return rows.key.endswith("_mask") and isinstance(value, Tensor) and value.dtype == torch.bool and value.dim() == 1
 
 
-def to_pyg(batch: Batch, out: Data | HeteroData) -> Data | HeteroData:
-    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`."""
+def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False) -> Data | HeteroData:
+    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; with `n_gid` and `e_gid`, if
+    gids are asked for."""
     for name, block in batch.nodes.items():
-        _fill_nodes(out._store if isinstance(out, Data) else out[name], block)
+        store = out._store if isinstance(out, Data) else out[name]
+        _fill_nodes(store, block)
+        if gids and "n_gid" not in store:
+            store.n_gid = block.gid
     for relation, edges in batch.edges.items():
-        _fill_edges(out._store if isinstance(out, Data) else out[relation], edges)
+        store = out._store if isinstance(out, Data) else out[relation]
+        _fill_edges(store, edges)
+        if gids and "e_gid" not in store:
+            store.e_gid = edges.gid
     match batch.seeds:
         case Seeds() as seeds:
             _fill_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)

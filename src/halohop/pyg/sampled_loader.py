@@ -16,7 +16,7 @@ from halohop.loading.options import whole
 from halohop.loading.pipeline import Made
 from halohop.loading.seeds import OwnPlan, ShuffledPlan
 from halohop.pyg.arguments import BatchArguments, DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of, without
-from halohop.pyg.columns import columns_of
+from halohop.pyg.batch_tables import with_tables
 from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
@@ -56,12 +56,13 @@ class SampledLoader(BatchLoader):
         self.transform = options["transform"]
         self.filter_per_worker, self.custom_cls = options["filter_per_worker"], options["custom_cls"]
         self._transform_sampler_output = options["transform_sampler_output"]
+        self._gids = options["gids"]
         self._source = source_of(data, reads, options["custom_cls"], options["edge_dir"])
         graph, seed, generator = self._source.graph, options["seed"], kwargs.get("generator")
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
         seed = whole(seed, "seed")
-        self._columns = columns_of(self._source.columns, options["node_columns"], options["edge_columns"])
+        self._columns, self._tables = with_tables(graph, self._source.columns, options["node_columns"], options["edge_columns"])
         self._source.check(self._columns)
         revises = options["transform_sampler_output"] is not None or options["pad"] is not None
         self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
@@ -140,20 +141,22 @@ class SampledLoader(BatchLoader):
 
     def _processes(self) -> Any:
         self._source.check_processes()
+        if self._tables.names:
+            raise InputError(f"forked workers cannot read tables {self._tables.listed()}; use run='threads', or leave these out")
         return super()._processes()
 
     def _number(self) -> int:
         return self._source.number()
 
     def _collected(self, batch: Batch) -> Batch:
-        return self._source.collected(batch, self._columns)
+        return self._tables.added(self._sampler.graph, self._source.collected(batch, self._columns))
 
     def _to_user(self, batch: Batch) -> Made[Any]:
         if self._padding is not None:
             fill_empty(batch, self._padding)
         fill = _nothing if self._padding is None else self._padding.value
         begun, num_bytes = self._source.begun(batch, self._columns, fill, self._layout)
-        data = self._completed(to_pyg(batch, begun))
+        data = self._completed(to_pyg(batch, begun, gids=self._gids))
         return Made(item=data if self.transform is None else self.transform(data), num_bytes=batch.num_bytes + num_bytes)
 
     def _completed(self, data: Data | HeteroData) -> Data | HeteroData:
