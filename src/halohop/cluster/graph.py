@@ -30,7 +30,7 @@ from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters, added
-from halohop.typing import EdgeDir
+from halohop.typing import EdgeDir, TableKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +108,20 @@ class Graph(Counted, Lookups, Jobs):
             ClusterError, TransportError: an owner does not come in time.
         """
         with self._tables_lock:
+            if self._closed or (self._tables is None and self._find_owners is None):
+                why = "was closed" if self._closed else "is one whose tables lie in the memory of another process"
+                raise InputError(f"this graph {why}; use the tables of one that is open: from halohop.open, or halohop.connect")
             if self._tables is None:
-                if self._find_owners is None or self._closed:
-                    why = "was closed" if self._closed else "is one whose tables lie in the memory of another process"
-                    raise InputError(
-                        f"this graph {why}; use the tables of one that is open: from halohop.open, or halohop.connect"
-                    )
+                assert self._find_owners is not None
                 owners = self._find_owners()
                 self._tables = Tables(self, owners, self.pool, self.counters)
                 if owners.with_others and self._connections is None:
                     self.keep_until_exit()
             return self._tables
+
+    def stores(self, table: TableKey, column: str) -> bool:
+        """Whether a column lies with the partitions, and not in an object of the user's."""
+        return True
 
     def leave_tables(self) -> None:
         """Where another process opened this graph and holds all of it, the tables are that one's, and not made here again."""

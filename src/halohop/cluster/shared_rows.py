@@ -125,10 +125,10 @@ class SharedRows:
         before = [int(part.mapped.counts[0]) for part, _, _ in shares]
         if any(number % 2 for number in before):  # one of them is being written, or is gone
             return None
-        rows = self._pool.empty((count, *spec.shape), spec.torch_dtype)
+        whole = self._pool.empty((count, *spec.shape), spec.torch_dtype)
         missing = []
         for part, lid, order in shares:
-            found = ops.gather_rows(part.mapped.source, lid, pool=self._pool)
+            found = ops.gather_rows(part.mapped.source, lid, out=whole if len(shares) == 1 else None, pool=self._pool)
             fresh = _fresh(part.mapped, lid)
             if len(fresh) and part.knows:
                 begun = torch.zeros((len(fresh), *spec.shape), dtype=spec.torch_dtype)
@@ -137,13 +137,14 @@ class SharedRows:
                 ops.scatter_rows(begun, fresh, found)
             elif len(fresh):
                 missing.append(order[fresh])
-            ops.scatter_rows(found, order, rows)
+            if len(shares) > 1:
+                ops.scatter_rows(found, order, whole)
         steps = [int(part.mapped.counts[1]) for part, _, _ in shares]
         after = [int(part.mapped.counts[0]) for part, _, _ in shares]
         if before != after or len(set(steps)) > 1:
             return None
         gone = torch.cat(missing).sort().values if missing else torch.empty(0, dtype=torch.int64)
-        return Taken(rows=rows, missing=gone, steps=steps[0])
+        return Taken(rows=whole, missing=gone, steps=steps[0])
 
     def _part(self, spec: TableSpec, part: int) -> _Part | None:
         """A partition's rows, mapped when they are first asked for; None where that cannot be, or the owner is gone."""

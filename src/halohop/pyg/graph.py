@@ -18,7 +18,7 @@ from halohop.pyg.convert import structure_from_pyg
 from halohop.pyg.live import LiveRows
 from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.telemetry import Counters
-from halohop.typing import EDGE_ID, EdgeDir
+from halohop.typing import EDGE_ID, EdgeDir, TableKey
 
 
 class LiveGraph(Graph):
@@ -58,6 +58,10 @@ class LiveGraph(Graph):
                     f"{name!r} is not one number per row, or came after halohop.graph was called; times and weights have one "
                     "number per node or edge: set such a column, and call halohop.graph again"
                 )
+
+    def stores(self, table: TableKey, column: str) -> bool:
+        """Whether a column was taken from the PyG object when this was made; others are read there each time."""
+        return not self.live.has(table, column)
 
     def fetch_stored(self, request: FetchRequest) -> FetchReply:
         """Rows, those of the PyG object as they are now."""

@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -77,6 +79,8 @@ class DistTensor:
         if not isinstance(dtype, torch.dtype):
             raise InputError(f"dtype={dtype!r} is none of torch's; give one, such as torch.float32")
         begin, rows_of = beginning_of(init, num_rows, row_shape, seed=seed)
+        if begin.kind == "column" and key is not None and not graph.stores(key, begin.name):
+            begin, rows_of = replace(begin, kind="given"), partial(_column, graph, key, begin.name)
         spec = TableSpec(
             name=name,
             key=key,
@@ -198,6 +202,13 @@ class DistTensor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DistTensor.attach, (self._graph, self.name)
+
+
+def _column(graph: Graph, key: TableKey, name: str, ids: Tensor) -> Tensor:
+    """Rows of a column that lies in the user's object."""
+    gid = graph.locate(ids, key) if isinstance(key, str) else graph.locate_edges(key, ids)
+    (rows,) = graph.fetch_rows(key, [name], gid)
+    return rows
 
 
 def _key_of(graph: Graph, node_type: NodeType | None, relation: Relation | None) -> TableKey | None:
