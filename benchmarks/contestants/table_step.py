@@ -1,0 +1,81 @@
+"""A step of Adam on 20,000 rows of 64 float32, of a million, that lie at two servers on this machine.
+
+    step        the rows are looked up, and their gradients sent to the owners, who change rows and state
+    transfers   rows and both moments are read, changed by the trainer, and written back: six transfers
+
+"shared": the trainer reads rows in the owners' memory. "network": it has processes of its own, as in a container, and all rows
+go through the loopback interface. Gradients are there already: no model is computed.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import halohop
+from benchmarks.protocol import Info, Unit, serve, timed
+from benchmarks.table_servers import BATCHES, NUM_ROWS, SECRET, WIDTH, batches_of, divided, serve_tables
+from halohop import init, optim
+
+TOUCHED = 20_000
+PORT = 5520
+LR, BETA1, BETA2, EPS = 1e-3, 0.9, 0.999, 1e-8
+
+
+def start(end: ExitStack, *, how: str, number: int) -> tuple[Info, Any]:
+    """`number` tells contestants apart that run at the same time."""
+    os.environ.update(SECRET)
+    torch.set_num_threads(1)
+    folder = end.enter_context(tempfile.TemporaryDirectory(prefix="halohop-bench-"))
+    addresses = [f"127.0.0.1:{PORT + 2 * number + part}" for part in range(2)]
+    serve_tables(end, divided(folder, 2), addresses)
+    graph = end.enter_context(halohop.connect(addresses))
+    batches, grads = batches_of(TOUCHED), torch.randn(TOUCHED, WIDTH)
+    step = _stepping(graph, grads) if how == "step" else _transferring(graph, grads)
+
+    def make(number: int) -> dict[str, float]:
+        step(batches[number % BATCHES])
+        return {"batches": 1, "rows": TOUCHED}
+
+    def run(count: int) -> Unit:
+        return timed(make, range(count))
+
+    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), run
+
+
+def _stepping(graph: halohop.Graph, grads: Tensor) -> Callable[[Tensor], None]:
+    embedding = halohop.DistEmbedding(graph, NUM_ROWS, WIDTH, "rows", init.zeros())
+    optimizer = optim.SparseAdam([embedding], lr=LR, betas=(BETA1, BETA2), eps=EPS)
+
+    def step(ids: Tensor) -> None:
+        embedding(ids).backward(grads)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _transferring(graph: halohop.Graph, grads: Tensor) -> Callable[[Tensor], None]:
+    table, mean, square = (halohop.DistTensor(graph, (NUM_ROWS, WIDTH), name=name) for name in ("rows", "mean", "square"))
+    steps = 0
+
+    def step(ids: Tensor) -> None:
+        nonlocal steps
+        steps += 1
+        rows, m, v = table[ids], mean[ids], square[ids]
+        m.lerp_(grads, 1 - BETA1)
+        v.mul_(BETA2).addcmul_(grads, grads, value=1 - BETA2)
+        size = LR * (1 - BETA2**steps) ** 0.5 / (1 - BETA1**steps)
+        table[ids], mean[ids], square[ids] = rows.addcdiv_(m, v.sqrt().add_(EPS), value=-size), m, v
+
+    return step
+
+
+if __name__ == "__main__":
+    with ExitStack() as end:
+        serve(partial(start, end))
