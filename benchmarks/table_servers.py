@@ -10,7 +10,8 @@ import torch
 
 import halohop
 from benchmarks.cluster import told
-from halohop.datasets import synthetic
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import EDGE, NODE
 from tests.support.hosts import Host
 
 NUM_ROWS, WIDTH = 1_000_000, 64
@@ -19,9 +20,11 @@ SECRET = {"HALOHOP_TOKEN": "a secret of this benchmark only"}
 
 
 def divided(folder: str, parts: int) -> Path:
-    """A small data set in so many partitions; tables of a million rows of their own lie with it."""
+    """A graph of a million nodes and as many edges, in so many partitions, whose ids say nothing of where a node lies."""
     path = Path(folder) / "parts"
-    halohop.partition(synthetic("tiny"), path, num_parts=parts, method="random")
+    nodes = torch.arange(NUM_ROWS)
+    tables = GraphTables(nodes={NODE: NodeTable(num_nodes=NUM_ROWS)}, edges={EDGE: EdgeTable(src=nodes, dst=nodes.roll(1))})
+    halohop.partition(tables, path, num_parts=parts, method="random")
     return path
 
 

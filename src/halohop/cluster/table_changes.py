@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from halohop import ops
 from halohop.cluster.table_names import TableNames
 from halohop.cluster.table_owners import TableOwners, failures
 from halohop.tables.change_messages import (
@@ -51,6 +52,7 @@ class Change:
         norm: the sum of the squared entries of all gradients, over all owners, is asked for.
         scale: the factor of all gradients, by that sum; None: 1.
         seconds: that owners wait for other ranks.
+        pool: where the memory of what is sent comes from.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Change:
         norm: bool,
         scale: Callable[[float], float] | None,
         seconds: float,
+        pool: ops.Pool,
     ) -> None:
         self._owners, self._names, self._moment, self._scale = owners, names, moment, scale
         self._seconds = seconds
@@ -73,7 +76,7 @@ class Change:
             divided = owners.divide(spec, share.gid)
             for owner, positions in divided.items():
                 whole = len(positions) == len(share.gid)
-                by_owner.setdefault(owner, []).append(share if whole else share.of(positions))
+                by_owner.setdefault(owner, []).append(share if whole else share.of(positions, pool))
             if way == "step":  # all owners see every step of a table
                 for owner in by_owner.keys() - divided.keys():
                     by_owner[owner].append(share.of(share.gid[:0]))

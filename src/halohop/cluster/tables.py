@@ -192,7 +192,7 @@ class Tables:
     ) -> Change:
         """Sends the shares, and returns at once; `Change.apply` waits for them, and lets the change happen."""
         fitting = [self._fitting(share, way) for share in shares]
-        return Change(self._owners, self._names, moment, way, fitting, norm=norm, scale=scale, seconds=seconds)
+        return Change(self._owners, self._names, moment, way, fitting, norm=norm, scale=scale, seconds=seconds, pool=self._pool)
 
     def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
         """The share with tensors as owners take them."""

@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from halohop import ops
 from halohop.errors import InputError
 from halohop.tables.change_messages import Share
 from halohop.tensors.dist_embedding import DistEmbedding
@@ -20,14 +21,14 @@ def share_of(embedding: DistEmbedding, lr: float) -> Share:
         InputError: a gradient is not finite.
     """
     gid, grads = embedding.gradients.together()
-    if not math.isfinite(float(grads.sum())):
+    if not math.isfinite(ops.sum_of_squares(grads)):
         _check_finite(embedding, gid, grads)
     return Share(name=embedding.name, gid=gid, rows=grads, lr=lr, spec=embedding.weight.spec.digest)
 
 
 def _check_finite(embedding: DistEmbedding, gid: Tensor, grads: Tensor) -> None:
     wrong = gid[~grads.isfinite().view(len(gid), -1).all(1)].unique()
-    if not len(wrong):  # only their sum was too large
+    if not len(wrong):  # only their squares were too large
         return
     ids = ", ".join(map(str, _ids(embedding, wrong[:_NAMED]).tolist()))
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""

@@ -1,5 +1,7 @@
 """Whether a change fits a table: asked before anything is written."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -32,7 +34,7 @@ def check_share(table: Table, share: Share, way: Way) -> None:
     table.require_here(gid)
     if way == "add":
         _require_sums(rows.dtype)
-    if way == "step" and not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
+    if way == "step" and not math.isfinite(ops.sum_of_squares(rows)):
         _require_finite(spec.name, gid, rows)
 
 
