@@ -28,6 +28,6 @@ if __name__ == "__main__":
                     F.cross_entropy(model(embedding(ids)), labels).backward()
                     dense.step()
                     sparse.step()
-        torch.save({"dense": model.module.state_dict(), "steps": sparse.state_dict()["steps"]}, f"{out}/{rank}.pt")
+        torch.save({"dense": model.module.state_dict(), "steps": sparse.steps}, f"{out}/{rank}.pt")
         dist.barrier()
     dist.destroy_process_group()

@@ -52,11 +52,12 @@ def loss_of(rows: Tensor, pull: Tensor) -> Tensor:
     return ((rows - pull) ** 2).sum() / 2
 
 
-def trained(graphs: Sequence[Graph], name: str, make: Make, plan: Plan, **options: Any) -> Tensor:
+def trained(graphs: Sequence[Graph], name: str, make: Make, plan: Plan, *, rounds: int = 1, **options: Any) -> Tensor:
     """The rows of a table, by id, after ranks have trained it by a plan; a graph for each rank.
 
     Args:
         make: makes the optimiser of a list of embeddings; gets `world` besides.
+        rounds: into how many equal ones the plan is divided; each rank leaves each of them at its end.
         options: of `DistEmbedding`.
     """
     size = len(plan.ids[0])
@@ -66,10 +67,12 @@ def trained(graphs: Sequence[Graph], name: str, make: Make, plan: Plan, **option
         embedding = halohop.DistEmbedding(graphs[rank % len(graphs)], num_rows, dim, name, **options)
         optimizer = make([embedding], world=World(rank=rank, size=size))
         schedule = None if plan.schedule is None else plan.schedule(optimizer)
-        for step in plan.ids:
+        for number, step in enumerate(plan.ids):
             ids = step[rank]
+            if number and number % (len(plan.ids) // rounds) == 0:
+                optimizer.leave(timeout=20.0)
             if ids is None:
-                break
+                continue
             optimizer.zero_grad()
             loss_of(embedding(ids), plan.pull[ids]).backward()
             if plan.clip is not None:
@@ -77,7 +80,7 @@ def trained(graphs: Sequence[Graph], name: str, make: Make, plan: Plan, **option
             optimizer.step()
             if schedule is not None:
                 schedule.step()
-        optimizer.leave()
+        optimizer.leave(timeout=20.0)
 
     in_ranks(size, run)
     return halohop.DistTensor.attach(graphs[0], name)[torch.arange(num_rows)]

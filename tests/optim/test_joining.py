@@ -1,5 +1,6 @@
 """Ranks of unequal length: under torch's `Join`, in processes of their own, and in loops that leave by themselves."""
 
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import halohop
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, partitioned
 from tests.optim.joined import DIM, EPOCHS, NODES, RANKS, Head, batches
+from tests.optim.ranks import Plan, trained, truth, uneven_plan
 from tests.support.forked import Forked
 
 
@@ -34,6 +36,18 @@ def union() -> tuple[torch.Tensor, Head, int]:
     return table.weight.detach(), head, steps
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_rounds_of_loops_that_leave_by_themselves(ranks: int) -> None:
+    make = partial(halohop.optim.SparseAdam, lr=0.02)
+    first, second = (uneven_plan(NODES, DIM, steps=10, ranks=ranks, seed=seed) for seed in (0, 1))
+    plan = Plan(ids=first.ids + second.ids, pull=first.pull)
+    with partitioned(ring(NODES), 2, shard_each=True) as graph:
+        begin = halohop.DistTensor(graph, (NODES, DIM), name="learned", init=halohop.init.normal(), seed=1)[torch.arange(NODES)]
+        found = trained([graph], "learned", make, plan, rounds=2, seed=1)
+    torch.testing.assert_close(found, truth(begin, partial(torch.optim.SparseAdam, lr=0.02), plan), atol=1e-5, rtol=0)
+
+
+@pytest.mark.full
 @pytest.mark.timeout(120)
 def test_join_makes_ranks_of_unequal_length_one_loop(tmp_path: Path) -> None:
     halohop.partition(ring(NODES), tmp_path / "parts", num_parts=2, method="random")

@@ -244,6 +244,12 @@ def test_what_owners_cannot_do_is_refused(graph: Graph) -> None:
     with pytest.raises(InputError, match="ranks='max'"):
         SparseSGD([embedding], ranks="max")
     optimizer = SparseAdam([embedding])
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1))
+    with pytest.raises(InputError, match="GradScaler cannot step"):
+        scaler.step(optimizer)
+    with pytest.raises(InputError, match="divide_by_initial_world_size=False"):
+        optimizer.join_hook(divide_by_initial_world_size=False)
     with pytest.raises(InputError, match="max_norm=0"):
         optimizer.clip_grad_norm(0)
     lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # it cycles beta1

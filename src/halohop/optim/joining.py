@@ -6,14 +6,15 @@ from torch.distributed.algorithms.join import JoinHook
 
 
 class LeaveHook(JoinHook):
-    """Leaves once, as soon as this rank is known to have ended while others go on, or when all have ended.
+    """Leaves once, as soon as this rank is known to have ended while others go on, or when all have ended; then meets them.
 
     Args:
-        leave: of the optimiser.
+        leave: the others' steps do not wait for this rank any more.
+        meet: the ranks wait for each other.
     """
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave, self._has_left = leave, False
+    def __init__(self, leave: Callable[[], None], meet: Callable[[], None]) -> None:
+        self._leave, self._meet, self._has_left = leave, meet, False
 
     def main_hook(self) -> None:
         """Called for each step of the others."""
@@ -24,3 +25,4 @@ class LeaveHook(JoinHook):
     def post_hook(self, is_last_joiner: bool) -> None:
         """All ranks have ended."""
         self.main_hook()
+        self._meet()

@@ -2,10 +2,11 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from halohop.cluster.table_changes import Done
 from halohop.cluster.tables import Tables
 from halohop.errors import ClusterError, HalohopError
 from halohop.tables.change_messages import AbortRequest, LeaveRequest, Moment, Share, Training, TrainRequest
@@ -87,17 +88,28 @@ class Rank:
             ClusterError, PeerLostError: another rank could not do its part, or an owner is lost.
         """
         scale = None if max_norm is None else lambda square: min(1.0, max_norm / (math.sqrt(square) + _TINY))
-        try:
-            done = self._tables.change(self._moment, "step", shares, scale=scale, seconds=self._seconds)
-        finally:  # a step that fails is past, for all ranks
-            self._moment = replace(self._moment, index=self._moment.index + 1)
+        done = self._change(shares, scale=scale, seconds=self._seconds)
         return Stepped(steps=done.steps, norm=None if max_norm is None else math.sqrt(done.square))
 
+    def _change(self, shares: tuple[Share, ...], *, scale: Callable[[float], float] | None, seconds: float) -> Done:
+        try:
+            return self._tables.change(self._moment, "step", shares, scale=scale, seconds=seconds)
+        finally:  # a step that fails is past, for all ranks
+            self._moment = replace(self._moment, index=self._moment.index + 1)
+
     def leave(self) -> None:
-        """This rank has ended its round: the others' steps do not wait for it any more. Its next step is of the next round, which
-        begins when all ranks have left this one."""
+        """This rank has ended its round: the others' steps do not wait for it any more. The next round begins when all ranks have
+        left this one; see `meet`."""
         self._tables.directory.ask_all(LeaveRequest(moment=self._moment))
         self._moment = replace(self._moment, round=self._moment.round + 1, index=0)
+
+    def meet(self, *, seconds: float) -> None:
+        """Waits until all ranks have left the round before, by a step that changes nothing.
+
+        Raises:
+            DeadlineExceededError: ranks did not come in time; names them.
+        """
+        self._change((), scale=None, seconds=seconds)
 
     @contextmanager
     def heard(self) -> Iterator[None]:

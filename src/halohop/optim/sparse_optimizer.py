@@ -2,8 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 import torch
@@ -12,6 +11,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.optim import Optimizer
 
 from halohop.errors import InputError
+from halohop.optim.groups import check_embeddings, check_numbers, learning_rate
 from halohop.optim.joining import LeaveHook
 from halohop.optim.rank import Rank
 from halohop.optim.shares import share_of
@@ -20,14 +20,6 @@ from halohop.tables.change_messages import Share
 from halohop.tables.rule_spec import Duplicates, Ranks, RuleSpec
 from halohop.tensors.dist_embedding import DistEmbedding
 from halohop.world import World
-
-_REFUSED = {
-    "momentum": "it moves rows that no batch has touched",
-    "nesterov": "there is no momentum",
-    "dampening": "there is no momentum",
-    "weight_decay": "it moves rows that no batch has touched; add the squared rows of the batch to the loss",
-    "amsgrad": "the rule is that of torch.optim.SparseAdam",
-}
 
 
 class StepArguments(TypedDict, total=False):
@@ -112,7 +104,7 @@ class SparseOptimizer(Optimizer, Joinable):
         except (KeyError, TypeError) as error:
             raise InputError(f"group {param_group!r} has no list of DistEmbeddings; give a dict with 'params'") from error
         embeddings: list[DistEmbedding] = [given] if isinstance(given, DistEmbedding) else list(given)
-        _check_embeddings([*self._embeddings, *embeddings])
+        check_embeddings([*self._embeddings, *embeddings])
         group = {**self.defaults, **param_group, "params": embeddings}
         rules = {embedding.name: self._checked_rule(group) for embedding in embeddings}
         self.param_groups.append(group)
@@ -121,10 +113,7 @@ class SparseOptimizer(Optimizer, Joinable):
             self._begin()
 
     def _checked_rule(self, group: Mapping[str, Any]) -> RuleSpec:
-        for name, why in _REFUSED.items():
-            if group.get(name):
-                raise InputError(f"{name}={group[name]!r} is not done at the tables' owners: {why}; leave it out")
-        _learning_rate(group)
+        check_numbers(group)
         return self._rule(group)
 
     def _begin(self) -> None:
@@ -186,7 +175,7 @@ class SparseOptimizer(Optimizer, Joinable):
                 "last one; call the embedding and backward() first; a rank that has ended its loop calls leave()"
             )
         return tuple(
-            share_of(embedding, _learning_rate(group))
+            share_of(embedding, learning_rate(group))
             for group in self._unchanged_groups()
             for embedding in group["params"]
             if embedding.gradients.there
@@ -205,15 +194,25 @@ class SparseOptimizer(Optimizer, Joinable):
                     )
         return self.param_groups
 
-    def leave(self) -> None:
+    def leave(self, timeout: float = 600.0) -> None:
         """This rank has ended its loop, an epoch for instance: the others' steps do not wait for it any more, and it counts as
-        zeros in their means.
+        zeros in their means. Every rank calls it where loops may differ in length, and it returns when all have: then rows are
+        those after the last step of the last rank. Within torch's `Join` it is called by itself.
 
-        Every rank calls it, where loops may differ in length; its next step waits until all have. Within torch's `Join` it is
-        called by itself.
+        Args:
+            timeout: seconds that the others may need to end.
+
+        Raises:
+            ClusterError, TransportError: a rank did not end in time, or an owner is lost.
         """
         assert self._rank is not None
         self._rank.leave()
+        self._meet(timeout)
+
+    def _meet(self, timeout: float) -> None:
+        assert self._rank is not None
+        self._rank.meet(seconds=timeout)
+        self._begin()  # the others may have made more steps
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """For torch's `Join`: ``with Join([model, optimizer]):``, the model first.
@@ -226,7 +225,20 @@ class SparseOptimizer(Optimizer, Joinable):
                 "divide_by_initial_world_size=False takes the mean over the ranks that are left, but tables take it over all; "
                 "leave it out"
             )
-        return LeaveHook(self.leave)
+        assert self._rank is not None
+        return LeaveHook(self._rank.leave, lambda: self._meet(60.0))
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """What torch's GradScaler asks before it steps an optimiser.
+
+        Raises:
+            InputError: always; it would divide gradients that lie at the ranks, and skip steps of one rank alone.
+        """
+        raise InputError(
+            "torch.amp.GradScaler cannot step an optimiser of tables; step it by itself (sparse.step()), and compute in "
+            "bfloat16, which needs no scaling"
+        )
 
     @property
     def join_device(self) -> torch.device:
@@ -269,25 +281,3 @@ class SparseOptimizer(Optimizer, Joinable):
         except InputError:
             self.param_groups = before
             raise
-
-
-def _check_embeddings(embeddings: Sequence[Any]) -> None:
-    for embedding in embeddings:
-        if not isinstance(embedding, DistEmbedding):
-            raise InputError(
-                f"a {type(embedding).__name__} is no halohop.DistEmbedding; give the model's parameters to an optimiser of "
-                "torch.optim"
-            )
-        if embedding.graph is not embeddings[0].graph:
-            names = f"{embeddings[0].name!r} and {embedding.name!r}"
-            raise InputError(f"tables {names} are of two graphs; make an optimiser for each graph")
-    for name, count in Counter(embedding.name for embedding in embeddings).items():
-        if count > 1:
-            raise InputError(f"table {name!r} is given twice; each is in one group, once")
-
-
-def _learning_rate(group: Mapping[str, Any]) -> float:
-    lr = float(group["lr"])
-    if not (lr >= 0 and math.isfinite(lr)):
-        raise InputError(f"lr={group['lr']} is to be a finite number of at least 0")
-    return lr

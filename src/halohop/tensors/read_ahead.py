@@ -35,8 +35,9 @@ class ReadAhead:
 
     Example:
         >>> import halohop, torch
+        >>> from halohop.cluster.graph import in_memory
         >>> from halohop.datasets import synthetic
-        >>> graph = halohop.graph(synthetic("tiny"))
+        >>> graph = in_memory(synthetic("tiny"))
         >>> embedding = halohop.DistEmbedding(graph, None, 8, "learned", node_type="node")
         >>> loader = halohop.NeighborLoader(graph, [5], "train", batch_size=64)
         >>> for batch in halohop.ReadAhead(loader, {embedding: lambda batch: batch.n_id}, staleness=1):
