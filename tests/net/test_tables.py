@@ -4,14 +4,18 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import halohop
 from halohop import init
 from halohop.errors import ClusterError, PeerLostError
+from halohop.net.rendezvous import Rendezvous
 from halohop.testing.worlds import TOKEN
 from halohop.transport import Limits
 from halohop.typing import NODE
@@ -163,3 +167,46 @@ def test_an_owner_that_is_lost_in_a_change_is_named_and_the_change_happens_nowhe
         assert not table[torch.arange(10)].any()
         with pytest.raises(PeerLostError, match=lost):
             table[torch.arange(30)]
+
+
+def test_changes_survive_broken_connections(parts: Path) -> None:
+    """Clients add ones to rows of both servers while every connection breaks again and again: the sums are exact."""
+    with ExitStack() as stack:
+        limits = replace(LIMITS, call_seconds=40)
+        servers = [
+            stack.enter_context(halohop.serve(parts, partitions=share, token=TOKEN, limits=limits)) for share in ([0], [1, 2])
+        ]
+        addresses = [server.address for server in servers]
+        graphs = [stack.enter_context(halohop.connect(addresses, token=TOKEN, limits=limits)) for _ in range(3)]
+        count = halohop.DistTensor(graphs[0], (60,), torch.int64, "count")
+        gid, ones = torch.arange(60), torch.ones(60, dtype=torch.int64)
+
+        def add(graph: halohop.Graph) -> None:
+            for turn in range(10):
+                graph.tables.add("count", gid, ones)
+                if turn % 5 == 0:
+                    for server in servers:
+                        server._listener._clients.clear()  # type: ignore[attr-defined]  # it forgets all of them, in mid-call
+
+        with ThreadPoolExecutor(3) as pool:
+            for done in [pool.submit(add, graph) for graph in graphs]:
+                done.result(timeout=100)
+        assert count[gid].tolist() == [30] * 60
+        assert sum(graph.statistics()["transport_retries"] for graph in graphs) > 0
+
+
+def test_trainers_that_do_not_know_who_shares_their_host_find_out(parts: Path) -> None:
+    """As under MPI or Ray: otherwise each would be the first of its host, and have tables of its own."""
+    board = dist.HashStore()
+    worlds = [halohop.World(rank=rank, size=2) for rank in range(2)]
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        opened = [halohop.open(parts, world=world) for world in worlds]
+        for graph in opened:
+            stack.callback(graph.shut, wait=False)
+            host = graph._find_owners.__self__  # type: ignore[union-attr]
+            meets = partial(Rendezvous, board, host.world, deadline=20)
+            graph._find_owners = replace(host, meets=meets).owners
+        first, other = pool.map(lambda graph: halohop.DistTensor(graph, (60,), name="v"), opened)
+        first[RAW[:3] % 60] = 5
+        assert torch.equal(other[torch.arange(60)], first[torch.arange(60)])
+        assert other[torch.arange(60)].any()

@@ -141,9 +141,9 @@ class Change:
         told = self._send({owner: AbortRequest(moment=self._moment, reason=reason) for owner in owners})
         wait(told.values(), timeout=_ABORT_SECONDS)
         for owner, future in told.items():
-            if not future.done() or future.exception() is not None:
-                who = self._owners.holders[owner].name
-                _LOG.warning("a change could not be aborted at %s; it forgets the change by its own deadline", who)
+            error = future.exception() if future.done() else "it does not answer"
+            if error is not None:
+                _LOG.warning("a change could not be aborted at %s: %s", self._owners.holders[owner].name, error)
 
 
 def _steps(answers: Mapping[int, Changed | Applied]) -> dict[str, int]:

@@ -90,11 +90,17 @@ class OneHost:
         """The owner, which begins to answer when it first uses tables itself; the others wait for it.
 
         Raises:
-            ClusterError: it did not come in time, or there is no board to meet at.
+            ClusterError: it did not come in time, there is no board to meet at, or the trainers are on several hosts.
         """
         meeting = self.meets()
         board, word = meeting.board, f"{meeting.prefix}/tables"
-        return self._serves(board, word) if self.world.local_rank == 0 else self._asks(board, word)
+        world = self.world if self.world.hosts_known else meeting.find_hosts(tuple(self.holding.parts))
+        if world.num_hosts > 1:
+            raise ClusterError(
+                f"the {world.size} trainers are on {world.num_hosts} hosts that did not meet at the start, so each would "
+                "have tables of its own; give halohop.open a master='HOST:PORT', or serve the graph (halohop serve)"
+            )
+        return self._serves(board, word) if world.local_rank == 0 else self._asks(board, word)
 
     def _serves(self, board: Board, word: str) -> TableOwners:
         fresh = "" if self.token is not None else secrets.token_hex(16)
