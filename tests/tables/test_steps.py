@@ -142,14 +142,29 @@ def test_a_rank_that_does_not_come_is_named_and_nothing_is_kept(owner, alone):
     assert read(owner, gid=[1]).tolist() == [[-3, -3]]
 
 
-def test_a_step_that_never_gets_its_turn_says_for_which_it_waits(owner):
+def test_a_step_of_which_the_one_before_is_unknown_has_its_turn_in_the_end(owner):
     ranks = Ranks([owner], 1)
-    error = taken(later(owner, ranks.step(0, 1, share([1], 1.0), seconds=0.2)), within(5.0))
-    assert isinstance(error, DeadlineExceededError)
-    assert "number 1 was not applied within 0.2 s: it comes after step of optimizer 'adam', number 0" in str(error)
-    assert taken(later(owner, ranks.step(0, 0, share([1], 1.0)))) == "applied"
-    assert taken(later(owner, ranks.step(0, 2, share([1], 1.0)))) == "applied"
-    assert read(owner, gid=[1]).tolist() == [[-2, -2]]
+    waiting = [later(owner, ranks.step(0, index, share([1], 1.0), seconds=seconds)) for index, seconds in ((3, 60.0), (2, 0.2))]
+    assert [taken(future, within(5.0)) for future in waiting] == ["applied", "applied"]
+    with pytest.raises(DeadlineExceededError, match=r"no share of .*number 1 has come, and one that follows it has waited 0.2 s"):
+        ask(owner, ranks.step(0, 1, share([1], 1.0)))
+    assert taken(later(owner, ranks.step(0, 4, share([1], 1.0)))) == "applied"
+    assert read(owner, gid=[1]).tolist() == [[-3, -3]]
+
+
+def test_a_step_after_one_that_waits_says_so(owner):
+    ranks = Ranks([owner], 2)
+    first = later(owner, ranks.step(0, 0, share([1], 1.0)))
+    second = [later(owner, ranks.step(rank, 1, share([1], 1.0), seconds=0.2)) for rank in range(2)]
+    for future in second:
+        error = taken(future, within(5.0))
+        assert isinstance(error, DeadlineExceededError)
+        assert "number 1 was not applied within 0.2 s: it comes after step of optimizer 'adam', number 0" in str(error)
+    assert taken(later(owner, ranks.step(1, 0, share([1], 1.0)))) == taken(first) == "applied"
+    for rank in range(2):
+        future = later(owner, ranks.step(rank, 2, share([1], 1.0)))
+    assert taken(future) == "applied"
+    assert read(owner, gid=[1]).tolist() == [[-4, -4]]
 
 
 def refusals():

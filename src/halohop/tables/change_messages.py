@@ -21,8 +21,9 @@ class Moment:
         session: of these processes, from the owner of partition 0 (`Training.session`); empty of a client's own writes.
         rank, size: one of those that share the change.
         round, index: the change `index` (0, 1, ...) of a round (0, 1, ...). A rank that has ended its round early counts as
-            empty (`LeaveRequest`); the next round begins when all ranks have ended this one. Steps happen in this order; writes
-            of one client have round 0, and may arrive in any order.
+            empty (`LeaveRequest`); the next round begins when all ranks have ended this one. Steps happen in this order, however
+            they arrive. One that was refused or aborted, or whose ranks did not come in time, is past as well: no rank uses its
+            index again. Writes of one client have round 0, may arrive in any order, and may be tried again.
     """
 
     group: str
@@ -87,7 +88,7 @@ class ChangeRequest(TableRequest[Changed]):
         shares: of each table at most one.
         alone: no other owner is part of the change: it is applied at once.
         norm: `Changed.square` is asked for.
-        seconds: how long to wait for other ranks.
+        seconds: how long to wait for other ranks; of a client's own writes, how long they may be asked for again.
     """
 
     moment: Moment
@@ -161,11 +162,12 @@ class TrainRequest(TableRequest[Training]):
 
     A table has one optimiser: refused where it has another one, or this one by another rule. The owner of partition 0 is asked
     first, without a session. Where the rank is taken by another sender, a new session begins; its name comes back. All other
-    owners are asked with that name. A new session ends what an older one had begun: its shares are dropped, its ranks refused.
+    owners are asked with that name. A new session ends what an older one had begun: its shares are dropped, its ranks refused. One
+    that had not sent a share yet may ask again.
 
     Args:
         rules: by table.
-        sender: names the process.
+        sender: names the rank in its process, as no other is called: one that begins anew there has another name.
     """
 
     moment: Moment

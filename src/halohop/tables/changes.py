@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -10,13 +9,10 @@ from functools import partial
 from halohop.errors import ClusterError, DeadlineExceededError
 from halohop.tables.change_messages import Applied, Changed, ChangeRequest, Moment
 from halohop.tables.deadlines import Deadlines
-from halohop.tables.pending import Change, Failing, Stage, again
+from halohop.tables.pending import Change, Failing, Outcomes, Stage, again, overdue
 from halohop.tables.plan import planned
 from halohop.tables.table import Table
 from halohop.tables.turns import Place, Turns
-
-_OUTCOMES = 256
-"""Changes whose outcome is remembered in full; of older ones it is known that they are past."""
 
 
 class Ledger:
@@ -43,7 +39,7 @@ class Ledger:
         self._deadlines = deadlines
         self._lock = threading.Lock()
         self._pending: dict[Place, Change] = {}
-        self._outcomes: OrderedDict[Place, Changed | Failing] = OrderedDict()
+        self._outcomes = Outcomes()
         self._over: Failing | None = None  # why no change is taken any more
         self._used_until = 0.0
 
@@ -134,7 +130,7 @@ class Ledger:
         with self._lock:
             change = self._pending.get(place)
             is_applied = change is not None and change.stage is Stage.APPLYING
-            is_applied = is_applied or isinstance(self._outcomes.get(place), Changed)
+            is_applied = is_applied or self._outcomes.is_applied(place)
         if is_applied:
             raise ClusterError(f"{self._named(place)} cannot be aborted: it was applied")
         who = f"rank {moment.rank} of {moment.size}" if moment.size > 1 else "its client"
@@ -178,20 +174,18 @@ class Ledger:
         self.fail(place, partial(ClusterError, text))
 
     def expire(self, place: Place) -> None:
-        """The time of a change is over."""
+        """The time of a change is over. One that waits only for its turn has it now, if no rank has asked for those before it."""
         with self._lock:
             change = self._pending.get(place)
             if change is None or change.stage not in (Stage.GATHERING, Stage.READY):
                 return
             missing = self.turns.missing(place, set(change.shares))
-        if missing:
-            who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))} have"
-            text = f"{who} not sent a share of {self._named(place)} within {change.first.seconds:g} s; nothing of it was applied"
-        else:
-            text = (
-                f"{self._named(place)} was not applied within {change.first.seconds:g} s: it comes after "
-                f"{self._named(self.turns.next or place)}, of which not all shares are here"
-            )
+            unknown = [] if missing else [other for other in self.turns.before(place) if other not in self._pending]
+        seconds = change.first.seconds
+        for other in unknown:
+            text = f"no share of {self._named(other)} has come, and one that follows it has waited {seconds:g} s"
+            self.fail(other, partial(DeadlineExceededError, text))
+        text = overdue(self._named(place), seconds, missing, self._named(self.turns.next or place))
         self.fail(place, partial(DeadlineExceededError, text))
 
     def drop(self, table: Table) -> None:
@@ -228,10 +222,7 @@ class Ledger:
         self._require_open()
         if not self.turns.is_past(place):
             return None
-        outcome = self._outcomes.get(place, Changed(new=False, applied=True, square=0.0))
-        if isinstance(outcome, Changed):
-            return outcome
-        raise outcome()
+        return self._outcomes.known(place)
 
     def _require_open(self) -> None:
         if self._over is not None:
@@ -254,6 +245,8 @@ class Ledger:
 
     def _prepare(self, place: Place, change: Change) -> None:
         try:
+            for table in change.tables.values():
+                table.require_whole()
             plan = planned(change.way, change.shares, change.tables, size=self._size)
             square = plan.square() if change.first.norm else 0.0
         except Exception as error:
@@ -301,9 +294,7 @@ class Ledger:
         self.turns.end(place, applied=isinstance(outcome, Changed))
         self._deadlines.clear((self, place))
         if self.turns.is_past(place):
-            self._outcomes[place] = outcome
-            while len(self._outcomes) > _OUTCOMES:
-                self._outcomes.popitem(last=False)
+            self._outcomes.add(place, outcome)
 
     def _named(self, place: Place) -> str:
         return f"{self._label} {place[1]}" + (f" of round {place[0]}" if place[0] else "")

@@ -44,6 +44,8 @@ class Filling:
 
     def is_open_to(self, sender: str) -> bool:
         """Whether a client may use the table: the one that writes its rows may, and it counts as used."""
+        if self._is_over:  # in a forked process, a thread that is not there may hold the lock
+            return True
         with self._lock:
             if not self._is_over and sender == self._sender:
                 self._used = time.monotonic()

@@ -1,5 +1,6 @@
 """A change that is not done: what of it is here, how far it is, and who waits for it."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -9,6 +10,9 @@ from halohop.errors import ClusterError, HalohopError
 from halohop.tables.change_messages import Applied, Changed, ChangeRequest, Share, Way
 from halohop.tables.plan import Plan
 from halohop.tables.table import Table
+from halohop.tables.turns import Place
+
+_OUTCOMES = 256
 
 Failing = Callable[[], Exception]
 """Makes an error; each who waits gets one of its own."""
@@ -55,6 +59,37 @@ class Change:
             waiter.set_exception(why())
         for applier in self.appliers:
             applier.set_exception(why())
+
+
+class Outcomes:
+    """What changes that are past have come to; of old ones it is not known any more, and they count as applied."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Place, Changed | Failing] = OrderedDict()
+
+    def add(self, place: Place, outcome: Changed | Failing) -> None:
+        self._known[place] = outcome
+        while len(self._known) > _OUTCOMES:
+            self._known.popitem(last=False)
+
+    def known(self, place: Place) -> Changed:
+        """What ranks are answered that ask again. Raises why it has not happened."""
+        outcome = self._known.get(place, Changed(new=False, applied=True, square=0.0))
+        if isinstance(outcome, Changed):
+            return outcome
+        raise outcome()
+
+    def is_applied(self, place: Place) -> bool:
+        """Whether it is known to be."""
+        return isinstance(self._known.get(place), Changed)
+
+
+def overdue(named: str, seconds: float, missing: list[int], before: str) -> str:
+    """Why a change was not applied in time: ranks are missing, or the one before it is not whole."""
+    if not missing:
+        return f"{named} was not applied within {seconds:g} s: it comes after {before}, of which not all shares are here"
+    who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))} have"
+    return f"{who} not sent a share of {named} within {seconds:g} s; nothing of it was applied"
 
 
 def again(error: Exception) -> Exception:

@@ -30,6 +30,10 @@ class Turns(Protocol):
         """Whether a rank has no part in a change, as it has said."""
         ...
 
+    def before(self, place: Place) -> list[Place]:
+        """Changes that are to come before this one, of the same round."""
+        ...
+
     def end(self, place: Place, *, applied: bool) -> None:
         """The change is done, or will not happen."""
         ...
@@ -64,6 +68,9 @@ class AnyOrder:
 
     def has_left(self, rank: int, place: Place) -> bool:
         return False
+
+    def before(self, place: Place) -> list[Place]:
+        return []
 
     def end(self, place: Place, *, applied: bool) -> None:
         if not applied:
@@ -113,6 +120,10 @@ class InRounds:
 
     def has_left(self, rank: int, place: Place) -> bool:
         return self._left.get(place[0], {}).get(rank, place[1] + 1) <= place[1]
+
+    def before(self, place: Place) -> list[Place]:
+        round_, index = self.next
+        return [(round_, other) for other in range(index, place[1])] if place[0] == round_ else []
 
     def end(self, place: Place, *, applied: bool) -> None:
         assert not applied or place == self.next
