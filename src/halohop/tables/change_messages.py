@@ -162,8 +162,8 @@ class TrainRequest(TableRequest[Training]):
 
     A table has one optimiser: refused where it has another one, or this one by another rule. The owner of partition 0 is asked
     first, without a session. Where the rank is taken by another sender, a new session begins; its name comes back. All other
-    owners are asked with that name. A new session ends what an older one had begun: its shares are dropped, its ranks refused. One
-    that had not sent a share yet may ask again.
+    owners are asked with that name. A new session ends what an older one had begun: its shares are dropped, its ranks refused.
+    One that had not sent a share yet may ask again.
 
     Args:
         rules: by table.
