@@ -1,5 +1,6 @@
 """Tables where several processes meet: hosts with several trainers, one host with several, and servers."""
 
+import pickle
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -210,3 +211,19 @@ def test_trainers_that_do_not_know_who_shares_their_host_find_out(parts: Path) -
         first[RAW[:3] % 60] = 5
         assert torch.equal(other[torch.arange(60)], first[torch.arange(60)])
         assert other[torch.arange(60)].any()
+
+
+def test_a_graph_of_several_hosts_brings_its_tables_to_another_process(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds the same owners, though it meets the hosts as servers."""
+    monkeypatch.setenv("HALOHOP_TOKEN", TOKEN.key.decode())
+    with trainers(parts, [[0, 1], [1, 2]], each=1) as graphs:
+        table = halohop.DistTensor(graphs[1], (None, 2), name="v", node_type=NODE)
+        table[RAW] = torch.arange(120.0).view(60, 2)
+        other = pickle.loads(pickle.dumps(table))
+        try:
+            assert torch.equal(other[RAW], table[RAW])
+            made = halohop.DistTensor(other.graph, (60,), name="w")
+            made[torch.arange(60)] = 3
+            assert (halohop.DistTensor.attach(graphs[0], "w")[torch.arange(60)] == 3).all()
+        finally:
+            other.graph.close()

@@ -1,5 +1,7 @@
 """Tables as tensors over graphs: what arguments may be. What tables do where is in tests/cluster and tests/net."""
 
+import multiprocessing
+import multiprocessing.connection
 import pickle
 
 import pytest
@@ -9,7 +11,7 @@ from torch_geometric.data import HeteroData
 import halohop
 from halohop import init
 from halohop.cluster.graph import in_memory
-from halohop.errors import InputError, SchemaError
+from halohop.errors import ClusterError, InputError, SchemaError
 from halohop.testing.graphs import ring
 from halohop.typing import EDGE, NODE
 
@@ -125,3 +127,27 @@ def test_a_graph_of_one_process_brings_no_tables_to_another(tmp_path):
         assert graph.tables.list()[0].num_bytes == 80
     with pytest.raises(InputError, match="this graph was closed"):
         _ = graph.tables
+
+
+def _reads_and_writes(table: halohop.DistTensor, said: "multiprocessing.connection.Connection") -> None:
+    rows = table[torch.tensor([3, 4])].tolist()
+    try:
+        table[torch.tensor([3])] = 0
+    except ClusterError as error:
+        said.send((rows, str(error)))
+
+
+def test_a_forked_process_reads_its_parents_tables_and_changes_none(graph):
+    table = halohop.DistTensor(graph, (None,), name="t", node_type=NODE)
+    table[torch.tensor([3])] = 7
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_reads_and_writes, args=(table, there))
+    child.start()
+    there.close()
+    rows, refusal = here.recv()
+    child.join(30)
+    assert child.exitcode == 0
+    assert rows == [7, 0]
+    assert "changed in the owner only" in refusal
+    assert table[torch.tensor([3])].tolist() == [7]
