@@ -1,4 +1,4 @@
-"""node2vec: embeddings that tell which nodes random walks see together, without a single feature.
+"""node2vec: vectors that tell which nodes random walks see together, without a single feature. They lie with the partitions.
 
 python examples/node2vec.py
 """
@@ -41,23 +41,24 @@ def main(parts: Path, epochs: int) -> None:
         halohop.partition(tables, parts, num_parts=2)
     torch.manual_seed(0)
     columns, num_nodes = tables.nodes["node"].columns, tables.nodes["node"].num_nodes
-    embedding = torch.nn.Embedding(num_nodes, 64)
-    torch.nn.init.normal_(embedding.weight, std=0.1)
-    optimizer = torch.optim.Adam(embedding.parameters(), lr=0.03)
     with halohop.open(parts) as graph:
+        embedding = halohop.DistEmbedding(graph, num_nodes, 64, init=halohop.init.normal(0, 0.1), node_type="node")
+        optimizer = halohop.optim.SparseAdam([embedding], lr=0.03)
         for epoch in range(epochs):
             for batch, starts in enumerate(torch.randperm(num_nodes).split(256)):
                 walks = halohop.random_walk(graph, starts.repeat(2), 10, p=2.0, q=0.5, epoch=epoch, batch=batch)
                 pairs = pairs_of(walks, window=5)
                 negatives = torch.stack([pairs[0], torch.randint(num_nodes, pairs[0].shape)])
-                src, dst = embedding(torch.cat([pairs, negatives], dim=1))
+                nodes, places = torch.cat([pairs, negatives], dim=1).unique(return_inverse=True)
+                src, dst = embedding(nodes)[places]
                 label = (torch.arange(len(src)) < pairs.size(1)).float()
                 loss = F.binary_cross_entropy_with_logits((src * dst).sum(dim=1), label)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
             print(f"epoch {epoch}: loss {loss.item():.3f}")
-    right = accuracy(embedding.weight.detach(), columns["y"], columns["train_mask"], columns["test_mask"])
+        vectors = embedding.weight[torch.arange(num_nodes)]
+    right = accuracy(vectors, columns["y"], columns["train_mask"], columns["test_mask"])
     print(f"accuracy on the test split: {right:.3f}")
 
 

@@ -22,7 +22,16 @@ import torch
 from halohop.errors import CorruptDatasetError, DatasetError, IncompleteDatasetError, InputError, WriteError
 from halohop.files import aside, whole
 from halohop.files.reading import decode_json, open_regular
-from halohop.files.whole import publish, read_sealed, sealed_file, set_aside, whole_file, whole_folder, write_file
+from halohop.files.whole import (
+    check_sealed,
+    publish,
+    read_sealed,
+    sealed_file,
+    set_aside,
+    whole_file,
+    whole_folder,
+    write_file,
+)
 from halohop.store.npy import ArrayFile
 
 
@@ -420,6 +429,26 @@ def test_a_sealed_file_tells_every_damage(tmp_path: Path) -> None:
         file.write_bytes(sealed[:size])
         with pytest.raises(CorruptDatasetError, match="cut short"):
             read_sealed(file)
+
+
+def test_a_sealed_file_is_checked_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "_PIECE", 16)
+    file, data = tmp_path / "rows.npy", bytes(range(100))
+    with sealed_file(file) as stream:
+        stream.write(data)
+    check_sealed(file)
+    sealed = file.read_bytes()
+    for position in range(len(sealed)):
+        file.write_bytes(sealed[:position] + bytes([sealed[position] ^ 0x20]) + sealed[position + 1 :])
+        with pytest.raises(CorruptDatasetError, match=r"rows\.npy"):
+            check_sealed(file)
+    for size in range(len(sealed)):
+        file.write_bytes(sealed[:size])
+        with pytest.raises(CorruptDatasetError, match="cut short"):
+            check_sealed(file)
+    file.unlink()
+    with pytest.raises(IncompleteDatasetError, match="there is no file"):
+        check_sealed(file)
 
 
 def test_torch_reads_what_is_sealed(tmp_path: Path) -> None:

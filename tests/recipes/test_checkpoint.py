@@ -17,13 +17,16 @@ from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, load_checkpoint, load_tensors, save_checkpoint
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.spec import ModelSpec
+from halohop.recipes.vectors import learned_vectors
 from halohop.store.schema import Schema
+from tests.support.learned import random_vectors
 
 
 def saved(folder: Path, schema: Schema, target: str) -> tuple[CheckpointInfo, dict[str, torch.Tensor]]:
     config = TrainConfig(parts="p", out="o", fanout=(3, 2), hidden=8)
     spec = ModelSpec.of(config, schema, target, 4)
-    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=7, val_score=0.5)
+    vectors = random_vectors(folder, spec, dict.fromkeys(schema.nodes, torch.arange(10)))
+    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=7, val_score=0.5, vectors=vectors)
     state = build_model(spec).state_dict()
     save_checkpoint(folder, info, state)
     return info, state
@@ -36,7 +39,21 @@ def test_what_was_saved_is_loaded(tmp_path: Path, tables: Any, target: str) -> N
     model, loaded = load_checkpoint(tmp_path / "checkpoint", schema)
     assert loaded == info
     assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
-    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["model.pt"]
+    beside = {name for files in info.vectors for name in (files.ids, files.rows)}
+    assert {path.name for path in (tmp_path / "checkpoint").iterdir()} == {"model.pt"} | beside
+    for vectors in learned_vectors(model).values():
+        assert vectors(torch.tensor([9, 0])).shape == (2, 8)
+
+
+def test_an_older_checkpoint_is_read_unless_it_has_vectors_of_nodes(tmp_path: Path) -> None:
+    plain, typed = in_memory(synthetic("tiny")).schema, in_memory(synthetic_hetero(50)).schema
+    _, state = saved(tmp_path / "plain", plain, "node")
+    resealed(tmp_path / "plain", format=3)
+    assert torch.equal(load_checkpoint(tmp_path / "plain", plain)[0].state_dict()["head.bias"], state["head.bias"])
+    saved(tmp_path / "typed", typed, "paper")
+    resealed(tmp_path / "typed", format=3)
+    with pytest.raises(VersionMismatchError, match=r"format 3, which kept vectors .*; train again"):
+        load_checkpoint(tmp_path / "typed", typed)
 
 
 def test_a_graph_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.disk import read_manifest
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.world import World
+from tests.support.learned import random_vectors
 
 from .conftest import host_folders
 
@@ -47,10 +48,10 @@ def edges(num_src: int, num_dst: int, count: int, seed: int) -> EdgeTable:
 
 
 def plain_tables(*, features: bool = True, num_nodes: int = 90) -> GraphTables:
-    """One relation; float16 features, and raw ids in another order than rows; without features raw ids are rows."""
+    """One relation; float16 features, and raw ids with gaps, in another order than rows."""
     x = torch.randn(num_nodes, 6, generator=torch.Generator().manual_seed(3)).half()
     raw = torch.arange(num_nodes).flip(0) * 3 + 5
-    nodes = NodeTable(num_nodes=num_nodes, columns={"x": x} if features else {}, raw_id=raw if features else None)
+    nodes = NodeTable(num_nodes=num_nodes, columns={"x": x} if features else {}, raw_id=raw)
     return GraphTables(nodes={"node": nodes}, edges={("node", "to", "node"): edges(num_nodes, num_nodes, 5 * num_nodes, 1)})
 
 
@@ -97,8 +98,14 @@ def prepare(folder: Path, kind: str, num_parts: int, *, seed: int = 1) -> tuple[
     config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1, -1, -1), hidden=8, bases=3, heads=2)  # type: ignore[arg-type]
     spec = ModelSpec.of(config, read_manifest(parts).schema, "item" if kind in TYPED else "node", 5)
     torch.manual_seed(seed)
-    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=0, val_score=None)
-    save_checkpoint(checkpoint, info, build_model(spec).state_dict())
+    raw = {
+        name: torch.arange(table.num_nodes) if table.raw_id is None else table.raw_id.sort()[0]
+        for name, table in tables.nodes.items()
+    }
+    state = build_model(spec).state_dict()
+    vectors = random_vectors(checkpoint, spec, raw)
+    info = CheckpointInfo(format=FORMAT, model=spec, train=config, epoch=0, val_score=None, vectors=vectors)
+    save_checkpoint(checkpoint, info, state)
     return str(parts), str(checkpoint)
 
 

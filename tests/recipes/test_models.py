@@ -10,6 +10,7 @@ from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import TYPED, ModelSpec
+from halohop.recipes.vectors import learned_vectors
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 KINDS = ["sage", "gcn", "gat", "rgcn", "hgt", "sage without features"]
@@ -29,7 +30,11 @@ def model_for(kind: str, graph: Graph, hops: int = 2) -> NodeClassifier:
     config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1,) * hops, hidden=8, bases=3, heads=2)
     target = "paper" if kind in TYPED else "node"
     torch.manual_seed(1)
-    return build_model(ModelSpec.of(config, graph.schema, target, 5))
+    model = build_model(ModelSpec.of(config, graph.schema, target, 5))
+    for vectors in learned_vectors(model).values():
+        rows = torch.randn(1000, vectors.width, requires_grad=True)
+        vectors.lie_in(lambda raw, _, rows=rows: rows[raw])
+    return model
 
 
 @pytest.mark.parametrize("kind", KINDS)

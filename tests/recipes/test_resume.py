@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,7 +80,8 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     best = load_tensors(out / "checkpoint/model.pt")["weights"]
     state = load_tensors(out / STATE)
     moments = {f"{n} {name}": value for n, of in state["optimizer"]["state"].items() for name, value in of.items()}
-    return {f"best {name}": value for name, value in best.items()} | state["model"] | moments
+    vectors = {file.name: torch.from_numpy(np.load(file)) for file in (out / "checkpoint").glob("*.npy")}
+    return {f"best {name}": value for name, value in best.items()} | state["model"] | moments | vectors
 
 
 def assert_same_weights(first: Path, second: Path) -> None:
@@ -88,13 +90,14 @@ def assert_same_weights(first: Path, second: Path) -> None:
     assert [name for name in mine if not torch.equal(mine[name], other[name])] == []
 
 
-@pytest.mark.parametrize(("task", "save_every"), [("node", 0), ("node", 2), ("link", 3)])
+@pytest.mark.parametrize(("task", "save_every"), [("node", 0), ("node", 2), ("link", 3), ("vectors", 1)])
 def test_interrupted_twice_it_is_the_unbroken_run(
-    tiny_parts: str, link_parts: str, tmp_path: Path, task: str, save_every: int
+    tiny_parts: str, link_parts: str, hetero_parts: str, tmp_path: Path, task: str, save_every: int
 ) -> None:
-    parts = {"node": tiny_parts, "link": link_parts}[task]
-    sizes: dict[str, Any] = {} if task == "node" else {"batch_size": 800, "eval_negatives": 5}
-    config = config_for(parts, tmp_path / "whole", task=task, save_every=save_every, dropout=0.3, **sizes)
+    parts = {"node": tiny_parts, "link": link_parts, "vectors": hetero_parts}[task]
+    links: dict[str, Any] = {"task": "link", "batch_size": 800, "eval_negatives": 5}
+    sizes: dict[str, Any] = {"link": links, "vectors": {"batch_size": 60}}.get(task, {})
+    config = config_for(parts, tmp_path / "whole", save_every=save_every, dropout=0.3, **sizes)
     whole = run(config)
     steps = next(event["steps"] for event in whole if event["event"] == "step")
     draw = random.Random(f"{task} {save_every}")
@@ -223,7 +226,7 @@ def test_another_format_is_refused(begun: TrainConfig, tmp_path: Path) -> None:
     shutil.copytree(begun.out, tmp_path / "run")
     with sealed_file(tmp_path / "run" / STATE) as stream:
         torch.save({"format": 99}, stream)
-    with pytest.raises(VersionMismatchError, match="format 2"):
+    with pytest.raises(VersionMismatchError, match="format 3"):
         run(replace(begun, out=str(tmp_path / "run")))
 
 

@@ -7,7 +7,7 @@ from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.spec import ModelSpec, check_fits, check_raw_ids
+from halohop.recipes.spec import ModelSpec, check_fits
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 
@@ -32,12 +32,12 @@ def test_auto_chooses_by_the_schema_and_misfits_are_refused() -> None:
         ModelSpec.of(replace(config, model="gcn"), typed, "paper", 2)
 
 
-def test_learned_vectors_need_ids_from_zero() -> None:
-    edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
-    graph = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, raw_id=torch.tensor([4, 9]))}, edges=edges))
-    spec = ModelSpec.of(TrainConfig(parts="p", out="o"), graph.schema, "node", 2)
-    with pytest.raises(InputError, match="ids must be 0 to 1, but they go from 4 to 9"):
-        check_raw_ids(graph, spec)
+def test_a_type_without_features_learns_vectors_of_the_width_that_was_asked_for() -> None:
+    schema, config = graph_for("sage without features").schema, TrainConfig(parts="p", out="o", hidden=24)
+    for embed_dim, learned in ((None, 24), (5, 5)):
+        spec = ModelSpec.of(replace(config, embed_dim=embed_dim), schema, "node", 2)
+        assert (spec.inputs[0].width, spec.inputs[0].learned, spec.learns_vectors) == (None, learned, True)
+    assert not ModelSpec.of(config, graph_for("sage").schema, "node", 2).learns_vectors
 
 
 @pytest.mark.parametrize("x", [torch.zeros(2), torch.zeros(2, 3, 4)])

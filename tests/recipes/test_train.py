@@ -145,7 +145,7 @@ def test_nodes_without_features_learn_vectors(tmp_path: Path) -> None:
 
 
 def test_relational_model_learns(hetero_parts: str, tmp_path: Path) -> None:
-    events = run(config_for(hetero_parts, tmp_path, epochs=8, batch_size=60))
+    events = run(config_for(hetero_parts, tmp_path, epochs=12, batch_size=60))
     assert events[0]["model"] == "rgcn"
     assert events[0]["target"] == "paper"
     assert events[-1]["test_accuracy"] > 0.5

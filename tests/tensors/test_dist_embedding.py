@@ -1,11 +1,8 @@
 """Lookups with a gradient: shapes, dtypes, devices, ids and gids, and what backward leaves behind."""
 
-import copy
 import gc
-import pickle
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +12,7 @@ from halohop import DistEmbedding, Graph
 from halohop.errors import IdError, InputError
 from halohop.optim import SparseSGD
 from halohop.testing.graphs import ring
-from halohop.testing.worlds import TOKEN, partitioned
+from halohop.testing.worlds import partitioned
 
 NODES = 20
 
@@ -104,31 +101,6 @@ def test_gids_of_batches_are_not_located_again(graph: Graph, monkeypatch: pytest
     expected = embedding(batch.n_id)
     monkeypatch.setattr(type(graph), "locate", None)
     assert torch.equal(embedding(gid=batch.n_gid), expected)
-
-
-def test_copies_are_over_the_same_table(graph: Graph) -> None:
-    model = torch.nn.Sequential(DistEmbedding(graph, None, 3, "learned", node_type="node"), torch.nn.Linear(3, 2))
-    model(torch.tensor([10])).sum().backward()
-    twin = copy.deepcopy(model)
-    for same in (twin[0], DistEmbedding.attach(graph, "learned")):
-        assert same.graph is graph
-        assert not same.gradients.there
-        assert torch.equal(same(torch.tensor([30])), model[0](torch.tensor([30])))
-    assert model[0].gradients.there
-    halohop.DistTensor(graph, (4, 2, 2), name="matrices")
-    with pytest.raises(InputError, match="no rows to be learned; they are vectors"):
-        DistEmbedding.attach(graph, "matrices")
-
-
-def test_an_embedding_goes_to_another_process_by_its_graph_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HALOHOP_TOKEN", TOKEN.key.decode())
-    halohop.partition(ring(NODES), tmp_path / "parts", num_parts=1)
-    with halohop.serve(tmp_path / "parts") as server, halohop.connect([server.address]) as graph:
-        embedding = DistEmbedding(graph, None, 3, "learned", node_type="node", seed=5)
-        there = pickle.loads(pickle.dumps(embedding))
-        with there.graph:
-            assert there.graph is not graph
-            assert torch.equal(there(torch.tensor([3])), embedding(torch.tensor([3])))
 
 
 def test_lookups_that_cannot_work(graph: Graph) -> None:

@@ -11,10 +11,11 @@ from halohop.files.aside import remove, writing
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import is_url, masked, refuse_url
-from halohop.files.whole import read_sealed, sealed_file, whole_file, write_file
+from halohop.files.whole import check_sealed, read_sealed, sealed_file, whole_file, write_file
 
 __all__ = [
     "UrlFolder",
+    "check_sealed",
     "decode_json",
     "is_url",
     "masked",

@@ -16,9 +16,10 @@ from typing import IO, cast
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError, WriteError
 from halohop.files.aside import move_aside, new_file, new_folder, unfinished, writing
 from halohop.files.libc import exchange
-from halohop.files.reading import read_regular
+from halohop.files.reading import open_regular, read_regular
 
 _SYNCS = 16  # at a time
+_PIECE = 1 << 20
 _SEAL = b"\nhalohop crc32 "
 
 
@@ -104,6 +105,23 @@ def read_sealed(file: Path) -> bytes:
     if data[end:] != _seal(zlib.crc32(memoryview(data)[:end])):
         raise CorruptDatasetError(f"{file} was changed after it was written: its checksum differs")
     return data[:end]
+
+
+def check_sealed(file: Path) -> None:
+    """Compares a `sealed_file` with its checksum, a piece at a time: it may be larger than memory. Raises as `read_sealed`."""
+    try:
+        stream = open_regular(file)
+    except FileNotFoundError:
+        raise IncompleteDatasetError(f"there is no file {file}") from None
+    with stream:
+        left, checksum = os.fstat(stream.fileno()).st_size - len(_seal(0)), 0
+        while left > 0 and (data := stream.read(min(left, _PIECE))):
+            left, checksum = left - len(data), zlib.crc32(data, checksum)
+        seal = b"" if left else stream.read()
+    if not seal.startswith(_SEAL):
+        raise CorruptDatasetError(f"{file} does not end with its checksum: it was cut short, or is of an older halohop")
+    if seal != _seal(checksum):
+        raise CorruptDatasetError(f"{file} was changed after it was written: its checksum differs")
 
 
 @contextmanager

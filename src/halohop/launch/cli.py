@@ -21,6 +21,7 @@ from halohop.launch.commands import upload as upload_command
 from halohop.launch.options import choices, parsing, shared
 from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
+from halohop.launch.options import vectors as vector_options
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.group import Command, Commands, is_alone
 from halohop.recipes.config import InferConfig, TrainConfig
@@ -84,6 +85,7 @@ def train(
     target: shared.Target = _TRAIN["target"],
     fanout: shared.Fanout = _TRAIN["fanout"],
     hidden: shared.Hidden = _TRAIN["hidden"],
+    embed_dim: vector_options.Width = _TRAIN["embed_dim"],
     heads: shared.Heads = _TRAIN["heads"],
     bases: shared.Bases = _TRAIN["bases"],
     dropout: shared.Dropout = _TRAIN["dropout"],
@@ -99,6 +101,8 @@ def train(
     batch_size: shared.BatchSize = _TRAIN["batch_size"],
     lr: shared.LearningRate = _TRAIN["lr"],
     weight_decay: shared.WeightDecay = _TRAIN["weight_decay"],
+    embed_optimizer: vector_options.Optimizer = choices.EmbedOptimizer.adam,
+    embed_lr: vector_options.LearningRate = _TRAIN["embed_lr"],
     locality: shared.LocalityOfSeeds = choices.Locality.none,
     seed: shared.Seed = _TRAIN["seed"],
     eval_every: shared.EvalEvery = _TRAIN["eval_every"],

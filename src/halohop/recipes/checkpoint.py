@@ -1,4 +1,7 @@
-"""A trained model on disk, one file with a checksum: plain tensors, no pickled code, and what they are the weights of."""
+"""A trained model on disk, one file with a checksum: plain tensors, no pickled code, and what they are the weights of.
+
+Vectors that nodes have learned lie in files beside it, which it names (`halohop.recipes.vector_files`).
+"""
 
 import io
 from dataclasses import dataclass
@@ -17,8 +20,11 @@ from halohop.recipes.config import TrainConfig
 from halohop.recipes.link_model import LinkPredictor
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import ModelSpec, check_fits
+from halohop.recipes.vector_files import VectorFiles, attach
 
-FORMAT = 3
+FORMAT = 4
+_OLDER = 3
+"""Held learned vectors among the weights."""
 MODEL = "model.pt"
 _CONFIG_OF_OLD = "config.json"
 """Formats 1 and 2 were two files, this one and ``weights.pt``, without checksums."""
@@ -28,7 +34,7 @@ _CONFIG_OF_OLD = "config.json"
 class CheckpointInfo:
     """What a checkpoint says of its weights: the model, the run that made it, the epoch, its validation score (None: no).
 
-    The score is the accuracy of a node model, the mean reciprocal rank of a link model.
+    The score is the accuracy of a node model, the mean reciprocal rank of a link model. `vectors` are those that nodes learned.
     """
 
     format: int
@@ -36,6 +42,7 @@ class CheckpointInfo:
     train: TrainConfig
     epoch: int
     val_score: float | None
+    vectors: tuple[VectorFiles, ...] = ()
 
 
 def save_checkpoint(folder: str | Path, info: CheckpointInfo, state: dict[str, Tensor]) -> None:
@@ -66,15 +73,20 @@ def load_checkpoint(folder: str | Path, schema: Schema) -> tuple[NodeClassifier 
             raise VersionMismatchError(f"{folder} is a checkpoint of format 2 or older, this halohop reads {FORMAT}; train again")
         raise IncompleteDatasetError(f"{folder} is no checkpoint: it has no {MODEL}; give the folder <run>/checkpoint")
     data = load_tensors(file)
-    if data.get("format") != FORMAT:
+    if data.get("format") not in (FORMAT, _OLDER):
         raise VersionMismatchError(f"{file} has format {data.get('format')!r}, this halohop reads {FORMAT}; train again")
     info: CheckpointInfo = decode_json(str(data.get("info")).encode(), file, CheckpointInfo)
     check_fits(info.model, schema)
+    if data["format"] == _OLDER and info.model.learns_vectors:
+        raise VersionMismatchError(
+            f"{file} has format {_OLDER}, which kept vectors that nodes have learned in another way; train again"
+        )
     model = build_model(info.model)
     try:
         model.load_state_dict(data["weights"])
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise CorruptDatasetError(f"{file} holds no weights for the model that it describes: {error}") from error
+    attach(model, file.parent, info.vectors)
     return model, info
 
 

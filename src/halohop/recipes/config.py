@@ -23,6 +23,7 @@ ModelName = Literal["auto", "sage", "gcn", "gat", "rgcn", "hgt"]
 DecoderName = Literal["dot", "mlp", "distmult"]
 TemporalStrategy = Literal["uniform", "last"]
 Sampling = Literal["servers", "client"]
+EmbedOptimizer = Literal["adam", "adagrad", "rowwise-adagrad", "sgd"]
 Locality = Literal["none", "blocks", "owner"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
@@ -43,7 +44,11 @@ class TrainConfig:
         fanout: neighbours per hop and relation; the model has a layer per hop. -1 takes all.
         hidden: width of the layers. heads: of "gat" and "hgt". bases: matrices that the relations of "rgcn" share.
         dropout: probability; None takes 0.5 for nodes, and none for links, where it hides which of two nodes are alike.
-        lr, weight_decay: of Adam.
+        embed_dim: width of the vectors that nodes of types without features learn; None: `hidden`.
+        lr, weight_decay: of Adam, which trains the model's weights.
+        embed_optimizer: trains these vectors where they lie, with the partitions: "adam" (`halohop.optim.SparseAdam`), "adagrad",
+            "rowwise-adagrad" or "sgd". Without weight decay.
+        embed_lr: its learning rate; None: `lr`.
         epochs: at most so many.
         batch_size: seeds per trainer and step: nodes, or edges without their negatives.
         locality: from where the seeds of a training batch are, as of the loaders: from the whole graph ("none"), from one block
@@ -100,8 +105,11 @@ class TrainConfig:
     heads: int = 4
     bases: int = 30
     dropout: float | None = None
+    embed_dim: int | None = None
     lr: float = 0.01
     weight_decay: float = 0.0
+    embed_optimizer: EmbedOptimizer = "adam"
+    embed_lr: float | None = None
     epochs: int = 20
     batch_size: int = 256
     locality: Locality = "none"
@@ -138,7 +146,7 @@ class TrainConfig:
         check_paths(parts=self.parts, out=self.out)
         check_copy(self.copy_to)
         check_choices(self, task=TaskName, model=ModelName, decoder=DecoderName, temporal_strategy=TemporalStrategy)
-        check_choices(self, sampling=Sampling, locality=Locality)
+        check_choices(self, sampling=Sampling, locality=Locality, embed_optimizer=EmbedOptimizer)
         check_fanout("fanout", self.fanout)
         if self.eval_fanout is not None:
             check_fanout("eval_fanout", self.eval_fanout)
@@ -164,7 +172,9 @@ class TrainConfig:
         if self.cache is not None:
             check_at_least(1, cache=self.cache)
         check_at_least(0, memory=self.memory or 0, hot_memory=self.hot_memory or 0)
-        check_positive(lr=self.lr, deadline_s=self.deadline_s)
+        if self.embed_dim is not None:
+            check_at_least(1, embed_dim=self.embed_dim)
+        check_positive(lr=self.lr, embed_lr=self.lr if self.embed_lr is None else self.embed_lr, deadline_s=self.deadline_s)
         if not 0 <= self.dropout_share < 1:
             raise InputError(f"dropout={self.dropout} must be at least 0 and under 1")
         if self.model in ("gat", "hgt") and self.hidden % self.heads:

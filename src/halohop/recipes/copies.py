@@ -20,11 +20,27 @@ class Copies:
         self._target = UrlFolder(config.copy_to) if config.copy_to is not None and world.rank == 0 else None
 
     def send(self, *names: str) -> None:
-        """Sends those of these files that there are, in this order.
+        """Sends those of these files, and all files of those of these folders, that there are, in this order.
 
         Raises:
             WriteError: the URL cannot be written.
         """
+        if self._target is None:
+            return
         for name in names:
-            if self._target is not None and (self._out / name).exists():
-                self._target.send(self._out / name, name)
+            path = self._out / name
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if file.is_file():
+                    self._target.send(file, file.relative_to(self._out).as_posix())
+
+    def forget(self, *folders: str) -> None:
+        """Removes what is in these folders at the URL, and no longer here.
+
+        Raises:
+            WriteError: the URL cannot be written.
+        """
+        if self._target is None:
+            return
+        for name in self._target.files():
+            if name.split("/")[0] in folders and not (self._out / name).exists():
+                self._target.remove(name)

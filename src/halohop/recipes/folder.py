@@ -5,9 +5,9 @@ from pathlib import Path
 from halohop.errors import InputError
 from halohop.files import UrlFolder, remove, writing
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.names import CHECKPOINT, METRICS, STATE
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
 
-_OF_A_RUN = (METRICS, STATE, CHECKPOINT)
+_OF_A_RUN = (METRICS, STATE, CHECKPOINT, TABLES)
 
 
 def check_run(config: TrainConfig) -> None:
@@ -32,7 +32,7 @@ def check_run(config: TrainConfig) -> None:
 
 def clear_run(config: TrainConfig) -> None:
     """Removes what another run left, so that nothing of it is taken for this one's; its log goes when the new one begins."""
-    for name in (STATE, CHECKPOINT):
+    for name in (STATE, CHECKPOINT, TABLES):
         path = Path(config.out) / name
         with writing(path):
             remove(path)

@@ -25,7 +25,6 @@ from halohop.recipes.models import NodeClassifier
 from halohop.recipes.opening import connection_options
 from halohop.recipes.predict_batches import predicted_batches
 from halohop.recipes.sharing import choose_device, shared_graph
-from halohop.recipes.spec import check_raw_ids
 from halohop.typing import OnProgress
 
 
@@ -116,7 +115,6 @@ def _trained(config: InferConfig, graph: Graph) -> tuple[NodeClassifier, Checkpo
     """What a checkpoint says of nodes: a classifier, or the part of a link model that makes their vectors."""
     assert config.checkpoint is not None
     model, info = load_checkpoint(config.checkpoint, graph.schema)
-    check_raw_ids(graph, info.model)
     if isinstance(model, LinkPredictor):
         if config.fanout is not None:
             raise InputError(

@@ -13,7 +13,7 @@ from halohop.errors import InputError
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.sharing import shared
-from halohop.recipes.spec import ModelSpec, columns_read, numbered
+from halohop.recipes.spec import ModelSpec, columns_read
 from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 1_000_000
@@ -38,8 +38,7 @@ class LinkTask(Task):
         super().__init__(setting)
         config, schema = setting.config, setting.graph.schema
         self.relation = find_relation(schema, config.relation)
-        spec = ModelSpec.of(config, schema, self.relation[2], config.hidden, self.relation)
-        self.spec = numbered(setting.graph, spec)
+        self.spec = ModelSpec.of(config, schema, self.relation[2], config.hidden, self.relation)
         self._edges = split_edges(setting.graph, self.relation, config.time_attr)
         self.splits = tuple(self._edges)
         self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES if config.time_attr is None else 0)

@@ -23,11 +23,12 @@ from halohop.recipes.config import to_dict
 from halohop.recipes.copies import Copies
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import clear_run
-from halohop.recipes.names import CHECKPOINT, METRICS, STATE
-from halohop.recipes.resume import Keeper, Part, RunProgress, Saved
-from halohop.recipes.spec import check_raw_ids
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
+from halohop.recipes.resume import Keeper, Part, RunProgress, Saved, read_state
 from halohop.recipes.stopping import ResumableStop, never
 from halohop.recipes.task import Score, Setting, Task, moved
+from halohop.recipes.vector_files import VectorFiles
+from halohop.recipes.vector_tables import VectorTables
 from halohop.recipes.waiting import Watch, worst
 
 _SUMMED = ("seeds", "sampled_edges", "local_rows", "remote_rows")
@@ -47,17 +48,20 @@ class Run:
     def __init__(self, task: Task, setting: Setting, emit: EventLog, asked: Callable[[], bool] = never) -> None:
         self.task, self.emit, self._asked = task, emit, asked
         self.config, self.graph, self.world, self.device = setting.config, setting.graph, setting.world, setting.device
-        check_raw_ids(self.graph, task.spec)
+        self.saved = state = read_state(setting) if self.config.resume else None
         torch.manual_seed(self.config.seed)  # the same weights on every rank
         self.model = build_model(task.spec).to(self.device)
         self.ddp: nn.Module = DistributedDataParallel(self.model) if self.world.size > 1 else self.model
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay)
+        self.vectors = VectorTables(setting, self.model, None if state is None else state["vectors"]["token"])
+        adam = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay)
+        self.optimizers = [adam, *self.vectors.optimizers]
         torch.manual_seed(self.config.seed + 1_000_003 * (self.world.rank + 1))  # dropout of its own on every rank
         self.loader = task.loader("train")
         self.copies = Copies(self.config, self.world)
-        self.keeper = Keeper(setting, self.model, self.optimizer, self.loader)
+        self.keeper = Keeper(setting, self.model, adam, self.loader, self.vectors)
         self.progress = RunProgress()
         self.best_state: dict[str, Tensor] = {}
+        self.best_vectors: tuple[VectorFiles, ...] = ()
         self._start = time.perf_counter()  # as if there had been no interruption
 
     def go(self) -> Event:
@@ -74,8 +78,8 @@ class Run:
             self.ddp = self.model
 
     def _go(self) -> Event:
-        if self.config.resume:
-            self._resume()
+        if self.saved is not None:
+            self._resume(self.saved)
         else:
             self.emit.begin()
             if self.world.rank == 0:
@@ -160,14 +164,17 @@ class Run:
         """
         loss, count = self.task.loss(self.ddp, batch)
         total, known, asked = sum_over_ranks([float(loss.detach()), count, float(self._asked())], self.device, self.world)
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         torch.autograd.backward(loss * (self.world.size / max(known, 1)))  # DDP will divide by the number of ranks
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         return total, known, asked > 0
 
     def _stop(self, progress: RunProgress) -> NoReturn:
         """Saves where all ranks are, and ends the run."""
         self._save(progress)
+        self.vectors.drop()
         self.emit({"event": "stop", "epoch": progress.epoch + 1, "step": progress.part.step})
         raise ResumableStop
 
@@ -175,25 +182,38 @@ class Run:
         """Remembers the model as it is now."""
         self.progress = replace(self.progress, best=score, best_epoch=self.progress.epoch, stale=0)
         self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        if self.world.rank == 0:
+            self.best_vectors = self.vectors.write(Path(self.config.out) / CHECKPOINT, self.progress.best_epoch)
         self._save_best()
 
     def _save_best(self) -> None:
         if self.world.rank == 0 and self.best_state:
             best, epoch = self.progress.best, self.progress.best_epoch
             score = None if best is None else best.main
-            info = CheckpointInfo(format=FORMAT, model=self.task.spec, train=self.config, epoch=epoch, val_score=score)
+            info = CheckpointInfo(
+                format=FORMAT,
+                model=self.task.spec,
+                train=self.config,
+                epoch=epoch,
+                val_score=score,
+                vectors=self.best_vectors,
+            )
             save_checkpoint(Path(self.config.out) / CHECKPOINT, info, self.best_state)
-            self.copies.send(f"{CHECKPOINT}/{MODEL}")
+            names = [name for files in self.best_vectors for name in (files.ids, files.rows)]
+            self.copies.send(*(f"{CHECKPOINT}/{name}" for name in (*names, MODEL)))
 
     def _save(self, progress: RunProgress) -> None:
         """Makes this the place from which another run can go on."""
         progress = replace(progress, seconds=time.perf_counter() - self._start)
-        self.keeper.save(Saved(progress=progress, best_state=self.best_state, log_bytes=self.emit.size))
-        self.copies.send(METRICS, STATE)
+        state, vectors = self.best_state, self.best_vectors
+        self.keeper.save(Saved(progress=progress, best_state=state, best_vectors=vectors, log_bytes=self.emit.size))
+        self.copies.send(METRICS, TABLES, STATE)
+        if self.task.spec.learns_vectors:
+            self.copies.forget(TABLES, CHECKPOINT)
 
-    def _resume(self) -> None:
-        saved = self.keeper.restore()
-        self.progress, self.best_state = saved.progress, saved.best_state
+    def _resume(self, state: dict[str, Any]) -> None:
+        saved = self.keeper.restore(state)
+        self.progress, self.best_state, self.best_vectors = saved.progress, saved.best_state, saved.best_vectors
         self._start = time.perf_counter() - saved.progress.seconds
         self.emit.go_on(saved.log_bytes)
         self.emit({"event": "resume", "epoch": self.progress.epoch + 1, "step": self.progress.part.step})
@@ -239,6 +259,8 @@ class Run:
         figures: dict[str, float | None] = {f"test_{self.task.figure}": None}
         if "test" in self.task.splits:
             self.model.load_state_dict(self.best_state)
+            if self.progress.best_epoch != self.progress.epoch:
+                self.vectors.read(Path(self.config.out) / CHECKPOINT, self.best_vectors)
             score = self._score("test")
             self._evaluated("test", self.progress.best_epoch, score)
             figures = {f"test_{name}": figure for name, figure in score.figures.items()}
@@ -254,4 +276,5 @@ class Run:
         }
         self.emit(end)
         self.copies.send(METRICS)
+        self.vectors.drop()
         return end

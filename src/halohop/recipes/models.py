@@ -10,7 +10,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import GAT, SimpleConv
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from halohop.recipes.spec import ModelSpec, NodeInput
+from halohop.recipes.spec import ModelSpec
+from halohop.recipes.vectors import LearnedVectors, of_nodes
 from halohop.typing import NodeType, Relation
 
 
@@ -98,8 +99,8 @@ class PlainClassifier(NodeClassifier):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         (node_input,) = spec.inputs
-        self.embedding = learned_vectors(node_input, spec.hidden)
-        width = spec.hidden if node_input.width is None else node_input.width
+        self.embedding = LearnedVectors(node_input) if node_input.width is None else None
+        width = node_input.learned if node_input.width is None else node_input.width
         options = {
             "in_channels": width,
             "hidden_channels": spec.hidden,
@@ -114,7 +115,7 @@ class PlainClassifier(NodeClassifier):
             self.encoder = {"sage": _SAGE, "gcn": _GCN}[spec.kind](**options)
 
     def roots(self, batch: Any) -> dict[NodeType, Tensor]:
-        x = batch.x.float() if self.embedding is None else self.dropout(self.embedding(batch.n_id))
+        x = batch.x.float() if self.embedding is None else self.dropout(of_nodes(self.embedding, batch))
         # Trimming skips, per layer, the hops that no longer matter for the seeds. All in-edges of a node come in one hop, so
         # what is left is exact.
         hidden = self.encoder(
@@ -214,27 +215,11 @@ class _HopView:
         ]
 
 
-class LearnedVectors(nn.Embedding):
-    """A vector for each node, found by its raw id; the ids go on from `first`."""
-
-    def __init__(self, count: int, width: int, first: int) -> None:
-        super().__init__(count, width)
-        nn.init.xavier_uniform_(self.weight)
-        self.first = first
-
-    def forward(self, raw_id: Tensor) -> Tensor:
-        return super().forward(raw_id - self.first)
-
-
-def learned_vectors(node_input: NodeInput, hidden: int) -> LearnedVectors | None:
-    """For a type without features; None for one with features."""
-    return LearnedVectors(node_input.count, hidden, node_input.first) if node_input.width is None else None
-
-
 def input_modules(spec: ModelSpec) -> nn.ModuleList:
     """Per node type what brings it to the width of the layers: a projection of its features, or a vector for each node."""
     return nn.ModuleList(
-        learned_vectors(node_input, spec.hidden) or nn.Linear(node_input.width or 0, spec.hidden) for node_input in spec.inputs
+        LearnedVectors(node_input, spec.hidden) if node_input.width is None else nn.Linear(node_input.width, spec.hidden)
+        for node_input in spec.inputs
     )
 
 
@@ -242,6 +227,6 @@ def projected(batch: Any, spec: ModelSpec, modules: nn.ModuleList) -> dict[NodeT
     """Rows of all nodes of a typed batch, ``[n, hidden]`` per node type, made by `input_modules`."""
     stores = [(batch[node_input.node_type], node_input) for node_input in spec.inputs]
     return {
-        node_input.node_type: module(store.n_id if node_input.width is None else store.x.float())
+        node_input.node_type: of_nodes(module, store) if node_input.width is None else module(store.x.float())
         for (store, node_input), module in zip(stores, modules, strict=True)
     }

@@ -17,7 +17,7 @@ from halohop.recipes.labels import count_classes, find_target, labels_of, seed_l
 from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.sharing import share_of
-from halohop.recipes.spec import ModelSpec, class_names, columns_read, numbered
+from halohop.recipes.spec import ModelSpec, class_names, columns_read
 from halohop.recipes.task import Loader, Score, Setting, Task, evaluation_fanout, moved
 
 FEW_EDGES = 10_000_000
@@ -43,7 +43,7 @@ class NodeTask(Task):
         self.judge = Judge(num_classes=num_classes, several=several_classes(schema, self.target))
         self.figure = self.judge.figure
         spec = ModelSpec.of(setting.config, schema, self.target, num_classes)
-        self.spec = numbered(setting.graph, replace(spec, several=self.judge.several))
+        self.spec = replace(spec, several=self.judge.several)
         self._passes: dict[str, LayerPass] = {}
         self.by_layers = self._costs_less_by_layers()
         self.eval_fanout = (-1,) * setting.config.layers if self.by_layers else evaluation_fanout(setting, few_edges=FEW_EDGES)

@@ -1,7 +1,8 @@
 """How a run goes on after it was interrupted: all that its next step depends on, in one file without pickled code.
 
 Rank 0 writes and reads the file; the other ranks get it from there. It holds the model, the best one so far, the optimizer, the
-loader's place, every rank's random state (of dropout), and the counters. The file of before stays until the new one is complete.
+loader's place, every rank's random state (of dropout), and the counters. Vectors that nodes learn are saved by their owners, and
+the file says where. What was saved before stays until the new file is complete.
 """
 
 from dataclasses import dataclass, field
@@ -17,10 +18,12 @@ from halohop.errors import CorruptDatasetError, InputError, VersionMismatchError
 from halohop.files import read_sealed, sealed_file, writing
 from halohop.recipes.checkpoint import tensors_of
 from halohop.recipes.config import to_dict
-from halohop.recipes.names import STATE
+from halohop.recipes.names import CHECKPOINT, STATE
 from halohop.recipes.task import Loader, Score, Setting
+from halohop.recipes.vector_files import VectorFiles, forget_vectors
+from halohop.recipes.vector_tables import VectorTables
 
-FORMAT = 2
+FORMAT = 3
 
 MAY_CHANGE = frozenset(
     (
@@ -72,13 +75,22 @@ class RunProgress:
     edges: int = 0
     seconds: float = 0.0
 
+    def steps(self, per_epoch: int) -> int:
+        """All that were done, where an epoch has so many."""
+        return self.epoch * per_epoch + self.part.step
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What `Keeper.restore` found: how far the run was, the weights of the best model, and the bytes of its event log."""
+    """What `Keeper.restore` found: how far the run was, the best model, and the bytes of its event log.
+
+    Args:
+        best_state, best_vectors: weights of the best model, and its vectors in the checkpoint's folder.
+    """
 
     progress: RunProgress
     best_state: dict[str, Tensor]
+    best_vectors: tuple[VectorFiles, ...]
     log_bytes: int
 
 
@@ -87,19 +99,40 @@ def write_state(state: dict[str, Any], stream: IO[bytes]) -> None:
     torch.save(state, stream)
 
 
+def read_state(setting: Setting) -> dict[str, Any]:
+    """What the run in the folder has saved; all ranks call this.
+
+    Raises:
+        InputError: nothing was saved there.
+        VersionMismatchError: written by another version of the format.
+        CorruptDatasetError: the file is damaged.
+    """
+    data, file = b"", Path(setting.config.out) / STATE
+    if setting.world.rank == 0:
+        if not file.exists():
+            raise InputError(f"there is no {file} to go on from; begin the run without resuming it")
+        data = read_sealed(file)
+    values = tensors_of(from_rank_0(data, setting.device, setting.world), file)
+    if values.get("format") != FORMAT:
+        raise VersionMismatchError(f"{file} is not of format {FORMAT}, which this halohop reads; train again")
+    return values
+
+
 class Keeper:
     """Writes down where a run stands, and brings another one there.
 
     Args:
         setting: of the run.
-        model, optimizer, loader: of this rank.
+        model, optimizer, loader, vectors: of this rank.
     """
 
-    def __init__(self, setting: Setting, model: nn.Module, optimizer: torch.optim.Optimizer, loader: Loader) -> None:
+    def __init__(
+        self, setting: Setting, model: nn.Module, optimizer: torch.optim.Optimizer, loader: Loader, vectors: VectorTables
+    ) -> None:
         self._config, self._world, self._device = setting.config, setting.world, setting.device
         self._graph = {name: spec.count for name, spec in setting.graph.schema.nodes.items()}
         self._graph |= {" ".join(name): spec.count for name, spec in setting.graph.schema.edges.items()}
-        self._model, self._optimizer, self._loader = model, optimizer, loader
+        self._model, self._optimizer, self._loader, self._vectors = model, optimizer, loader, vectors
         self._path = Path(self._config.out) / STATE
 
     def save(self, saved: Saved) -> None:
@@ -118,43 +151,37 @@ class Keeper:
             "loader": self._loader.state_dict(),
             "model": self._model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
+            "vectors": self._vectors.save(self._path.parent, saved.progress.steps(len(self._loader))),
             "best_state": saved.best_state,
+            "best_vectors": msgspec.to_builtins(saved.best_vectors),
             "log_bytes": saved.log_bytes,
             "random": states,
         }
         with sealed_file(self._path) as stream:
             write_state(state, stream)
+        self._vectors.forget_others(self._path.parent, state["vectors"])
+        forget_vectors(self._path.parent / CHECKPOINT, saved.best_vectors)
 
-    def restore(self) -> Saved:
+    def restore(self, state: dict[str, Any]) -> Saved:
         """Brings model, optimizer, loader and random numbers to where they were; all ranks call it.
 
         Raises:
-            InputError: nothing was saved here, or by a run whose batches or whose steps are others.
-            VersionMismatchError: written by another version of the format.
-            CorruptDatasetError: the file is damaged.
+            InputError: it was saved by a run whose batches or whose steps are others.
+            CorruptDatasetError: the state is not complete.
+            DatasetError: the vectors that nodes had learned cannot be read.
         """
-        state = self._read()
         self._check(state)
+        self._vectors.load(self._path.parent, state["vectors"])
         try:
             self._model.load_state_dict(state["model"])
             self._optimizer.load_state_dict(state["optimizer"])
             self._loader.load_state_dict(state["loader"])
             self._set_random([rows[self._world.rank].clone() for rows in state["random"]])  # torch reads past an offset: a copy
             progress = msgspec.convert(state["progress"], RunProgress)
+            best_vectors = msgspec.convert(state["best_vectors"], tuple[VectorFiles, ...])
         except (KeyError, IndexError, RuntimeError, msgspec.ValidationError) as error:
             raise CorruptDatasetError(f"{self._path} holds no complete state of this run: {error}; train again") from error
-        return Saved(progress=progress, best_state=state["best_state"], log_bytes=state["log_bytes"])
-
-    def _read(self) -> dict[str, Any]:
-        data = b""
-        if self._world.rank == 0:
-            if not self._path.exists():
-                raise InputError(f"there is no {self._path} to go on from; begin the run without resuming it")
-            data = read_sealed(self._path)
-        state = tensors_of(from_rank_0(data, self._device, self._world), self._path)
-        if state.get("format") != FORMAT:
-            raise VersionMismatchError(f"{self._path} is not of format {FORMAT}, which this halohop reads; train again")
-        return state
+        return Saved(progress=progress, best_state=state["best_state"], best_vectors=best_vectors, log_bytes=state["log_bytes"])
 
     def _check(self, state: dict[str, Any]) -> None:
         if state["ranks"] != self._world.size:

@@ -1,10 +1,10 @@
 """What a model's weights depend on: which model, on which node types, relations and features. Kept beside the weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from halohop import Graph, Schema
+from halohop import Schema
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.config import DecoderName, TrainConfig
 from halohop.typing import NodeType, Relation
@@ -15,13 +15,12 @@ TYPED = ("rgcn", "hgt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInput:
-    """What a node type brings: features of this width, or (None) a learned vector for each of its `count` nodes, whose ids go on
-    from `first`."""
+    """What a node type brings: features of this `width`, or (None) a vector of width `learned` for each of its `count` nodes."""
 
     node_type: NodeType
     width: int | None
     count: int
-    first: int = 0
+    learned: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +54,11 @@ class ModelSpec:
     classes: tuple[str, ...] = ()
     several: bool = False
 
+    @property
+    def learns_vectors(self) -> bool:
+        """Whether a node type has no features."""
+        return any(node_input.width is None for node_input in self.inputs)
+
     @classmethod
     def of(
         cls, config: TrainConfig, schema: Schema, target: NodeType, num_classes: int, relation: Relation | None = None
@@ -77,7 +81,7 @@ class ModelSpec:
             kind=kind,
             target=target,
             num_classes=num_classes,
-            inputs=node_inputs(schema),
+            inputs=node_inputs(schema, config.hidden if config.embed_dim is None else config.embed_dim),
             relations=tuple(schema.edges),
             layers=config.layers,
             hidden=config.hidden,
@@ -96,8 +100,8 @@ def class_names(schema: Schema, target: NodeType) -> tuple[str, ...]:
     return () if y is None else y.names
 
 
-def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:
-    """What the models are given of each node type: its features ``x``, or nothing.
+def node_inputs(schema: Schema, learned: int = 0) -> tuple[NodeInput, ...]:
+    """What the models are given of each node type: its features ``x``, or else vectors of the width `learned`.
 
     Raises:
         InputError: features that are not one row of numbers per node.
@@ -107,43 +111,17 @@ def node_inputs(schema: Schema) -> tuple[NodeInput, ...]:
         x = spec.columns.get("x")
         if x is not None and len(x.shape) != 1:
             raise InputError(f"features `x` of {name!r} have shape {x.shape} per node; store one row of numbers per node")
-        inputs.append(NodeInput(node_type=name, width=None if x is None else x.shape[0], count=spec.count))
+        width = None if x is None else x.shape[0]
+        inputs.append(NodeInput(node_type=name, width=width, count=spec.count, learned=learned if x is None else 0))
     return tuple(inputs)
 
 
 def columns_read(spec: ModelSpec, schema: Schema, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """The columns that batches need for a model, as arguments of a loader: features, and labels of the target."""
+    """What batches need for a model, as arguments of a loader: features, labels of the target, and gids where vectors are
+    learned."""
     features = {name: ["x"] if "x" in table.columns else [] for name, table in schema.nodes.items()}
-    return {"node_columns": features | {spec.target: [*features[spec.target], *labels]}, "edge_columns": []}
-
-
-def numbered(graph: Graph, spec: ModelSpec) -> ModelSpec:
-    """The spec with the least id of each node type that learns vectors, as it is in this graph."""
-    inputs = []
-    for node_input in spec.inputs:
-        first = 0
-        if node_input.width is None and node_input.count:
-            first = int(graph.select(None, node_input.node_type)[1][0])
-        inputs.append(replace(node_input, first=first))
-    return replace(spec, inputs=tuple(inputs))
-
-
-def check_raw_ids(graph: Graph, spec: ModelSpec) -> None:
-    """Learned vectors are found by raw id, so these must go on from the first one without gaps.
-
-    Raises:
-        InputError: they do not.
-    """
-    for node_input in spec.inputs:
-        if node_input.width is None and node_input.count:
-            _, raw = graph.select(None, node_input.node_type)
-            first, last = node_input.first, node_input.first + node_input.count - 1
-            if int(raw[0]) != first or int(raw[-1]) != last:
-                raise InputError(
-                    f"nodes of {node_input.node_type!r} have no features `x`, so each learns a vector, found by its id; "
-                    f"for that ids must be {first} to {last}, but they go from {int(raw[0])} to {int(raw[-1])}: "
-                    "give the nodes features, or number them without gaps"
-                )
+    columns = features | {spec.target: [*features[spec.target], *labels]}
+    return {"node_columns": columns, "edge_columns": [], "gids": spec.learns_vectors}
 
 
 def check_fits(spec: ModelSpec, schema: Schema) -> None:

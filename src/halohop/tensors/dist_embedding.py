@@ -59,48 +59,22 @@ class DistEmbedding(nn.Module):
             raise InputError(
                 f"rows of {dtype} have no gradient; give one of {', '.join(map(str, ops.FLOATS))}, or take a DistTensor"
             )
-        begin = normal() if init is None else init
-        shape = (num_embeddings, embedding_dim)
-        where: dict[str, Any] = {"node_type": node_type, "relation": relation, "storage": storage, "seed": seed}
-        self._keep(DistTensor(graph, shape, dtype, name, begin, **where))
-
-    @classmethod
-    def attach(cls, graph: Graph, name: str) -> "DistEmbedding":
-        """Over a table that another process has made, by its name.
-
-        Raises:
-            SchemaError: there is none.
-            InputError: its rows are no vectors of floats.
-        """
-        return cls._over(DistTensor.attach(graph, name))
-
-    @classmethod
-    def _over(cls, weight: DistTensor) -> "DistEmbedding":
-        made = cls.__new__(cls)
-        nn.Module.__init__(made)
-        made._keep(weight)
-        return made
-
-    def _keep(self, weight: DistTensor) -> None:
-        """
-        Raises:
-            InputError: rows that are no vectors of floats.
-        """
-        if weight.dtype not in ops.FLOATS or len(weight.shape) != 2:
-            kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in ops.FLOATS)
-            raise InputError(f"{weight} has no rows to be learned; they are vectors, of {kinds}")
-        self.weight, self.graph = weight, weight.graph
-        self.gradients = Gradients(weight.shape[1:], weight.dtype)
+        self.weight = DistTensor(
+            graph,
+            (num_embeddings, embedding_dim),
+            dtype,
+            name,
+            normal() if init is None else init,
+            node_type=node_type,
+            relation=relation,
+            storage=storage,
+            seed=seed,
+        )
+        self.graph = graph
+        self.gradients = Gradients((embedding_dim,), dtype)
         self.steps = 0
         self.early: list[EarlyRows] = []
         self._counters = Counters()
-
-    def __deepcopy__(self, memo: Any) -> "DistEmbedding":
-        """Another one over the same table, without the gradients that this one has found."""
-        return self._over(self.weight)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DistEmbedding._over, (self.weight,)
 
     @property
     def name(self) -> str:

@@ -64,6 +64,15 @@ class Sampling(StrEnum):
     client = "client"
 
 
+class EmbedOptimizer(StrEnum):
+    """What trains the vectors of nodes without features."""
+
+    adam = "adam"
+    adagrad = "adagrad"
+    rowwise_adagrad = "rowwise-adagrad"
+    sgd = "sgd"
+
+
 class Locality(StrEnum):
     """From where the seeds of a batch are."""
 

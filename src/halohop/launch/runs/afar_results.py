@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from halohop.errors import IncompleteDatasetError, InputError
-from halohop.files import UrlFolder, is_url, masked, remove, write_file, writing
+from halohop.files import UrlFolder, is_url, masked, remove, whole_file, write_file, writing
 from halohop.inference.results import FILES, INCOMPLETE
 from halohop.launch.options.spec import OPTIONS
 from halohop.recipes.checkpoint import MODEL
-from halohop.recipes.names import CHECKPOINT, METRICS, STATE
+from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
 from halohop.store.afar.staging import Stage
+
+_PIECE = 64 << 20
+"""Bytes of a file that are in memory at a time."""
 
 
 def run_here(out: str, stage: Stage, *, resume: bool, rank: int) -> tuple[str, str | None]:
@@ -34,7 +37,8 @@ def run_here(out: str, stage: Stage, *, resume: bool, rank: int) -> tuple[str, s
         source = UrlFolder(out)
         if source.size(STATE) is None:
             raise InputError(f"{source.name} holds no run to go on with: it has no {STATE}; begin one with --out")
-        _bring(source, folder, (OPTIONS, METRICS, f"{CHECKPOINT}/{MODEL}", STATE))
+        vectors = [name for name in source.files() if name.split("/")[0] == TABLES or _is_vectors(name, CHECKPOINT)]
+        _bring(source, folder, (OPTIONS, METRICS, f"{CHECKPOINT}/{MODEL}", *vectors, STATE))
     return str(folder), out
 
 
@@ -50,7 +54,7 @@ def checkpoint_here(checkpoint: str, stage: Stage) -> str:
     folder, source = _folder_of(checkpoint, stage, "checkpoints"), UrlFolder(checkpoint)
     if source.size(MODEL) is None:
         raise IncompleteDatasetError(f"{source.name} is no checkpoint: it has no {MODEL}; give RUN/checkpoint")
-    _bring(source, folder, (MODEL,))
+    _bring(source, folder, (*(name for name in source.files() if _is_vectors(name, "")), MODEL))
     return str(folder)
 
 
@@ -102,13 +106,19 @@ def _folder_of(url: str, stage: Stage, kind: str) -> Path:
     return folder
 
 
+def _is_vectors(name: str, folder: str) -> bool:
+    """Whether a file holds vectors that nodes have learned, beside the model in this folder."""
+    return name.rpartition("/")[0] == folder and name.endswith(".npy")
+
+
 def _bring(source: UrlFolder, folder: Path, names: Sequence[str]) -> None:
     for name in names:
         with writing(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            data = source.read(name)
-        except FileNotFoundError:  # the run has not come so far
+        size = source.size(name)
+        if size is None:  # the run has not come so far
             remove(folder / name)
-        else:
-            write_file(folder / name, data)
+            continue
+        with whole_file(folder / name) as stream:
+            for begin in range(0, size, _PIECE):
+                stream.write(source.read_range(name, begin, min(begin + _PIECE, size)))

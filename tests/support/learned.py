@@ -1,0 +1,23 @@
+"""Checkpoints of models whose nodes have learned vectors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from halohop.recipes.spec import ModelSpec
+from halohop.recipes.vector_files import VectorFiles, write_vectors
+from halohop.typing import NodeType
+
+
+def random_vectors(folder: Path, spec: ModelSpec, raw: Mapping[NodeType, Tensor]) -> tuple[VectorFiles, ...]:
+    """Writes a vector for each of these nodes (raw ids, ascending) of the types that learn some."""
+    written = []
+    for number, node_input in enumerate(spec.inputs):
+        if node_input.width is None:
+            files = VectorFiles(node_type=node_input.node_type, ids=f"{number}.ids.npy", rows=f"{number}.rows.npy")
+            ids = raw[node_input.node_type]
+            write_vectors(folder, files, ids, node_input.learned, [torch.randn(len(ids), node_input.learned)])
+            written.append(files)
+    return tuple(written)
