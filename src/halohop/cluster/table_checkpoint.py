@@ -36,8 +36,8 @@ from halohop.tables.spec import TableSpec
 
 RECORD = "tables.json"
 FORMAT = 1
-_SLOWEST = 4 << 20
-"""Bytes a second that an owner must write or read at least."""
+_SLOWEST, _LONGEST_SYNC = 4 << 20, 120.0
+"""Bytes a second that an owner must write or read at least, and seconds until they are on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def save_tables(
         names.spec(name)
     listed = {listing.spec.name: listing for listing in names.list()}
     saved_names = tuple(listed) if chosen is None else tuple(dict.fromkeys(chosen))
-    seconds = sum(listed[name].num_bytes for name in saved_names) / _SLOWEST
+    seconds = _LONGEST_SYNC + sum(listed[name].num_bytes for name in saved_names) / _SLOWEST
     path = Path(folder)
     with _alone_in(path):
         good = {checkpoint.name for checkpoint in _known(path)}
@@ -104,7 +104,7 @@ def load_tables(names: TableNames, owners: TableOwners, folder: str | Path, *, s
     for name in known if chosen is None else chosen:
         _provide(names, here.get(name, known[name]))
     saved = tuple(saved for saved in record.tables if chosen is None or saved.spec.name in chosen)
-    seconds = 2 * sum(file.bytes for table in saved for file in table.files.values()) / _SLOWEST
+    seconds = _LONGEST_SYNC + 2 * sum(file.bytes for table in saved for file in table.files.values()) / _SLOWEST
     for only_check in (True, False):
         request = LoadTablesRequest(token=secrets.token_hex(8), folder=str(checkpoint), tables=saved, only_check=only_check)
         _check_rows(checkpoint, saved, _ask(owners, request, seconds))
@@ -204,7 +204,7 @@ def _clear(owners: TableOwners, folder: Path, keep: set[str]) -> None:
     for path in list(folder.iterdir()):
         if CHECKPOINT.fullmatch(path.name) and path.name not in keep:
             remove(path)
-    _ask(owners, ClearCheckpointsRequest(folder=str(folder), keep=tuple(sorted(keep))), 0.0)
+    _ask(owners, ClearCheckpointsRequest(folder=str(folder), keep=tuple(sorted(keep))), _LONGEST_SYNC)
 
 
 def _ask(owners: TableOwners, request: TableRequest[Any], seconds: float) -> list[Any]:
