@@ -19,8 +19,10 @@ import torch
 
 import halohop
 from halohop.errors import ClusterError, PeerLostError, TransportError
-from halohop.tables.change_messages import Moment, Share, TrainRequest
+from halohop.net.service import Keeping
+from halohop.tables.change_messages import ChangeRequest, Moment, Share, TrainRequest
 from halohop.tables.messages import ReadRowsRequest, RowsRead, TableQuery
+from halohop.tables.owner import Owner
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import TableSpec
 from halohop.testing.graphs import ring
@@ -126,6 +128,23 @@ def test_an_owner_that_was_started_again_has_no_half_of_a_write(parts: Path) -> 
         graph.tables.drop("x")
         graph.tables.make(SPEC)
         assert not graph.tables.read("x", everything).any()
+
+
+def test_owners_remember_a_write_for_as_long_as_it_may_come_again(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    answer = Owner.answer
+    monkeypatch.setattr(Owner, "answer", lambda self, request: (asked.append(request), answer(self, request))[1])
+    with (
+        halohop.serve(parts, token=TOKEN, limits=LIMITS, keeping=Keeping(lease_seconds=10.0)) as server,
+        halohop.connect([server.address], token=TOKEN, limits=replace(LIMITS, call_seconds=7.0)) as graph,
+    ):
+        graph.tables.make(SPEC)
+        graph.tables.add("x", torch.tensor([1]), torch.ones(1, 4))
+        assert [request.seconds for request in asked if isinstance(request, ChangeRequest)] == [7.0]
+        server.tables.sweep(0.0)
+        assert server.statistics()["kept_senders"] == 1
+        server.tables.sweep(-7.0)
+        assert server.statistics()["kept_senders"] == 0
 
 
 @pytest.mark.full

@@ -69,7 +69,8 @@ class Change:
         pool: ops.Pool,
     ) -> None:
         self._owners, self._names, self._moment, self._scale = owners, names, moment, scale
-        self._seconds = seconds
+        self._seconds = seconds if way == "step" else 0.0  # no other rank is part of a write
+        waits = seconds if way == "step" else owners.call_seconds  # owners remember a write for as long as it may come again
         self._specs = [spec for spec, _ in shares]
         by_owner: dict[int, list[Share]] = {owner: [] for owner in range(owners.num_owners)} if way == "step" else {}
         for spec, share in shares:
@@ -84,7 +85,7 @@ class Change:
         self._asked = self._send(
             {
                 owner: ChangeRequest(
-                    moment=moment, way=way, shares=tuple(mine), alone=alone, norm=norm or scale is not None, seconds=seconds
+                    moment=moment, way=way, shares=tuple(mine), alone=alone, norm=norm or scale is not None, seconds=waits
                 )
                 for owner, mine in by_owner.items()
             }

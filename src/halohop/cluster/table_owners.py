@@ -45,6 +45,7 @@ class TableHolder:
         name: as errors and `graph.tables.owners` call it.
         remote: whether it is another process; such owners are asked first.
         lost: why it is gone: it has not been heard of for as long as a call may take; empty as long as it may answer.
+        call_seconds: how long a request is repeated that is not answered.
     """
 
     ask: Asks
@@ -52,6 +53,7 @@ class TableHolder:
     name: str
     remote: bool = False
     lost: Callable[[], str] = lambda: ""
+    call_seconds: float = 0.0
 
 
 def holder_here(answer: Callable[[TableRequest[Any]], Any], parts: Sequence[int], *, name: str = "this process") -> TableHolder:
@@ -114,6 +116,11 @@ class TableOwners:
     @property
     def num_owners(self) -> int:
         return len(self.holders)
+
+    @property
+    def call_seconds(self) -> float:
+        """How long a request is repeated that an owner does not answer."""
+        return max(holder.call_seconds for holder in self.holders)
 
     def gids_of(self, ids: Tensor, what: str) -> Tensor:
         """Ids as int64 ``[n]`` on the CPU.

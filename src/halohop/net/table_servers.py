@@ -85,4 +85,5 @@ def holder_at(channel: Channel, parts: tuple[int, ...], *, call_seconds: float) 
         name=f"{channel.peer} at {channel.address}",
         remote=True,
         lost=lost,
+        call_seconds=call_seconds,
     )
