@@ -7,7 +7,7 @@ import torch
 
 from halohop import init
 from halohop.errors import InputError
-from halohop.tables.spec import Beginning
+from halohop.tables.spec import Beginning, TableSpec
 
 
 def test_each_beginning_is_what_it_says():
@@ -55,3 +55,12 @@ def test_what_cannot_be_is_refused_by_name():
         init.normal(0, -1)
     with pytest.raises(InputError, match=r"xavier needs rows of at least one dimension, and a table of shape \[10\]"):
         init.xavier_normal().beginning(10, (), seed=0)
+
+
+def test_numbers_of_another_type_make_no_other_table():
+    """Floats that were whole numbers are floats on the other side of a connection."""
+    specs = [
+        TableSpec(name="x", key=None, num_rows=3, shape=(), dtype="float32", begin=Beginning(kind="constant", low=low))
+        for low in (1, 1.0)
+    ]
+    assert specs[0].digest == specs[1].digest

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from halohop.cluster.table_owners import TableOwners
-from halohop.errors import ClusterError, HalohopError, InputError, RemoteError, SchemaError
+from halohop.errors import ClusterError, HalohopError, InputError, RemoteError, SchemaError, WriteError
 from halohop.tables.messages import (
     DropTableRequest,
     ListTablesRequest,
@@ -60,13 +60,23 @@ class TableNames:
                     for owner, holder in enumerate(self._owners.holders)
                 }
             )
-        except HalohopError:
+        except (
+            InputError,
+            WriteError,
+            RemoteError,
+        ) as error:  # one cannot have it, so none has
             if found is None:
-                self._owners.ask_all(DropTableRequest(name=spec.name))
+                self._undo(spec.name, error)
             raise
         self._know(spec)
         self._note_processes({owner: reply.owner for owner, reply in made.items()})
         return made
+
+    def _undo(self, name: str, error: Exception) -> None:
+        try:
+            self._owners.ask_all(DropTableRequest(name=name))
+        except HalohopError as late:
+            error.add_note(f"The table could not be dropped at all owners: {late}")
 
     def spec(self, name: str) -> TableSpec:
         """What a table is, asked of its owners the first time.
@@ -101,8 +111,9 @@ class TableNames:
         Raises:
             SchemaError: there is none of this name.
         """
-        if not any(table.spec.name == name for table in self.list()):
-            raise SchemaError(f"there is no table {name!r} to drop; there are {[table.spec.name for table in self.list()]}")
+        there = [table.spec.name for table in self.list()]
+        if name not in there:
+            raise SchemaError(f"there is no table {name!r} to drop; there are {there}")
         self._owners.ask_all(DropTableRequest(name=name))
         self.forget(name)
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -79,7 +80,7 @@ class TableSpec:
     @property
     def digest(self) -> str:
         """The same for equal specs, and for no others."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+        return _digest(self)
 
     def bounds(self, book: Book) -> tuple[int, ...]:
         """Rows bounds[p] to bounds[p + 1] - 1, by gid, lie with partition p. Rows of their own are divided evenly; a gid is
@@ -87,3 +88,9 @@ class TableSpec:
         if self.key is not None:
             return tuple(book.bounds(self.key))
         return tuple(part * self.num_rows // book.num_parts for part in range(book.num_parts + 1))
+
+
+@lru_cache(maxsize=1024)
+def _digest(spec: TableSpec) -> str:
+    begin = replace(spec.begin, low=float(spec.begin.low), high=float(spec.begin.high))  # as they are after a journey
+    return hashlib.blake2b(repr(replace(spec, begin=begin)).encode(), digest_size=8).hexdigest()
