@@ -21,6 +21,9 @@ from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
 from halohop.tables.table import Table
 
+Finds = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Of raw ids (int64 ``[n]``): positions (int64, ascending) of those whose rows are here, and the lids of these."""
+
 _CHUNK_BYTES = 8 << 20
 
 
@@ -57,8 +60,8 @@ class KeptPart:
             differ |= ops.gather_rows(self.arrays.source(name), lid).reshape(len(lid), -1).ne(fill).any(1)
         return differ
 
-    def finder(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """What finds the rows of raw ids: positions among them (int64, ascending) of those that are here, and their lids."""
+    def finder(self) -> Finds:
+        """What finds rows; of ids in no order it sorts them first."""
         if self.raw_id is None:
             return lambda ids: _within(ids - self.first, len(self.arrays.rows))
         raw = self.raw_id.numpy()

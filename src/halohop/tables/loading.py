@@ -11,7 +11,7 @@ from halohop import ops
 from halohop.errors import CorruptDatasetError, DatasetError, InputError
 from halohop.store.npy import map_array, numpy_name, read_rows
 from halohop.store.verify import verify_files
-from halohop.tables.kept import KeptPart, KeptTable, rows_at_once
+from halohop.tables.kept import Finds, KeptPart, KeptTable, rows_at_once
 from halohop.tables.messages import SavedTable
 from halohop.tables.rules import Rule, StateSpec
 from halohop.tables.saving import ID, ROWS, STATE
@@ -37,7 +37,7 @@ def check(table: KeptTable, saved: Sequence[SavedTable], folder: Path) -> int:
         CorruptDatasetError: a file is not what was written.
     """
     _check_spec(table, saved[0])
-    found, arrays = 0, _arrays_of(saved[0])
+    found, arrays, finders = 0, _arrays_of(saved[0]), _finders(table)
     for part in _needed(table, saved):
         try:
             for name, record in part.files.items():
@@ -51,7 +51,7 @@ def check(table: KeptTable, saved: Sequence[SavedTable], folder: Path) -> int:
             raise type(error)(
                 f"table {table.spec.name!r} cannot be loaded from {folder}: {error}, or load an older one"
             ) from error
-        found += sum(len(lid) for _, _, here in _chunks(table, part, folder) for _, _, lid in here)
+        found += sum(len(lid) for _, _, here in _chunks(finders, part, folder) for _, _, lid in here)
     return found
 
 
@@ -64,10 +64,10 @@ def load(table: KeptTable, saved: Sequence[SavedTable], folder: Path) -> int:
     """
     for kept in table.parts.values():
         kept.arrays.start_over()
-    found, arrays = 0, _arrays_of(saved[0])
+    found, arrays, finders = 0, _arrays_of(saved[0]), _finders(table)
     del arrays[ID]
     for part in _needed(table, saved):
-        for begin, end, here in _chunks(table, part, folder):
+        for begin, end, here in _chunks(finders, part, folder):
             for name, array in arrays.items():
                 rows = torch.empty((end - begin, *array.row_shape), dtype=array.dtype)
                 read_rows(folder / part.path / f"{name}.npy", (part.num_rows, *array.row_shape), begin, rows)
@@ -110,10 +110,13 @@ def _needed(table: KeptTable, saved: Sequence[SavedTable]) -> Sequence[SavedTabl
     return next(([part] for part in saved if part.owns == owns), saved)
 
 
-def _chunks(table: KeptTable, part: SavedTable, folder: Path) -> Iterator[tuple[int, int, list[Here]]]:
+def _finders(table: KeptTable) -> list[tuple[KeptPart, Finds]]:
+    return [(kept, kept.finder()) for kept in table.parts.values()]
+
+
+def _chunks(finders: Sequence[tuple[KeptPart, Finds]], part: SavedTable, folder: Path) -> Iterator[tuple[int, int, list[Here]]]:
     """Where some of the saved rows begin and end that are in memory together, and which of them are here."""
-    finders = [(kept, kept.finder()) for kept in table.parts.values()]
-    step = rows_at_once(next(iter(table.parts.values())).arrays)
+    step = rows_at_once(finders[0][0].arrays)
     for begin in range(0, part.num_rows, step):
         ids = torch.empty(min(step, part.num_rows - begin), dtype=torch.int64)
         read_rows(folder / part.path / f"{ID}.npy", (part.num_rows,), begin, ids)
