@@ -15,7 +15,7 @@ from halohop import Graph
 from halohop.optim import RowwiseAdagrad, SparseAdagrad, SparseAdam, SparseSGD
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, free_addresses, partitioned
-from tests.optim.ranks import Make, trained, uneven_plan
+from tests.optim.ranks import Make, in_ranks, trained, uneven_plan
 from tests.support.table_contract import trainers
 
 NODES, DIM = 50, 7
@@ -90,6 +90,29 @@ def test_any_number_of_partitions_and_owners(layout: str, rule: str) -> None:
     with HERE[layout]() as graphs:
         for found, expected in zip(learned(graphs, rule), in_one(rule), strict=True):
             assert torch.equal(found, expected)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ELSEWHERE)
+def test_reading_ahead_among_ranks_that_step(layout: str, folder: Path) -> None:
+    ids = torch.randint(NODES, (2, 60, 30), generator=torch.Generator().manual_seed(2))
+    ages: list[dict[str, float]] = [{}, {}]
+
+    def run(rank: int) -> None:
+        embedding = halohop.DistEmbedding(graphs[rank], None, DIM, "ahead", node_type="node")
+        optimizer = SparseSGD([embedding], lr=0.01, world=halohop.World(rank=rank, size=2), timeout=20.0)
+        for batch in halohop.ReadAhead(list(ids[rank]), {embedding: lambda batch: batch}, staleness=1):
+            (embedding(batch) ** 2).sum().backward()
+            optimizer.step()
+        ages[rank] = embedding.statistics()
+
+    with ELSEWHERE[layout](folder) as graphs:
+        in_ranks(2, run)
+        assert halohop.DistTensor.attach(graphs[0], "ahead")[torch.arange(NODES)].norm() < 0.8 * (NODES * DIM) ** 0.5
+    for one in ages:
+        assert set(one) <= {"lookups_of_age_0", "lookups_of_age_1", "lookups_read_again"}
+        assert sum(one.values()) == 60
+        assert one["lookups_of_age_1"] > 10
 
 
 @pytest.mark.parametrize(("layout", "rule"), cases(ELSEWHERE, ("2 servers", "Adam")))

@@ -34,7 +34,7 @@ def _check_finite(embedding: DistEmbedding, gid: Tensor, grads: Tensor) -> None:
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     raise InputError(
         f"the gradient of table {embedding.name!r} is not finite in the rows of ids {ids}{more}; nothing was changed: drop it "
-        "(optimizer.zero_grad()), lower the learning rate, or clip it (clip_grad_norm)"
+        "(optimizer.zero_grad()), or lower the learning rate"
     )
 
 
