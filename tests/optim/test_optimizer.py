@@ -139,6 +139,25 @@ def test_gradients_that_are_not_finite_are_named_by_id_and_the_other_ranks_hear_
     assert first_of(learned(graph)) == 0.5
 
 
+@pytest.mark.parametrize(("duplicates", "sent", "left"), [("sum", 2, 1 - 0.1 * 3), ("mean", 4, 0.9)])
+def test_rows_are_sent_once_where_their_gradients_are_added_up(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, duplicates: str, sent: int, left: float
+) -> None:
+    embedding = learned(graph)
+    optimizer = SparseSGD([embedding], lr=0.1, duplicates=duplicates)
+    change, seen = type(graph.tables).change, []
+
+    def counted(self: Any, moment: Any, way: str, shares: Any, **options: Any) -> Any:
+        seen.extend(len(share.gid) for share in shares)
+        return change(self, moment, way, shares, **options)
+
+    monkeypatch.setattr(type(graph.tables), "change", counted)
+    embedding(torch.tensor([30, 0, 0, 0])).sum().backward()
+    optimizer.step()
+    assert seen == [sent]
+    assert first_of(embedding) == pytest.approx(left)
+
+
 def test_norm_of_all_tables_and_owners(graph: Graph) -> None:
     embeddings = [learned(graph, "a"), learned(graph, "b")]
     optimizer = SparseSGD(embeddings, lr=1.0)

@@ -7,6 +7,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import InputError
 from halohop.tables.change_messages import Share
+from halohop.tables.rule_spec import Duplicates
 from halohop.tensors.dist_embedding import DistEmbedding
 from halohop.typing import EDGE_ID, RAW_ID
 
@@ -14,13 +15,17 @@ _NAMED = 5
 """Rows that an error names."""
 
 
-def share_of(embedding: DistEmbedding, lr: float) -> Share:
+def share_of(embedding: DistEmbedding, lr: float, duplicates: Duplicates) -> Share:
     """This rank's share of a step of a table.
+
+    Gradients of equal rows are added up here, so that less is sent; unless they are to be averaged over all ranks' lookups.
 
     Raises:
         InputError: a gradient is not finite.
     """
     gid, grads = embedding.gradients.together()
+    if duplicates == "sum":
+        gid, grads = ops.sum_by_id(gid, grads, mean=False)
     if not math.isfinite(ops.sum_of_squares(grads)):
         _check_finite(embedding, gid, grads)
     return Share(name=embedding.name, gid=gid, rows=grads, lr=lr, spec=embedding.weight.spec.digest)

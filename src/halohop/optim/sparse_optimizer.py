@@ -175,7 +175,7 @@ class SparseOptimizer(Optimizer, Joinable):
                 "last one; call the embedding and backward() first; a rank that has ended its loop calls leave()"
             )
         return tuple(
-            share_of(embedding, learning_rate(group))
+            share_of(embedding, learning_rate(group), self._duplicates)
             for group in self._unchanged_groups()
             for embedding in group["params"]
             if embedding.gradients.there
