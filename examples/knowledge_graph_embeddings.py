@@ -72,7 +72,7 @@ def train(graph: halohop.Graph, triples: dict[str, Tensor], world: halohop.World
     )
     for epoch in range(done, options.epochs):
         loader.set_epoch(epoch)
-        for batch in loader:
+        for batch in halohop.ReadAhead(loader, gid={entity: lambda batch: batch.n_gid}, staleness=options.staleness):
             chosen = kind[batch.input_id]
             x, r = entity(gid=batch.n_gid), relation(torch.cat([chosen, chosen + relations]))
             loss = loss_of(model, batch, x, r, entities, options)
@@ -114,7 +114,7 @@ if __name__ == "__main__":
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--model", choices=TRIPLE_SCORES, default="distmult")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
-    numbers = {"lr": 0.1, "cubes": 0.05, "width": 200, "batch-size": 256, "negatives": 512, "epochs": 5, "questions": 1_000_000}
-    for name, default in {"parts": Path("parts"), **numbers}.items():
+    numbers = {"lr": 0.1, "cubes": 0.05, "width": 200, "batch-size": 256, "negatives": 1024, "epochs": 5}
+    for name, default in {"parts": Path("parts"), "staleness": 0, "questions": 1_000_000, **numbers}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     main(parser.parse_args())

@@ -15,9 +15,9 @@ from halohop.recipes.config import TrainConfig
 from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.task import Setting
-from halohop.recipes.vectors import learned_vectors
 from halohop.store.schema import Schema, TableSpec
 from halohop.world import World
+from tests.support.learned import give_vectors
 
 CPU = torch.device("cpu")
 
@@ -53,9 +53,7 @@ def test_layers_score_as_batches_with_all_neighbours(
     assert task.by_layers
     torch.manual_seed(0)
     predictor = build_model(task.spec)
-    for vectors in learned_vectors(predictor).values():
-        rows = torch.randn(1000, vectors.width)
-        vectors.lie_in(lambda raw, _, rows=rows: rows[raw])
+    give_vectors(predictor)
     layers, batches = task.evaluate(predictor, "val"), task.score(predictor, task.loader("val"))
     assert layers.count == batches.count > 0
     assert layers.loss == pytest.approx(batches.loss, rel=1e-5)

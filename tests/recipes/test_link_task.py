@@ -25,6 +25,7 @@ from halohop.recipes.train import train
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.leaks import assert_no_future, assert_trees_apart
 from halohop.world import World
+from tests.support.learned import give_vectors
 
 EDGE = ("node", "to", "node")
 
@@ -252,6 +253,7 @@ def test_a_rank_without_edges_takes_part(model: str, decoder: str) -> None:
     tables = random_edge_masks(synthetic("tiny") if model == "sage" else synthetic_hetero(50))
     task = task_on(in_memory(tables), model=model, decoder=decoder, heads=2, relation=list(tables.edges)[-1], eval_negatives=3)
     predictor = build_model(task.spec)
+    give_vectors(predictor)
     nothing = torch.empty(0, dtype=torch.int64)
     loss, count = task.loss(predictor, task.loader("train")(nothing))
     loss.backward()

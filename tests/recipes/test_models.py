@@ -10,8 +10,8 @@ from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.spec import TYPED, ModelSpec
-from halohop.recipes.vectors import learned_vectors
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from tests.support.learned import give_vectors
 
 KINDS = ["sage", "gcn", "gat", "rgcn", "hgt", "sage without features"]
 
@@ -31,9 +31,7 @@ def model_for(kind: str, graph: Graph, hops: int = 2) -> NodeClassifier:
     target = "paper" if kind in TYPED else "node"
     torch.manual_seed(1)
     model = build_model(ModelSpec.of(config, graph.schema, target, 5))
-    for vectors in learned_vectors(model).values():
-        rows = torch.randn(1000, vectors.width, requires_grad=True)
-        vectors.lie_in(lambda raw, _, rows=rows: rows[raw])
+    give_vectors(model)
     return model
 
 
