@@ -116,6 +116,7 @@ def test_a_server_that_was_started_again_gets_its_rows_back(parts: Path, tmp_pat
         assert read(graph) == then
 
 
+@pytest.mark.full
 def test_a_save_may_take_longer_than_a_call(parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = saving.save
 
