@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from halohop.errors import ClusterError, InputError, SchemaError
+from halohop.errors import ClusterError, InputError, SchemaError, WriteError
 from halohop.partitioning.book import Book
 from halohop.store.part import NodePart, Part
 from halohop.tables.messages import (
@@ -194,6 +194,25 @@ def test_a_table_whose_change_failed_half_way_is_not_saved_and_is_whole_again_wh
         one.save(tmp_path / "later", ["x"])
     one.load(tmp_path, saved)
     assert one.rows().equal(before)
+
+
+def test_a_state_that_the_disk_has_no_room_for_leaves_a_table_without_it(divided, tmp_path: Path, no_more_than) -> None:
+    """Of several partitions, of which one has got its state, none has it in a checkpoint; another optimiser may come."""
+    one = divided(1, [spec_of(storage="disk")], folder=tmp_path / "tables")
+    with (
+        no_more_than(1000),
+        pytest.raises(WriteError, match=r"table 'x', state 'sum' of 300 rows, takes .* below .*; make room there"),
+    ):
+        one.begin({"x": RULES["rowwise_adagrad"]})
+    one.begin({"x": RULES["sgd"]})
+    table = one.owners[0].catalog.get("x")
+    table.pieces[0].arrays.add_state("sum", (), torch.float32, 0.0)
+    one.steps(range(3), ["x"])
+    saved = one.save(tmp_path, ["x"])
+    assert sorted(saved[0].files) == ["id", "rows"]
+    other = divided(2)
+    other.load(tmp_path, saved)
+    assert other.rows().equal(one.rows())
 
 
 def test_a_table_that_was_dropped_is_not_saved(divided, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from halohop.store.manifest import quoted_name
 from halohop.store.npy import write_pieces
 from halohop.tables.kept import KeptTable, chunks
 from halohop.tables.messages import SavedTable
+from halohop.tables.rules import Rule
 
 ID, ROWS, STATE = "id", "rows", "state."
 """What files hold; of state, before the name of the array."""
@@ -30,7 +31,9 @@ def save(table: KeptTable, folder: Path) -> SavedTable:
     count = sum(map(len, changed.values()))
     arrays = next(iter(table.parts.values())).arrays
     files = {ID: write_pieces(folder / path / f"{ID}.npy", torch.int64, (count,), _ids(table, changed))}
-    for name, array in ((ROWS, arrays.rows), *((f"{STATE}{name}", state) for name, state in arrays.states.items())):
+    rule = None if table.rule is None else Rule(table.rule, table.spec.shape, table.spec.torch_dtype)
+    states = {f"{STATE}{name}": arrays.states[name] for name in (rule.states() if rule is not None else ())}
+    for name, array in ((ROWS, arrays.rows), *states.items()):
         shape = (count, *array.shape[1:])
         pieces = _rows(table, changed, name.removeprefix(STATE) if name != ROWS else "")
         files[name] = write_pieces(folder / path / f"{name}.npy", array.dtype, shape, pieces)
