@@ -343,3 +343,15 @@ def test_a_server_writes_and_reads_below_its_folder_only(saved, owner: Make, tmp
     bare = owner([range(ROWS)], [spec_of()], None, anywhere=False)
     with pytest.raises(InputError, match=r"this server names no folder for tables; start it with tables= \(--tables FOLDER\)"):
         bare.save(f"runs/{STEP}")
+
+
+def test_a_row_of_zeros_that_has_a_state_is_saved(owner: Make, tmp_path: Path) -> None:
+    """Of a table that begins with zeros it is not kept which rows were touched."""
+    one, other = (owner([range(ROWS)], [spec_of(begin=Beginning())], None, rule=ADAGRAD) for _ in range(2))
+    arrays = one.table().parts[0].arrays
+    assert arrays.touched is None
+    arrays.write(torch.tensor([5]), torch.full((1, 3), 0.5), "sum")
+    saved = one.save(tmp_path / STEP)
+    assert saved[0].num_rows == 1
+    other.load(tmp_path / STEP, saved)
+    assert same(other.by_id(), one.by_id())
