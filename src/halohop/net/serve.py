@@ -131,7 +131,8 @@ class Server:
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: seconds that answers took, batches, rows asked here and of peers, and what the transport counts. Of now:
-        what is kept for clients ("kept_samplers", "kept_senders" of writes to tables), those that said lately that they are there
+        what is kept for clients ("kept_samplers", "kept_senders" of writes to tables), tables and their bytes ("tables",
+        "table_bytes"), steps and writes that are not done ("pending_changes"), clients that said lately that they are there
         ("clients"), and memory that lies idle.
         """
         transport = {f"transport_{name}": amount for name, amount in self._listener.statistics().items()}
