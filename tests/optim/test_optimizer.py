@@ -256,6 +256,12 @@ def test_what_owners_cannot_do_is_refused(graph: Graph) -> None:
     for name in ("momentum", "weight_decay"):
         with pytest.raises(InputError, match=f"{name}=0.1 is not done"):
             SparseSGD([{"params": [embedding], name: 0.1}])
+        with pytest.raises(InputError, match=f"SparseSGD has no {name}=0.1; it is not done"):
+            SparseSGD([embedding], **{name: 0.1})
+    with pytest.raises(InputError, match="SparseSGD has no rank='mean'"):
+        SparseSGD([embedding], rank="mean")
+    with pytest.raises(InputError, match="no table to train"):
+        SparseSGD(embedding.parameters())
     with pytest.raises(InputError, match="beta1"):
         SparseAdam([embedding], betas=(1.0, 0.9))
     with pytest.raises(InputError, match="eps"):

@@ -1,6 +1,8 @@
 """Lookups with a gradient: shapes, dtypes, devices, ids and gids, and what backward leaves behind."""
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Iterator
 
@@ -103,12 +105,68 @@ def test_gids_of_batches_are_not_located_again(graph: Graph, monkeypatch: pytest
     assert torch.equal(embedding(gid=batch.n_gid), expected)
 
 
+def test_ids_may_be_overwritten_before_backward_and_gradients_may_not_be_before_the_step(graph: Graph) -> None:
+    embedding = DistEmbedding(graph, None, 3, "learned", halohop.init.constant(1.0), node_type="node")
+    optimizer = SparseSGD([embedding], lr=1.0)
+    gid = graph.locate(torch.tensor([30]))
+    rows = embedding(gid=gid)
+    gid.fill_(int(graph.locate(torch.tensor([50]))))
+    rows.sum().backward()
+    optimizer.step()
+    assert embedding.weight[torch.tensor([30, 50])][:, 0].tolist() == [0.0, 1.0]
+    grads = torch.ones(1, 3)
+    embedding(torch.tensor([30])).backward(grads)
+    grads.zero_()
+    with pytest.raises(InputError, match="changed in place after backward"):
+        optimizer.step()
+
+
+def test_a_graph_that_is_kept_brings_gradients_to_the_next_step(graph: Graph) -> None:
+    embedding = DistEmbedding(graph, None, 3, "learned", halohop.init.constant(1.0), node_type="node")
+    optimizer = SparseSGD([embedding], lr=0.25)
+    loss = embedding(torch.tensor([30])).sum()
+    for _ in range(2):
+        loss.backward(retain_graph=True)
+        optimizer.step()
+    assert embedding.weight[torch.tensor([30])][0, 0] == 0.5
+
+
+def test_rows_without_entries_are_trained_as_others(graph: Graph) -> None:
+    embedding = DistEmbedding(graph, None, 0, "learned", node_type="node")
+    optimizer = SparseSGD([embedding])
+    embedding(torch.tensor([30, 30])).sum().backward()
+    optimizer.step()
+    assert optimizer.steps == {"learned": 1}
+
+
+@pytest.mark.full
+def test_compiled_models_look_rows_up_as_others(graph: Graph) -> None:
+    embedding = DistEmbedding(graph, None, 3, "learned", halohop.init.constant(1.0), node_type="node")
+    optimizer = SparseSGD([embedding], lr=0.5)
+    model = torch.compile(torch.nn.Sequential(embedding, torch.nn.Identity()), backend="eager")
+    for number, ids in enumerate((torch.tensor([30]), torch.tensor([0, 30])), 1):
+        model(ids).sum().backward()
+        optimizer.step()
+        assert embedding.weight[torch.tensor([30])][0, 0] == 1 - 0.5 * number
+
+
+def test_models_with_a_table_are_not_copied_or_pickled(graph: Graph) -> None:
+    model = torch.nn.Sequential(DistEmbedding(graph, None, 3, "learned", node_type="node"))
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match="table 'learned' is not copied or pickled"):
+            copied(model)
+
+
 def test_lookups_that_cannot_work(graph: Graph) -> None:
     embedding = DistEmbedding(graph, None, 3, "learned", node_type="node")
     with pytest.raises(IdError, match="the first is 7"):
         embedding(torch.tensor([10, 7]))
     with pytest.raises(InputError, match="integers"):
         embedding(torch.tensor([1.0]))
+    with pytest.raises(InputError, match="integers"):
+        embedding(gid=torch.tensor([1.5]))
+    with pytest.raises(InputError, match="a list; give a tensor"):
+        embedding([10, 20])
     with pytest.raises(IdError, match="the first is 20"):
         embedding(gid=torch.tensor([20]))
     with pytest.raises(InputError, match="needs ids, or gid"):

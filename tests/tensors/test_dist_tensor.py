@@ -80,6 +80,12 @@ def test_unknown_types_are_refused(graph):
         halohop.DistTensor(graph, (None,), relation=("a", "b", "c"))
 
 
+def test_a_number_that_the_dtype_lacks_is_refused(graph):
+    table = halohop.DistTensor(graph, (3,), torch.int8, "small")
+    with pytest.raises(InputError, match=r"300 is no torch\.int8"):
+        table[torch.tensor([0])] = 300
+
+
 def test_a_callable_is_asked_for_blocks_of_ids(graph, monkeypatch):
     monkeypatch.setattr("halohop.cluster.table_filling._BLOCK_BYTES", 7 * 8)
     asked: list[int] = []

@@ -128,12 +128,10 @@ class TableOwners:
         Raises:
             InputError: they are no integers, or not one-dimensional.
         """
-        if not isinstance(ids, Tensor) or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
-            kind = f"a tensor of {ids.dtype}" if isinstance(ids, Tensor) else f"a {type(ids).__name__}"
-            raise InputError(f"ids of {what} are {kind}; give a tensor of integers, such as torch.tensor([0, 2])")
+        ids = integers(ids, what)
         if ids.dim() != 1:
             raise InputError(f"ids of {what} have shape {tuple(ids.shape)}, but they must be one-dimensional; use .view(-1)")
-        return ids.detach().cpu().long()
+        return ids
 
     def divide(self, spec: TableSpec, gid: Tensor) -> dict[int, Tensor]:
         """Positions (int64, ascending) of some rows by owner; owners of none of them are left out.
@@ -222,3 +220,15 @@ def owners_here(book: Book, owners: Mapping[Owner, Sequence[int]]) -> TableOwner
             owner.close()
 
     return TableOwners(book, [holder_here(owner.answer, tuple(parts)) for owner, parts in owners.items()], close=close)
+
+
+def integers(ids: Tensor, what: str) -> Tensor:
+    """Ids of any shape as int64 on the CPU.
+
+    Raises:
+        InputError: they are no integers.
+    """
+    if not isinstance(ids, Tensor) or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
+        kind = f"a tensor of {ids.dtype}" if isinstance(ids, Tensor) else f"a {type(ids).__name__}"
+        raise InputError(f"ids of {what} are {kind}; give a tensor of integers, such as torch.tensor([0, 2])")
+    return ids.detach().cpu().long()

@@ -36,6 +36,17 @@ def check_embeddings(embeddings: Sequence[Any]) -> None:
             raise InputError(f"table {name!r} is given twice; each is in one group, once")
 
 
+def check_names(given: Mapping[str, Any], known: set[str], what: str) -> None:
+    """
+    Raises:
+        InputError: an argument that an optimiser does not have.
+    """
+    for name, value in given.items():
+        if name not in known and (value or name not in _REFUSED):
+            why = f"it is not done at the tables' owners: {_REFUSED[name]}; " if name in _REFUSED else ""
+            raise InputError(f"{what} has no {name}={value!r}; {why}leave it out, or take one of {', '.join(sorted(known))}")
+
+
 def check_numbers(group: Mapping[str, Any]) -> None:
     """
     Raises:

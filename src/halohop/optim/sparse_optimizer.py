@@ -11,7 +11,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.optim import Optimizer
 
 from halohop.errors import InputError
-from halohop.optim.groups import check_embeddings, check_numbers, learning_rate
+from halohop.optim.groups import check_embeddings, check_names, check_numbers, learning_rate
 from halohop.optim.joining import LeaveHook
 from halohop.optim.rank import Rank
 from halohop.optim.shares import share_of
@@ -64,6 +64,7 @@ class SparseOptimizer(Optimizer, Joinable):
     """
 
     def __init__(self, embeddings: Iterable[Any], defaults: dict[str, Any], given: StepArguments) -> None:
+        check_names(given, {*StepArguments.__annotations__}, type(self).__name__)
         self._ranks: Ranks = given.get("ranks", "mean")
         self._duplicates: Duplicates = given.get("duplicates", "sum")
         self._rank: Rank | None = None
@@ -75,6 +76,9 @@ class SparseOptimizer(Optimizer, Joinable):
         defaults["maximize"] = given.get("maximize", False)
         if isinstance(embeddings, torch.nn.Module):
             raise InputError(f"embeddings={type(embeddings).__name__}(...) is one; give a list of them: [embedding]")
+        embeddings = list(embeddings)
+        if not embeddings:
+            raise InputError("embeddings=[] has no table to train; give a list of DistEmbeddings, not parameters: [embedding]")
         Optimizer.__init__(self, embeddings, defaults)
         world = world_of(given.get("world"))
         check_number(world)
@@ -169,7 +173,7 @@ class SparseOptimizer(Optimizer, Joinable):
         return loss
 
     def _shares(self) -> tuple[Share, ...]:
-        if not any(embedding.gradients.looked_up for embedding in self._embeddings):
+        if not any(embedding.gradients.looked_up or embedding.gradients.there for embedding in self._embeddings):
             raise InputError(
                 f"step() of {type(self).__name__}, but no row of {', '.join(map(repr, self._rules))} was looked up since the "
                 "last one; call the embedding and backward() first; a rank that has ended its loop calls leave()"

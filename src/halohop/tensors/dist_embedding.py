@@ -1,13 +1,15 @@
 """`halohop.DistEmbedding`: rows of a table that are looked up with a gradient."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from halohop import ops
 from halohop.cluster.graph import Graph
+from halohop.cluster.table_owners import integers
 from halohop.errors import InputError
 from halohop.init import Init, normal
 from halohop.tables.spec import Storage
@@ -91,6 +93,7 @@ class DistEmbedding(nn.Module):
         """Of a row."""
         return self.weight.shape[1]
 
+    @_disable_dynamo  # torch.compile runs it as it is; `torch.compiler.disable` would import the compiler with this module
     def forward(self, ids: Tensor | None = None, gid: Tensor | None = None, device: Any = None) -> Tensor:
         """Rows ``[*shape, embedding_dim]`` of ids of any shape.
 
@@ -115,7 +118,8 @@ class DistEmbedding(nn.Module):
 
     def gids(self, given: Tensor, *, by_gid: bool) -> Tensor:
         """Gids (int64 ``[n]``, on the CPU) of what is looked up, of any shape."""
-        return given.reshape(-1).to("cpu", torch.int64) if by_gid else self.weight.gid(given.reshape(-1).cpu())
+        flat = integers(given, f"table {self.name!r}").reshape(-1)
+        return flat.clone() if by_gid else self.weight.gid(flat)  # users may reuse their memory before backward
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: lookups by the age of their rows in steps ("lookups_of_age_0", ...), where rows were read ahead; those
@@ -150,6 +154,12 @@ class DistEmbedding(nn.Module):
             return None
         self._counters.add(f"lookups_of_age_{age}")
         return found
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise InputError(
+            f"the DistEmbedding of table {self.name!r} is not copied or pickled with a model: its rows stay with their owners, "
+            "and both would have them; keep them by graph.tables.save, and make a DistEmbedding of this name where you need one"
+        )
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, name={self.name!r}"

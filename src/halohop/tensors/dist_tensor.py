@@ -172,7 +172,10 @@ class DistTensor:
         """
         gid = self.gid(ids)
         if isinstance(rows, bool | int | float | complex):
-            rows = torch.full((len(gid), *self._spec.shape), rows, dtype=self.dtype)
+            try:
+                rows = torch.full((len(gid), *self._spec.shape), rows, dtype=self.dtype)
+            except (RuntimeError, OverflowError) as error:
+                raise InputError(f"{rows!r} is no {self.dtype}, which table {self.name!r} has; give one: {error}") from error
         self._tables.write(self.name, gid, rows)
 
     def add(self, ids: Tensor, rows: Tensor) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.errors import InputError
 
 
 class Gradients:
@@ -20,7 +21,7 @@ class Gradients:
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         self._shape, self._dtype = shape, ops.gradient_dtype(dtype)
-        self._found: list[tuple[Tensor, Tensor]] = []
+        self._found: list[tuple[Tensor, Tensor, int]] = []  # and the version of the gradient
         self.looked_up = False
 
     def recorded(self, rows: Tensor, gid: Tensor) -> Tensor:
@@ -37,7 +38,7 @@ class Gradients:
 
     def add(self, gid: Tensor, grads: Tensor) -> None:
         """What one backward brings to the rows of one lookup."""
-        self._found.append((gid, grads.detach()))
+        self._found.append((gid, grads.detach(), grads._version))
 
     @property
     def there(self) -> bool:
@@ -45,11 +46,20 @@ class Gradients:
         return bool(self._found)
 
     def together(self) -> tuple[Tensor, Tensor]:
-        """Gids (int64 ``[n]``) and gradients ``[n, *shape]`` of all lookups, in the order in which backward came; on the CPU."""
+        """Gids (int64 ``[n]``) and gradients ``[n, *shape]`` of all lookups, in the order in which backward came; on the CPU.
+
+        Raises:
+            InputError: a gradient was changed in place since backward.
+        """
         gid = [torch.empty(0, dtype=torch.int64)]
         grads = [torch.empty(0, *self._shape, dtype=self._dtype)]
-        for rows, grad in self._found:
-            near = grad.to("cpu", self._dtype).reshape(-1, *self._shape)
+        for rows, grad, version in self._found:
+            if grad._version != version:
+                raise InputError(
+                    "a gradient of looked up rows was changed in place after backward; drop it (optimizer.zero_grad()), and give "
+                    "backward a copy"
+                )
+            near = grad.to("cpu", self._dtype).reshape(len(rows), *self._shape)
             known = rows >= 0
             whole = bool(known.all())
             gid.append(rows if whole else rows[known])
