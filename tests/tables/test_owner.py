@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 import torch
 
-from halohop.errors import ClusterError, IdError, InputError, SchemaError
+from halohop.errors import ClusterError, DeadlineExceededError, IdError, InputError, SchemaError
 from halohop.tables.messages import (
     DropTableRequest,
     FilledRequest,
@@ -16,6 +16,7 @@ from halohop.tables.messages import (
 )
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import Beginning
+from tests.support.deadlines import within
 from tests.support.tables import SGD, Client, Ranks, ask, make, owner_of, read, share, spec_of
 
 
@@ -244,3 +245,20 @@ def test_one_table_has_one_optimizer(owner):
         Ranks([owner], 1, group="other", rules={"ids": SGD})
     assert [table.optimizer for table in ask(owner, ListTablesRequest()).tables] == ["", "adam", ""]
     Ranks([owner], 1, group="other", rules={"y": SGD})
+
+
+def test_a_client_that_makes_rows_and_is_silent_is_replaced(owner, monkeypatch):
+    monkeypatch.setattr("halohop.tables.filling._IDLE_SECONDS", 0.2)
+    spec = spec_of(begin=Beginning(kind="given", name="f"))
+    make(owner, spec, sender="silent")
+    waiting = owner.answer(ReadRowsRequest(queries=(TableQuery(name="x", gid=torch.tensor([4])),)))
+    with pytest.raises(
+        DeadlineExceededError, match=r"the client that makes them has written none for 0.2 s; make the table again"
+    ):
+        waiting.result(within(5.0))
+    assert make(owner, spec, sender="other").fills == (0, 1)
+    with pytest.raises(ClusterError, match="another client writes the rows of table 'x' now"):
+        ask(owner, FilledRequest(name="x", parts=(0, 1), sender="silent"))
+    Client("other").put(owner, "write", share(range(10), 3.0))
+    ask(owner, FilledRequest(name="x", parts=(0, 1), sender="other"))
+    assert read(owner, gid=[4]).tolist() == [[3, 3]]
