@@ -7,7 +7,7 @@ import torch
 
 from halohop import init
 from halohop.errors import InputError
-from halohop.tables.spec import Beginning, TableSpec
+from halohop.tables.spec import Beginning, TableSpec, _digest
 
 
 def test_each_beginning_is_what_it_says():
@@ -63,4 +63,4 @@ def test_numbers_of_another_type_make_no_other_table():
         TableSpec(name="x", key=None, num_rows=3, shape=(), dtype="float32", begin=Beginning(kind="constant", low=low))
         for low in (1, 1.0)
     ]
-    assert specs[0].digest == specs[1].digest
+    assert len({_digest.__wrapped__(spec) for spec in specs}) == 1
