@@ -60,6 +60,18 @@ MUTATIONS = {
         instead="                    slot = self.world.rank\n",
         found_by=("loading/test_blocks.py",),
     ),
+    "tables: a step is applied as soon as it is whole, in any order": Mutation(
+        module="tables/turns.py",
+        line="        return place == self.next\n",
+        instead="        return True\n",
+        found_by=("tables/test_any_order.py",),
+    ),
+    "tables: a write that comes again is applied again": Mutation(
+        module="tables/turns.py",
+        line="        return place[1] in self._recent or place[1] <= self._highest - WINDOW\n",
+        instead="        return False\n",
+        found_by=("tables/test_any_order.py",),
+    ),
     "resume: the second time from where the first one began": Mutation(
         module="loading/resume.py",
         line="batches=self._start.batches + self._handed)",
