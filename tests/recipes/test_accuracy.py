@@ -48,6 +48,27 @@ def test_computers(pyg_root: Path, tmp_path: Path) -> None:
     assert accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "run"), fanout=(10, 10), epochs=15)) >= 0.87
 
 
+@pytest.mark.soak
+def test_aifb_learns_its_vectors_on_two_hosts_as_in_one_process(
+    pyg_root: Path,
+    tmp_path: Path,
+    run_trainers: Callable[..., list[dict[str, Any]]],
+    own_folders: Callable[[str], list[str]],
+) -> None:
+    """No node has features. One of the 36 persons of the test is 2.8 points, so the means of five seeds are compared."""
+    pytest.importorskip("rdflib")
+    pytest.importorskip("pandas")
+    parts = parts_of(f"pyg:Entities/AIFB?root={pyg_root}&hetero=true", tmp_path / "parts")
+    folders, alone, apart = own_folders(parts), [], []
+    for seed in range(5):
+        options: dict[str, Any] = {"hidden": 32, "fanout": (10, 10), "epochs": 15, "seed": seed, "overwrite": True}
+        alone.append(accuracy_alone(TrainConfig(parts=parts, out=str(tmp_path / "alone"), batch_size=32, **options)))
+        configs = [TrainConfig(parts=own, out=str(tmp_path / "apart"), batch_size=16, **options) for own in folders]
+        apart.append(run_trainers(configs, 1)[-1]["test_accuracy"])
+    assert sum(alone) / 5 > 0.88
+    assert sum(apart) / 5 > sum(alone) / 5 - 0.03
+
+
 def test_aifb(pyg_root: Path, tmp_path: Path) -> None:
     pytest.importorskip("rdflib")
     pytest.importorskip("pandas")
