@@ -42,6 +42,24 @@ MUTATIONS = {
         instead="        begin = len(words)\n",
         found_by=("sampling/test_neighbor.py",),
     ),
+    "tables: rows that were read ahead may be a step older than asked for": Mutation(
+        module="tensors/dist_embedding.py",
+        line="        if age > found.staleness:\n",
+        instead="        if age > found.staleness + 1:\n",
+        found_by=("tensors/test_read_ahead.py",),
+    ),
+    "tables: a rank goes on before the last steps of a round": Mutation(
+        module="optim/rank.py",
+        line="        self._change((), scale=None, seconds=seconds)\n",
+        instead="        assert seconds\n",
+        found_by=("optim/test_joining.py",),
+    ),
+    "tables: gradients of one row count once": Mutation(
+        module="tensors/gradients.py",
+        line="        return torch.cat(gid), torch.cat(grads)\n",
+        instead="        return gid[-1], grads[-1]\n",
+        found_by=("tensors/test_dist_embedding.py",),
+    ),
     "columns: all, whatever is asked for": Mutation(
         module="sampling/columns.py",
         line="else tuple(name for name in known if name in chosen)\n",
