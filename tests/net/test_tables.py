@@ -170,6 +170,7 @@ def test_an_owner_that_is_lost_in_a_change_is_named_and_the_change_happens_nowhe
             table[torch.arange(30)]
 
 
+@pytest.mark.full
 def test_changes_survive_broken_connections(parts: Path) -> None:
     """Clients add ones to rows of both servers while every connection breaks again and again: the sums are exact."""
     with ExitStack() as stack:
