@@ -109,6 +109,17 @@ def test_servers_without_a_folder_for_tables_cannot_resume_and_say_so(parts: str
             run(replace(config, epochs=2, resume=True))
 
 
+@pytest.mark.full
+def test_a_run_on_servers_goes_on_on_others_and_on_the_partitions(parts: str, tmp_path: Path) -> None:
+    """The folder of the run lies in the one that the servers name; the second server has never had its tables."""
+    whole = losses(run(config_for(parts, tmp_path / "whole", epochs=4)))
+    config = config_for(parts, tmp_path / "run", epochs=4)
+    for epochs in (1, 2):
+        with halohop.serve(parts, tables=tmp_path) as server:
+            run(replace(config, parts=server.address, epochs=epochs, resume=epochs > 1))
+    assert losses(run(replace(config, resume=True))) == pytest.approx(whole, rel=1e-5)
+
+
 def test_trainers_of_two_hosts_learn_what_one_does(
     parts: str, tmp_path: Path, run_trainers: Callable[..., list[dict[str, Any]]], own_folders: Callable[[str], list[str]]
 ) -> None:
