@@ -186,6 +186,19 @@ def test_ranks_that_differ_in_their_rates_are_refused(graph: Graph) -> None:
     assert first_of(learned(graph)) == 1.0
 
 
+def test_ranks_clip_by_the_same_norm(graph: Graph) -> None:
+    def run(rank: int) -> None:
+        embedding = learned(graph)
+        optimizer = SparseSGD([embedding], world=World(rank=rank, size=2), timeout=20.0)
+        backward(embedding)
+        optimizer.clip_grad_norm(1.0 + rank)
+        with pytest.raises(HalohopError, match=r"ranks differ .*max_norm=[12]; rank \d .*max_norm=[12]"):
+            optimizer.step()
+
+    in_ranks(2, run)
+    assert first_of(learned(graph)) == 1.0
+
+
 def test_a_rank_that_does_not_come_is_named(graph: Graph) -> None:
     embedding = learned(graph)
     optimizer = SparseSGD([embedding], world=World(rank=1, size=3), timeout=0.2)

@@ -378,10 +378,27 @@ def test_a_change_that_fails_half_way_leaves_no_table_that_can_be_read(owner, mo
     assert not read(owner).any()
 
 
+def test_an_interrupted_change_holds_up_no_later_one(owner, monkeypatch):
+    make(owner, spec_of("y"))
+    ranks = Ranks([owner], 1, rules=dict.fromkeys("xy", SGD))
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner.catalog.get("y").rule, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        owner.answer(ranks.step(0, 0, share([1], 1.0, name="y")))
+    with pytest.raises(ClusterError, match="table 'y' cannot be used: a change of it failed half-way"):
+        read(owner, "y")
+    assert ask(owner, ranks.step(0, 1, share([1], 1.0), seconds=0.2)).applied
+
+
 def test_ranks_that_ask_for_different_things_are_told_apart(owner):
     ranks = Ranks([owner], 2)
     waiting = later(owner, ranks.step(0, 0, share([1], 1.0)))
-    with pytest.raises(ClusterError, match="rank 0 way='step', alone=True, norm=False; rank 1 way='step', alone=False"):
+    with pytest.raises(
+        ClusterError, match="rank 0 way='step', alone=True, norm=False, max_norm=0; rank 1 way='step', alone=False"
+    ):
         ask(owner, ranks.step(1, 0, share([1], 1.0), alone=False))
     assert isinstance(taken(waiting), ClusterError)
     ranks.size = 3

@@ -51,6 +51,7 @@ class Change:
         shares: of each table at most one, with its spec.
         norm: the sum of the squared entries of all gradients, over all owners, is asked for.
         scale: the factor of all gradients, by that sum; None: 1.
+        max_norm: that this factor follows from, which owners compare between ranks.
         seconds: that owners wait for other ranks.
         pool: where the memory of what is sent comes from.
     """
@@ -65,6 +66,7 @@ class Change:
         *,
         norm: bool,
         scale: Callable[[float], float] | None,
+        max_norm: float,
         seconds: float,
         pool: ops.Pool,
     ) -> None:
@@ -85,7 +87,13 @@ class Change:
         self._asked = self._send(
             {
                 owner: ChangeRequest(
-                    moment=moment, way=way, shares=tuple(mine), alone=alone, norm=norm or scale is not None, seconds=waits
+                    moment=moment,
+                    way=way,
+                    shares=tuple(mine),
+                    alone=alone,
+                    norm=norm or scale is not None,
+                    max_norm=max_norm,
+                    seconds=waits,
                 )
                 for owner, mine in by_owner.items()
             }

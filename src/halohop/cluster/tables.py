@@ -164,6 +164,7 @@ class Tables:
         *,
         norm: bool = False,
         scale: Callable[[float], float] | None = None,
+        max_norm: float = 0.0,
         seconds: float = STEP_SECONDS,
     ) -> Done:
         """A change at all owners: wholly or not at all, and once.
@@ -172,13 +173,14 @@ class Tables:
             moment, way, shares: as of `ChangeRequest`.
             norm: of a step: the sum of the squared entries of all gradients is asked for, over all tables and owners.
             scale: the factor of all gradients, by that sum. All ranks give the same function.
+            max_norm: that it follows from; ranks that differ are refused.
             seconds: how long to wait for other ranks.
 
         Raises:
             InputError, RemoteError: an owner refuses a share.
             SchemaError, IdError, PeerLostError, ClusterError: as of `read`; or another rank's share did not come in time.
         """
-        return self.change_later(moment, way, shares, norm=norm, scale=scale, seconds=seconds).apply()
+        return self.change_later(moment, way, shares, norm=norm, scale=scale, max_norm=max_norm, seconds=seconds).apply()
 
     def change_later(
         self,
@@ -188,11 +190,23 @@ class Tables:
         *,
         norm: bool = False,
         scale: Callable[[float], float] | None = None,
+        max_norm: float = 0.0,
         seconds: float = STEP_SECONDS,
     ) -> Change:
         """Sends the shares, and returns at once; `Change.apply` waits for them, and lets the change happen."""
         fitting = [self._fitting(share, way) for share in shares]
-        return Change(self._owners, self._names, moment, way, fitting, norm=norm, scale=scale, seconds=seconds, pool=self._pool)
+        return Change(
+            self._owners,
+            self._names,
+            moment,
+            way,
+            fitting,
+            norm=norm,
+            scale=scale,
+            max_norm=max_norm,
+            seconds=seconds,
+            pool=self._pool,
+        )
 
     def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
         """The share with tensors as owners take them."""

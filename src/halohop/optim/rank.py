@@ -88,12 +88,14 @@ class Rank:
             ClusterError, PeerLostError: another rank could not do its part, or an owner is lost.
         """
         scale = None if max_norm is None else lambda square: min(1.0, max_norm / (math.sqrt(square) + _TINY))
-        done = self._change(shares, scale=scale, seconds=self._seconds)
+        done = self._change(shares, scale=scale, max_norm=max_norm or 0.0, seconds=self._seconds)
         return Stepped(steps=done.steps, norm=None if max_norm is None else math.sqrt(done.square))
 
-    def _change(self, shares: tuple[Share, ...], *, scale: Callable[[float], float] | None, seconds: float) -> Done:
+    def _change(
+        self, shares: tuple[Share, ...], *, scale: Callable[[float], float] | None = None, max_norm: float = 0.0, seconds: float
+    ) -> Done:
         try:
-            return self._tables.change(self._moment, "step", shares, scale=scale, seconds=seconds)
+            return self._tables.change(self._moment, "step", shares, scale=scale, max_norm=max_norm, seconds=seconds)
         finally:  # a step that fails is past, for all ranks
             self._moment = replace(self._moment, index=self._moment.index + 1)
 
@@ -109,7 +111,7 @@ class Rank:
         Raises:
             DeadlineExceededError: ranks did not come in time; names them.
         """
-        self._change((), scale=None, seconds=seconds)
+        self._change((), seconds=seconds)
 
     @contextmanager
     def heard(self) -> Iterator[None]:

@@ -135,7 +135,7 @@ class SparseOptimizer(Optimizer, Joinable):
         """Scales the gradients of the next step so that their norm is at most `max_norm`.
 
         It is the 2-norm of all tables' gradients together, over all owners, after those of equal rows and of all ranks were put
-        together; `step` finds it, and `grad_norm` is it afterwards. All ranks have to call this.
+        together; `step` finds it, and `grad_norm` is it afterwards. All ranks have to call this, with the same number.
         """
         if not max_norm > 0 or not math.isfinite(max_norm):
             raise InputError(f"max_norm={max_norm} is to be a number above 0")

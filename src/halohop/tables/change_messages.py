@@ -88,6 +88,7 @@ class ChangeRequest(TableRequest[Changed]):
         shares: of each table at most one.
         alone: no other owner is part of the change: it is applied at once.
         norm: `Changed.square` is asked for.
+        max_norm: to which gradients will be scaled down; the same from all ranks. 0: they will not be.
         seconds: how long to wait for other ranks; of a client's own writes, how long they may be asked for again.
     """
 
@@ -96,6 +97,7 @@ class ChangeRequest(TableRequest[Changed]):
     shares: tuple[Share, ...]
     alone: bool
     norm: bool = False
+    max_norm: float = 0.0
     seconds: float = 60.0
 
 

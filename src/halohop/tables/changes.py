@@ -231,9 +231,10 @@ class Ledger:
     def _differs(self, change: Change, request: ChangeRequest) -> str:
         """What a rank asks for otherwise than the first one; empty: nothing."""
         first = change.first
-        if (first.way, first.alone, first.norm) == (request.way, request.alone, request.norm):
+        wants = [f"way={one.way!r}, alone={one.alone}, norm={one.norm}, max_norm={one.max_norm:g}" for one in (first, request)]
+        if wants[0] == wants[1] and first.max_norm == request.max_norm:
             return ""
-        asked = ((one.moment.rank, f"way={one.way!r}, alone={one.alone}, norm={one.norm}") for one in (first, request))
+        asked = zip((first.moment.rank, request.moment.rank), wants, strict=True)
         return f"ranks differ in {self._named(_place(first.moment))}: " + "; ".join(f"rank {rank} {how}" for rank, how in asked)
 
     def _is_whole(self, place: Place, change: Change) -> bool:
@@ -276,11 +277,13 @@ class Ledger:
             assert change.plan is not None
             try:
                 applied = change.plan.apply(change.scale)
-            except Exception as error:
+            except BaseException as error:  # Ctrl-C, too: the changes that come behind it do not wait for it
                 why = partial(again, error)
                 with self._lock:
                     self._end(place, why)
                 change.refuse(why)
+                if not isinstance(error, Exception):
+                    raise
             else:
                 done = Changed(new=False, applied=True, square=change.square, steps=applied.steps)
                 with self._lock:

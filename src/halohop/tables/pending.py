@@ -92,7 +92,7 @@ def overdue(named: str, seconds: float, missing: list[int], before: str) -> str:
     return f"{who} not sent a share of {named} within {seconds:g} s; nothing of it was applied"
 
 
-def again(error: Exception) -> Exception:
+def again(error: BaseException) -> Exception:
     """The same failure for each who waits, with where it happened."""
     if isinstance(error, HalohopError):
         made: Exception = type(error)(str(error))
