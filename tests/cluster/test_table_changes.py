@@ -160,7 +160,13 @@ def test_a_rank_that_does_not_come_is_named_by_the_deadline(world):
 def test_an_owner_that_is_silent_for_long_is_lost():
     """Its call may wait for other ranks, but not for an owner that is not there."""
     never: Future[Any] = Future()
-    silent = TableHolder(ask=lambda request, *, seconds=0.0: never, parts=(0,), name="s", remote=True, lost=lambda: "s is gone")
+    silent = TableHolder(
+        ask=lambda request, *, seconds=0.0: never,
+        parts=(0,),
+        name="s",
+        remote=True,
+        lost=lambda waited: "s is gone" if waited > 0.2 else "",
+    )
     graph = partitioned(ring(20), 1)
     tables = Tables(graph, TableOwners(graph.book, [silent]), graph.pool, graph.counters)
     with pytest.raises(PeerLostError, match="s is gone"):

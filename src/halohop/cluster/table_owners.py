@@ -44,15 +44,15 @@ class TableHolder:
         parts: whose rows it owns.
         name: as errors and `graph.tables.owners` call it.
         remote: whether it is another process; such owners are asked first.
-        lost: why it is gone: it has not been heard of for as long as a call may take; empty as long as it may answer.
-        call_seconds: how long a request is repeated that is not answered.
+        lost: why it is gone, for a call that has waited for some seconds: nothing was heard of it for as long as a call may take;
+            empty as long as it may answer.
     """
 
     ask: Asks
     parts: tuple[int, ...]
     name: str
     remote: bool = False
-    lost: Callable[[], str] = lambda: ""
+    lost: Callable[[float], str] = lambda waited: ""
     call_seconds: float = 0.0
 
 
@@ -169,7 +169,8 @@ class TableOwners:
         Args:
             seconds: that they may wait for others.
         """
-        ends = time.monotonic() + _PATIENCE + seconds
+        begun = time.monotonic()
+        ends = begun + _PATIENCE + seconds
         while True:
             wait(asked.values(), timeout=_GLANCE, return_when=FIRST_EXCEPTION)
             found: dict[int, Any] = {}
@@ -177,7 +178,7 @@ class TableOwners:
                 if future.done():
                     error = future.exception()
                     found[owner] = future.result() if error is None else error
-                elif why := self.holders[owner].lost():
+                elif why := self.holders[owner].lost(time.monotonic() - begun):
                     found[owner] = PeerLostError(why)
                 elif not self.holders[owner].remote and time.monotonic() > ends:
                     found[owner] = DeadlineExceededError(

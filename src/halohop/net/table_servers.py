@@ -73,8 +73,8 @@ def holder_at(channel: Channel, parts: tuple[int, ...], *, call_seconds: float) 
     def ask(request: TableRequest[Any], *, seconds: float = 0.0) -> "Future[Any]":
         return channel.submit(request, seconds=call_seconds + seconds if seconds else None)
 
-    def lost() -> str:
-        if not channel.is_lost(call_seconds):
+    def lost(waited: float) -> str:
+        if waited < call_seconds or not channel.is_lost(call_seconds):  # one that was away before may just have come back
             return ""
         who = f"{channel.peer} at {channel.address}, which owns rows of tables,"
         return f"{who} went away and did not come back within {call_seconds:g} s"
