@@ -30,6 +30,8 @@ def test_rows_are_the_same_in_any_layout(kind: str) -> None:
     assert torch.equal(filled(table, torch.tensor([4, 0, 4]), raw=raw[10:]), whole[[14, 10, 14]])
     assert torch.equal(filled(table, torch.tensor([2, 1]), offset=10), filled(table, torch.tensor([12, 11])))
     assert len(whole.unique()) == whole.numel()
+    narrow = torch.randperm(20, dtype=torch.int32)  # as ids of edges lie where they fit
+    assert torch.equal(filled(table, torch.arange(20), raw=narrow), filled(table, torch.arange(20), raw=narrow.long()))
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal"])

@@ -29,7 +29,7 @@ def beginnings_of(spec: TableSpec, *, raw: Tensor | None, offset: int, column: T
 
     Args:
         spec: of the table.
-        raw: int64 ``[n]``, the user's ids of the partition's rows; None where they are numbered, from `offset` on.
+        raw: int64 or int32 ``[n]``, the user's ids of the partition's rows; None where they are numbered, from `offset` on.
         offset: the gid of the partition's first row.
         column: of "column", the rows of that column of this partition, ``[n, *shape]`` of any dtype.
 
@@ -85,7 +85,7 @@ class _Random:
     offset: int
 
     def fill(self, out: Tensor, lid: Tensor) -> None:
-        ids = lid + self.offset if self.raw is None else ops.gather_rows(self.raw, lid)
+        ids = lid + self.offset if self.raw is None else ops.gather_rows(self.raw, lid).long()
         begin = self.spec.begin
         fill = ops.fill_uniform if begin.kind == "uniform" else ops.fill_normal
         fill(out, self.key, ids, begin.low, begin.high)
