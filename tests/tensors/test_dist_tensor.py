@@ -54,6 +54,7 @@ def test_rows_of_every_dtype_and_shape_come_back(graph, dtype, shape):
         ({"shape": (20,), "node_type": NODE, "relation": EDGE}, "are both given; rows belong to one of them"),
         ({"shape": (20,), "name": ""}, "name='' is no name of a table"),
         ({"shape": (20,), "name": "x" * 201}, "is no name of a table; give text of 1 to 200 characters"),
+        ({"shape": (20,), "init": init.uniform(), "seed": 1.5}, "seed=1.5 is no whole number"),
         ({"shape": (20,), "storage": "tape"}, "storage='tape' is none of"),
         ({"shape": (20,), "storage": "disk"}, "its owner has no folder for tables"),
         ({"shape": (20,), "dtype": "float32"}, "dtype='float32' is none of torch's"),

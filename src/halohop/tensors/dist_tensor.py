@@ -74,6 +74,8 @@ class DistTensor:
         name = f"unnamed-{secrets.token_hex(8)}" if name is None else name
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
             raise InputError(f"name={name!r} is no name of a table; give text of 1 to {MAX_NAME} characters")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise InputError(f"seed={seed!r} is no whole number; give one, such as 0")
         if storage not in get_args(Storage):
             raise InputError(f"storage={storage!r} is none of {list(get_args(Storage))}")
         if not isinstance(dtype, torch.dtype):
