@@ -22,7 +22,7 @@ def tables(threads: list[int]) -> Benchmark:
         title="Tables that train",
         graph=None,
         measure="rows",
-        unit=8,
+        unit=2,
         entries=entries,
         comparisons=[
             versus("halohop Adam", "gather", 1 / 3),

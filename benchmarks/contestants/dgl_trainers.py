@@ -66,7 +66,7 @@ def start_trainer(end: ExitStack, *, folder: str, rank: int, hosts: int) -> tupl
     dgl.distributed.initialize(addresses)
     torch.distributed.init_process_group("gloo")
     graph = dgl.distributed.DistGraph("graph")
-    embedding = dgl.distributed.DistEmbedding(graph.num_nodes(), WIDTH, "rows", init_func=torch.zeros)
+    embedding = dgl.distributed.DistEmbedding(graph.num_nodes(), WIDTH, "rows")
     optimizer = dgl.distributed.optim.SparseAdam([embedding], lr=1e-3)
     order = torch.Generator().manual_seed(rank)
     batches = [torch.randperm(NUM_ROWS, generator=order)[:TOUCHED] for _ in range(BATCHES)]
