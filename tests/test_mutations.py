@@ -168,6 +168,24 @@ MUTATIONS = {
         instead="                    if not number + 1:",
         found_by=("partitioning/steps/test_steps.py",),
     ),
+    "rules: the mean of the squares forgets as fast as that of the gradients": Mutation(
+        module="ops/cpu_rules.py",
+        line="(grad * grad - square[row + c]) * keep2",
+        instead="(grad * grad - square[row + c]) * keep1",
+        found_by=("ops/test_rules.py",),
+    ),
+    "rules: gradients of equal rows, the last rank's first": Mutation(
+        module="tables/rules.py",
+        line="ops.join_rows(grads)",
+        instead="ops.join_rows(grads[::-1])",
+        found_by=("tables/test_rules.py",),
+    ),
+    "beginnings: by place in the partition instead of by id": Mutation(
+        module="tables/beginnings.py",
+        line="else ops.gather_rows(self.raw, lid)",
+        instead="else lid",
+        found_by=("tables/test_beginnings.py",),
+    ),
     "verify: what was changed since counts as read": Mutation(
         module="store/verify.py",
         line="    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns\n",
