@@ -73,6 +73,7 @@ def start_trainer(end: ExitStack, *, folder: str, rank: int, hosts: int) -> tupl
     grads = torch.randn(TOUCHED, WIDTH)
 
     def make(number: int) -> dict[str, float]:
+        optimizer.zero_grad()  # or the lookups of all steps so far would be sent again
         embedding(batches[number % BATCHES]).backward(grads)
         optimizer.step()
         return {"batches": 1, "rows": TOUCHED}
