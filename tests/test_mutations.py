@@ -50,7 +50,7 @@ MUTATIONS = {
     ),
     "tables: a rank goes on before the last steps of a round": Mutation(
         module="optim/rank.py",
-        line="        self._change((), scale=None, seconds=seconds)\n",
+        line="        self._change((), seconds=seconds)\n",
         instead="        assert seconds\n",
         found_by=("optim/test_joining.py",),
     ),

@@ -12,9 +12,7 @@ def parts(**of_rendezvous):
     """Connections of stand-ins, and the calls that these get."""
     calls = Mock()
     calls.rendezvous.configure_mock(**of_rendezvous)
-    connections = Connections(
-        directory=calls.directory, peers=(), call_seconds=1.0, rendezvous=calls.rendezvous, server=calls.server
-    )
+    connections = Connections(directory=calls.directory, peers=(), rendezvous=calls.rendezvous, server=calls.server)
     return connections, calls
 
 

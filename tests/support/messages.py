@@ -11,6 +11,7 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.net.messages import server_codec
 from halohop.sampling.batch import EdgeBlock, NodeBlock
+from halohop.tables.rule_spec import RuleSpec
 from halohop.transport.messages import Failure
 
 MESSAGE_TYPES = tuple(kind for kind in server_codec()._types.values() if kind is not Failure)
@@ -93,6 +94,8 @@ def _random_record(kind: Any, generator: torch.Generator) -> Any:
             num = len(values["gid"]) if values["gid"].dim() else 0
             values |= {"num_sampled": (num,) if num % 2 else None}
             values |= {"sparse": {}} if kind is NodeBlock else {"ends_bid": torch.arange(2 * num).view(2, num), "flips": None}
+        if kind is RuleSpec:
+            values |= {name: value % 1 for name, value in values.items() if isinstance(value, float)}
         try:
             return kind(**values)
         except (InputError, AssertionError, TypeError, ValueError):  # values that exclude each other
