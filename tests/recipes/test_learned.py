@@ -1,6 +1,8 @@
 """Vectors of nodes without features: learned in tables, kept with the best model, read by inference; by one process or more."""
 
 import json
+import random
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -131,3 +133,27 @@ def test_trainers_of_two_hosts_learn_what_one_does(
     assert losses(apart) == pytest.approx(losses(alone), rel=1e-3)
     assert apart[-1]["test_accuracy"] == pytest.approx(alone[-1]["test_accuracy"], abs=0.02)
     assert json.loads(json.dumps(apart[0]))["ranks"] == 2
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_trainer_that_is_killed_goes_on_with_the_same_vectors(
+    parts: str, tmp_path: Path, start_trainers: Any, run_trainers: Any, seed: int
+) -> None:
+    """Rank 0 owns the rows: without it they are gone, and come back from the checkpoint."""
+    chance = random.Random(seed)
+    whole = config_for(parts, tmp_path / "whole", batch_size=20, save_every=1, log_every=1)
+    undisturbed = run_trainers([whole], 2)
+    broken = replace(whole, out=str(tmp_path / "broken"))
+    with start_trainers([broken], 2) as trainers:
+        for _ in range(chance.randint(1, 8)):
+            trainers[0].wait_for("step")
+        victim = chance.randrange(2)
+        trainers[victim].process.kill()
+        codes = [trainer.wait() for trainer in trainers]
+    assert codes[victim] == -signal.SIGKILL
+    assert codes[1 - victim] == 1
+    events = run_trainers([replace(broken, resume=True)], 2)
+    assert losses(events) == losses(undisturbed)
+    assert events[-1]["test_accuracy"] == undisturbed[-1]["test_accuracy"]
