@@ -99,10 +99,6 @@ class Change:
             }
         )
 
-    def done(self) -> bool:
-        """Whether all owners have all shares of all ranks."""
-        return all(future.done() for future in self._asked.values())
-
     def apply(self) -> Done:
         """Waits until all owners have all shares, and lets the change happen; if one refuses or is lost, at none of them.
 
@@ -126,10 +122,6 @@ class Change:
         applied = self._answers(self._send({owner: ApplyRequest(moment=self._moment, scale=factor) for owner in ready}))
         return Done(steps=_steps(applied), square=square)
 
-    def abort(self, reason: str) -> None:
-        """Lets the change not happen: other ranks that wait for it hear why."""
-        self._abort(self._asked, reason)
-
     def _send(self, requests: dict[int, TableRequest[Any]]) -> "dict[int, Future[Any]]":
         return self._owners.send(requests, seconds=self._seconds)
 
@@ -147,9 +139,9 @@ class Change:
         raise explained from error
 
     def _abort(self, owners: Sequence[int] | dict[int, Any], reason: str) -> None:
-        told = self._send({owner: AbortRequest(moment=self._moment, reason=reason) for owner in owners})
-        wait(told.values(), timeout=_ABORT_SECONDS)
-        for owner, future in told.items():
+        asked = self._send({owner: AbortRequest(moment=self._moment, reason=reason) for owner in owners})
+        wait(asked.values(), timeout=_ABORT_SECONDS)
+        for owner, future in asked.items():
             error = future.exception() if future.done() else "it does not answer"
             if error is not None:
                 _LOG.warning("a change could not be aborted at %s: %s", self._owners.holders[owner].name, error)

@@ -136,7 +136,7 @@ def _record_of(step: int, replies: Sequence[TablesSaved]) -> Record:
 def _check_rows(checkpoint: Path, saved: Sequence[SavedTable], replies: Sequence[TablesLoaded]) -> None:
     """
     Raises:
-        InputError: nobody owns some of the rows.
+        InputError: some of the rows have no owner.
     """
     for name in {table.spec.name for table in saved}:
         count = sum(table.num_rows for table in saved if table.spec.name == name)

@@ -83,7 +83,7 @@ class TableOwners:
     Args:
         book: of the graph.
         holders: each partition is in exactly one of them.
-        parts_here: partitions that are in this process, too, whoever owns their tables' rows.
+        parts_here: partitions that are in this process, too, also where another process owns their tables' rows.
         with_others: several processes use them together, so that they are to be closed when this one ends.
         close: ends what was begun for them; `wait` as of `Graph.shut`.
 

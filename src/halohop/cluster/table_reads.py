@@ -164,9 +164,9 @@ class Reading:
             seen.setdefault(name, {})[one.steps] = self._owners.holders[one.share.owner].name
         for name, owners in seen.items():
             if len(owners) > 1:
-                told = ", ".join(f"{who} {steps}" for steps, who in sorted(owners.items()))
+                counts = ", ".join(f"{who} {steps}" for steps, who in sorted(owners.items()))
                 return (
-                    f"the owners of table {name!r} have made different numbers of steps ({told}): a step reached only some; "
+                    f"the owners of table {name!r} have made different numbers of steps ({counts}): a step reached only some; "
                     "go on from the last checkpoint (--resume)"
                 )
         return ""

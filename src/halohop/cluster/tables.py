@@ -180,22 +180,8 @@ class Tables:
             InputError, RemoteError: an owner refuses a share.
             SchemaError, IdError, PeerLostError, ClusterError: as of `read`; or another rank's share did not come in time.
         """
-        return self.change_later(moment, way, shares, norm=norm, scale=scale, max_norm=max_norm, seconds=seconds).apply()
-
-    def change_later(
-        self,
-        moment: Moment,
-        way: Way,
-        shares: Sequence[Share],
-        *,
-        norm: bool = False,
-        scale: Callable[[float], float] | None = None,
-        max_norm: float = 0.0,
-        seconds: float = STEP_SECONDS,
-    ) -> Change:
-        """Sends the shares, and returns at once; `Change.apply` waits for them, and lets the change happen."""
         fitting = [self._fitting(share, way) for share in shares]
-        return Change(
+        change = Change(
             self._owners,
             self._names,
             moment,
@@ -207,6 +193,7 @@ class Tables:
             seconds=seconds,
             pool=self._pool,
         )
+        return change.apply()
 
     def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
         """The share with tensors as owners take them."""
@@ -273,7 +260,7 @@ class Tables:
         """Brings tables, and their optimisers' state, to where they were in a checkpoint, however the graph is divided now.
 
         All files are compared with their checksums before anything is changed. Tables that are not there are made, also those
-        that an owner has lost, since it was started again. One client calls it, while nobody uses the tables.
+        that an owner has lost, since it was started again. One client calls it, while no other uses the tables.
 
         Args:
             folder: see `save`.

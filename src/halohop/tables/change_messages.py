@@ -135,7 +135,7 @@ class AbortRequest(TableRequest[Aborted]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLeft:
-    """Nobody waits for the rank in this round any more."""
+    """No rank waits for this one in its round any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,8 +96,8 @@ def planned(way: Way, shares: Mapping[int, Iterable[Share]], tables: Mapping[str
             rates.setdefault(share.name, {}).setdefault(share.lr, rank)
     for name, known in rates.items():
         if len(known) > 1:
-            told = ", ".join(f"{lr} at rank {rank}" for lr, rank in known.items())
-            raise InputError(f"the learning rates of table {name!r} differ between ranks ({told}); give all ranks the same")
+            listed = ", ".join(f"{lr} at rank {rank}" for lr, rank in known.items())
+            raise InputError(f"the learning rates of table {name!r} differ between ranks ({listed}); give all ranks the same")
     return Plan(way, [_part(way, tables[name], by_table[name], size) for name in sorted(by_table)])
 
 
