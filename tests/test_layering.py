@@ -45,7 +45,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "filelock": ("ops/warmup.py",),
     "fsspec": ("files/url_folder.py",),
     "kaminpar": ("partitioning/assigners/kaminpar.py",),
-    "pyarrow": ("datasets/*", "files/parquet.py", "inference/*", "cluster/table_export.py"),
+    "pyarrow": ("datasets/*", "files/parquet.py", "inference/*", "cluster/tables/export.py"),
     "ray": ("launch/*",),
     "typer": ("launch/*",),
     "rich": ("launch/*",),

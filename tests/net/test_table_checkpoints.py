@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import halohop
-from halohop.cluster import table_names
+from halohop.cluster.tables import names
 from halohop.errors import ClusterError, RemoteError
 from halohop.tables import saving
 from halohop.tables.spec import Beginning, TableSpec
@@ -99,7 +99,7 @@ def test_a_server_without_a_folder_says_how_it_gets_one(parts: Path, tmp_path: P
 
 
 def test_a_server_that_was_started_again_gets_its_rows_back(parts: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(table_names, "_MAKING_SECONDS", 0.1)
+    monkeypatch.setattr(names, "_MAKING_SECONDS", 0.1)
     with ExitStack() as stack:
         first = halohop.serve(parts, partitions=[0], token=TOKEN, limits=LIMITS, tables=tmp_path)
         other = stack.enter_context(halohop.serve(parts, partitions=[1, 2], token=TOKEN, limits=LIMITS, tables=tmp_path))

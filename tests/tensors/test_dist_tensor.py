@@ -88,7 +88,7 @@ def test_a_number_that_the_dtype_lacks_is_refused(graph):
 
 
 def test_a_callable_is_asked_for_blocks_of_ids(graph, monkeypatch):
-    monkeypatch.setattr("halohop.cluster.table_filling._BLOCK_BYTES", 7 * 8)
+    monkeypatch.setattr("halohop.cluster.tables.filling._BLOCK_BYTES", 7 * 8)
     asked: list[int] = []
 
     def rows(ids: torch.Tensor) -> torch.Tensor:

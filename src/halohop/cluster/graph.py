@@ -19,8 +19,8 @@ from halohop.cluster.jobs import Jobs
 from halohop.cluster.lookups import Lookups
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
-from halohop.cluster.table_owners import TableOwners, owners_here
-from halohop.cluster.tables import Tables
+from halohop.cluster.tables.owners import TableOwners, owners_here
+from halohop.cluster.tables.tables import Tables
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
 from halohop.partitioning.building.build import Build, build_parts

@@ -10,7 +10,7 @@ from halohop.cluster.cache import cache_of
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.holding import Holding, book_of
 from halohop.cluster.router import Router
-from halohop.cluster.table_owners import TableOwners
+from halohop.cluster.tables.owners import TableOwners
 from halohop.errors import InputError
 from halohop.net.attending import Attending
 from halohop.net.connections import Connections

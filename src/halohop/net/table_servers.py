@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from halohop.cluster.table_owners import TableHolder, holder_here
+from halohop.cluster.tables.owners import TableHolder, holder_here
 from halohop.net.directory import PeerDirectory
 from halohop.tables.messages import TableRequest
 from halohop.tables.owner import Owner

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 
 from halohop.cluster.holding import Holding
-from halohop.cluster.table_owners import TableOwners, holder_here
+from halohop.cluster.tables.owners import TableOwners, holder_here
 from halohop.errors import ClusterError
 from halohop.net.directory import PeerDirectory
 from halohop.net.finders import Listed

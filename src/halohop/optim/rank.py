@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from halohop.cluster.table_changes import Done
-from halohop.cluster.tables import Tables
+from halohop.cluster.tables.changes import Done
+from halohop.cluster.tables.tables import Tables
 from halohop.errors import ClusterError, HalohopError
 from halohop.tables.change_messages import AbortRequest, LeaveRequest, Moment, Share, Training, TrainRequest
 from halohop.tables.rule_spec import RuleSpec

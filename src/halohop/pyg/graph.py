@@ -11,7 +11,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph, GraphReference, in_one_part
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
-from halohop.cluster.table_owners import owners_here
+from halohop.cluster.tables.owners import owners_here
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
 from halohop.pyg.convert import structure_from_pyg

@@ -9,7 +9,7 @@ from torch._compile import _disable_dynamo
 
 from halohop import ops
 from halohop.cluster.graph import Graph
-from halohop.cluster.table_owners import integers
+from halohop.cluster.tables.owners import integers
 from halohop.errors import InputError
 from halohop.init import Init, normal
 from halohop.tables.spec import Storage

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from halohop.cluster.graph import Graph
-from halohop.cluster.table_names import described
-from halohop.cluster.tables import Tables
+from halohop.cluster.tables.names import described
+from halohop.cluster.tables.tables import Tables
 from halohop.errors import InputError, SchemaError
 from halohop.init import Init, beginning_of
 from halohop.tables.spec import MAX_NAME, Storage, TableSpec

@@ -16,7 +16,7 @@ from halohop import ops
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
-from halohop.cluster.table_owners import owners_here
+from halohop.cluster.tables.owners import owners_here
 from halohop.collectives import free_port
 from halohop.net.open import open_graph
 from halohop.partitioning.assigners.division import Assignment

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from halohop import ops
-from halohop.cluster.shared_rows import SharedRows
+from halohop.cluster.tables.shared_rows import SharedRows
 from halohop.tables.messages import DropTableRequest
 from halohop.tables.owner import Owner
 from halohop.tables.spec import Beginning

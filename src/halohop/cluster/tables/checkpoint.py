@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from halohop.cluster.table_names import TableNames
-from halohop.cluster.table_owners import TableOwners
+from halohop.cluster.tables.names import TableNames
+from halohop.cluster.tables.owners import TableOwners
 from halohop.errors import ClusterError, DatasetError, HalohopError, InputError, VersionMismatchError
 from halohop.files.aside import remove, writing
 from halohop.files.reading import decode_json

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import halohop
-from halohop.cluster import table_checkpoint
+from halohop.cluster.tables import checkpoint
 from halohop.errors import (
     ClusterError,
     CorruptDatasetError,
@@ -201,7 +201,7 @@ def test_a_disk_that_is_full_leaves_the_old_one(
     def fails(*args: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(table_checkpoint, "sealed_file", fails)
+    monkeypatch.setattr(checkpoint, "sealed_file", fails)
     with pytest.raises(OSError, match="No space"):
         graph.tables.save(tmp_path, step=2)
     assert checkpoints(tmp_path) == [1]
@@ -271,7 +271,7 @@ def test_an_owner_that_lost_its_tables_gets_them_back(divide: Divide, tmp_path: 
     then = read(graph)
     graph.tables.save(tmp_path, step=1)
     graph.tables._owners.ask({1: DropTableRequest(name="own")})
-    monkeypatch.setattr("halohop.cluster.table_names._MAKING_SECONDS", 0.05)
+    monkeypatch.setattr("halohop.cluster.tables.names._MAKING_SECONDS", 0.05)
     graph.tables.load(tmp_path, step=1)
     assert read(graph) == then
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.cluster.lookups import Lookups
-from halohop.cluster.table_owners import TableOwners
+from halohop.cluster.tables.owners import TableOwners
 from halohop.errors import InputError
 from halohop.tables.messages import FilledRequest
 from halohop.tables.spec import TableSpec

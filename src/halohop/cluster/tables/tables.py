@@ -10,14 +10,14 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.lookups import Lookups
-from halohop.cluster.shared_rows import SharedRows
-from halohop.cluster.table_changes import Change, Done
-from halohop.cluster.table_checkpoint import forget_others, load_tables, save_tables
-from halohop.cluster.table_export import export_rows
-from halohop.cluster.table_filling import RowsOf, fill_rows, ids_of
-from halohop.cluster.table_names import TableNames
-from halohop.cluster.table_owners import TableOwners
-from halohop.cluster.table_reads import Reading, Wanted
+from halohop.cluster.tables.changes import Change, Done
+from halohop.cluster.tables.checkpoint import forget_others, load_tables, save_tables
+from halohop.cluster.tables.export import export_rows
+from halohop.cluster.tables.filling import RowsOf, fill_rows, ids_of
+from halohop.cluster.tables.names import TableNames
+from halohop.cluster.tables.owners import TableOwners
+from halohop.cluster.tables.reads import Reading, Wanted
+from halohop.cluster.tables.shared_rows import SharedRows
 from halohop.errors import IdError, InputError
 from halohop.tables.change_messages import Moment, Share, Way
 from halohop.tables.messages import TableListing

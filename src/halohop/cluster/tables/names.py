@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from halohop.cluster.table_owners import TableOwners
+from halohop.cluster.tables.owners import TableOwners
 from halohop.errors import ClusterError, HalohopError, InputError, RemoteError, SchemaError, WriteError
 from halohop.tables.messages import (
     DropTableRequest,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.shared_rows import SharedRows
-from halohop.cluster.table_names import TableNames
-from halohop.cluster.table_owners import TableOwners, failures
+from halohop.cluster.tables.names import TableNames
+from halohop.cluster.tables.owners import TableOwners, failures
+from halohop.cluster.tables.shared_rows import SharedRows
 from halohop.errors import ClusterError
 from halohop.tables.messages import ReadRowsRequest, TableQuery
 from halohop.tables.spec import TableSpec

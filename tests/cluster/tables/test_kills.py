@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from halohop.cluster.table_checkpoint import RECORD
+from halohop.cluster.tables.checkpoint import RECORD
 from halohop.tables.spec import Beginning, TableSpec
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import partitioned

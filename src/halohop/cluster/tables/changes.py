@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from halohop import ops
-from halohop.cluster.table_names import TableNames
-from halohop.cluster.table_owners import TableOwners, failures
+from halohop.cluster.tables.names import TableNames
+from halohop.cluster.tables.owners import TableOwners, failures
 from halohop.tables.change_messages import (
     AbortRequest,
     Applied,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import halohop
-from halohop.cluster.table_owners import TableHolder, TableOwners, holder_here
-from halohop.cluster.tables import Tables
+from halohop.cluster.tables.owners import TableHolder, TableOwners, holder_here
+from halohop.cluster.tables.tables import Tables
 from halohop.errors import ClusterError, DeadlineExceededError, InputError, PeerLostError
 from halohop.tables.change_messages import AbortRequest, ApplyRequest, ChangeRequest, Moment, Share, TrainRequest
 from halohop.tables.messages import TableRequest
@@ -125,7 +125,7 @@ def test_a_factor_that_cannot_be_computed_aborts_the_step(world):
 
 def test_half_a_step_is_refused_by_name(world, monkeypatch):
     """An owner that is lost between the two messages has not made it; rows of different steps are not mixed."""
-    monkeypatch.setattr("halohop.cluster.table_reads._SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr("halohop.cluster.tables.reads._SETTLE_SECONDS", 0.1)
     tables, owners = world
     (moment,) = trained(tables)
     owners[1].loses = ApplyRequest

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from halohop.cluster import table_export
-from halohop.cluster.table_export import export_rows
+from halohop.cluster.tables import export as exporting
+from halohop.cluster.tables.export import export_rows
 from halohop.errors import InputError, WriteError
 from halohop.tables.spec import TableSpec
 
@@ -36,7 +36,7 @@ CASES = {
 @pytest.mark.parametrize("rows", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 def test_row_i_is_that_of_id_i(rows: Tensor, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_export, "_CHUNK_BYTES", 300)
+    monkeypatch.setattr(exporting, "_CHUNK_BYTES", 300)
     path = tmp_path / "new" / f"e{suffix}"
     export(rows, path)
     stored = rows.float() if rows.dtype == torch.bfloat16 else rows
