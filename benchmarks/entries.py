@@ -18,6 +18,8 @@ class Entry:
     """Groups are measured one after the other, where all contestants together would not fit into memory."""
     environment: str = "ours"
     """"ours", "dgl" (the one of benchmarks/peers.py), or "pyg" (ours, where PyG can sample)."""
+    allocator: str = ""
+    """"jemalloc", told to keep memory, as the guides of DGL and PyG advise; "" is the system's."""
     is_limit: bool = False
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine
+from benchmarks import allocators, machine
 from benchmarks.entries import Benchmark, Entry
 from benchmarks.paths import ROOT
 from benchmarks.peers import dgl_python
@@ -78,7 +78,8 @@ def _measure_together(
     with ExitStack() as stack:
         for entry in entries:
             options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
-            contestant = Contestant(entry.name, entry.module, options, _interpreter(entry)[0], entry.threads)
+            variables = allocators.variables(entry.allocator)
+            contestant = Contestant(entry.name, entry.module, options, _interpreter(entry)[0], entry.threads, variables)
             stack.callback(contestant.stop)
             contestants[entry.name] = contestant
         infos = {name: contestant.ready() for name, contestant in contestants.items()}
@@ -98,6 +99,8 @@ def _measure_together(
 
 def _interpreter(entry: Entry) -> tuple[str, str]:
     """The Python to run it with, and why it cannot run if it cannot."""
+    if why_not := allocators.missing(entry.allocator):
+        return "", why_not
     if entry.environment == "dgl":
         return dgl_python() or "", "" if dgl_python() else "no environment with DGL: python -m benchmarks.peers makes it"
     if entry.environment == "pyg" and not any(importlib.util.find_spec(name) for name in ("pyg_lib", "torch_sparse")):

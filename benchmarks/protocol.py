@@ -84,11 +84,13 @@ class ContestantError(Exception):
 class Contestant:
     """A contestant's process."""
 
-    def __init__(self, name: str, module: str, options: dict[str, Any], python: str, threads: int) -> None:
+    def __init__(
+        self, name: str, module: str, options: dict[str, Any], python: str, threads: int, variables: dict[str, str]
+    ) -> None:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
         self._log = LOGS / f"{''.join(c if c.isalnum() else '-' for c in name)}.log"
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": str(threads)}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": str(threads)} | variables
         environment.setdefault("PYTHONUNBUFFERED", "1")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(

@@ -14,6 +14,12 @@ from benchmarks.tables import tables
 
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
+ALLOCATORS = ("", "jemalloc")
+"""What peers run with; for halohop, which keeps its memory itself, the allocator makes no difference."""
+JEMALLOC = (
+    "Peers run twice: with the system's allocator, and with jemalloc told to keep memory on large pages, as their guides advise. "
+    "The bars are those beside jemalloc. halohop has the system's."
+)
 KEPT = "Results are tensors that the caller may keep; each batch is dropped before the next one is begun."
 
 
@@ -28,24 +34,36 @@ def batch(threads: list[int]) -> Benchmark:
 
 
 def _sampling(threads: list[int], *, rows: bool) -> Benchmark:
-    def entry(name: str, module: str, count: int, environment: str = "ours", **options: Any) -> Entry:
+    def entry(name: str, module: str, count: int, environment: str = "ours", allocator: str = "", **options: Any) -> Entry:
         options |= {"fanout": FANOUT, "threads": count} | ({"rows": True} if rows else {})
-        return Entry(name=f"{name}, {_t(count)}", module=module, options=options, threads=count, environment=environment)
+        return Entry(
+            name=_named(name, allocator, count),
+            module=module,
+            options=options,
+            threads=count,
+            environment=environment,
+            allocator=allocator,
+            group=_t(count),  # each of DGL's holds a graph of its own
+        )
 
     entries: list[Entry] = []
     comparisons: list[Comparison] = []
     for t in threads:
+        every, new = f"halohop, expand=all, {_t(t)}", f"halohop, expand=new, {_t(t)}"
         for expand in ("all", "new"):
             entries.append(entry(f"halohop, expand={expand}", "halohop_sampling", t, expand=expand))
-        for ids in ("int64", "int32"):
-            entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", ids=ids))
-            bar = None if rows else {1: 8.0, 2: 6.0}.get(t)
-            comparisons.append(versus(f"halohop, expand=all, {_t(t)}", f"DGL, {ids}, {_t(t)}", bar))
-        if not rows:
-            entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl"))
-            comparisons.append(versus(f"halohop, expand=all, {_t(t)}", f"graphbolt, {_t(t)}"))
-        entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg"))
-        comparisons.append(versus(f"halohop, expand=new, {_t(t)}", f"PyG, expand=new, {_t(t)}", 8.0 if rows else 15.0))
+        for allocator in ALLOCATORS:
+            at_its_best = bool(allocator)
+            for ids in ("int64", "int32"):
+                entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", allocator, ids=ids))
+                bar = 8.0 if at_its_best and not rows else None
+                comparisons.append(versus(every, _named(f"DGL, {ids}", allocator, t), bar))
+            if not rows:
+                entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl", allocator))
+                comparisons.append(versus(every, _named("graphbolt", allocator, t)))
+            entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg", allocator))
+            bar = (8.0 if rows else 15.0) if at_its_best else None
+            comparisons.append(versus(new, _named("PyG, expand=new", allocator, t), bar))
     return Benchmark(
         title="Sampling and features" if rows else "Sampling",
         graph="products",
@@ -53,7 +71,54 @@ def _sampling(threads: list[int], *, rows: bool) -> Benchmark:
         unit=8,
         entries=[*entries, *_limits(threads, "moves" if rows else "lines")],
         comparisons=comparisons,
-        remarks=[f"1024 seeds, fanout {FANOUT}, without replacement. DGL and graphbolt expand all nodes so far.", KEPT],
+        remarks=[
+            f"1024 seeds, fanout {FANOUT}, without replacement. DGL and graphbolt expand all nodes so far.",
+            JEMALLOC,
+            KEPT,
+        ],
+    )
+
+
+def loader(threads: list[int]) -> Benchmark:
+    """Finished batches of each library's own loader: subgraph, features, labels."""
+    entries: list[Entry] = []
+    comparisons: list[Comparison] = []
+
+    def add(name: str, module: str, t: int, environment: str, allocator: str = "", **how: Any) -> str:
+        name = _named(name, allocator, t)
+        options = {"fanout": FANOUT, "threads": t, "train": False} | how
+        entries.append(
+            Entry(name=name, module=module, options=options, threads=t, environment=environment, allocator=allocator, group=_t(t))
+        )
+        return name
+
+    for t in threads:
+        how = {"run": "inline", "workers": 0} if t == 1 else {"run": "threads", "workers": t}
+        every, new = (
+            add(f"halohop, expand={expand}", "halohop_epoch", t, "ours", expand=expand, **how) for expand in ("all", "new")
+        )
+        for allocator in ALLOCATORS:
+            for workers in (0,) if t == 1 else (0, t):
+                way = f"{workers} workers" if workers else "inline"
+                for ids in ("int64", "int32"):
+                    dgl = add(f"DGL, {ids}, {way}", "dgl_epoch", t, "dgl", allocator, workers=workers, ids=ids)
+                    comparisons.append(versus(every, dgl, 3.0 if allocator else None))
+                pyg = add(f"PyG, {way}", "pyg_epoch", t, "pyg", allocator, workers=workers)
+                comparisons.append(versus(new, pyg, 5.0 if allocator else None))
+    return Benchmark(
+        title="Finished batches",
+        graph="products",
+        measure="batches",
+        unit=8,
+        entries=entries,
+        comparisons=comparisons,
+        remarks=[
+            f"1024 seeds, fanout {FANOUT}, 100 float32 features of every node, labels of the seeds. With two threads halohop "
+            "makes two batches at once; its peers share one batch among them, or have two worker processes, which stay between "
+            "epochs. A unit is a short epoch, its start and end included.",
+            JEMALLOC,
+            KEPT,
+        ],
     )
 
 
@@ -238,6 +303,7 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "sampling": sampling,
     "gather": gather,
     "batch": batch,
+    "loader": loader,
     "hetero": hetero,
     "options": options,
     "partitioned": partitioned,
@@ -254,6 +320,10 @@ def _limits(threads: list[int], *kinds: str) -> Iterator[Entry]:
             yield Entry(
                 name=f"limit: {kind}, {_t(t)}", module="limits", options={"kind": kind, "threads": t}, threads=t, is_limit=True
             )
+
+
+def _named(name: str, allocator: str, threads: int = 0) -> str:
+    return ", ".join([name, *filter(None, [allocator]), *([_t(threads)] if threads else [])])
 
 
 def _t(threads: int) -> str:

@@ -7,29 +7,36 @@ import dgl
 import torch
 
 from benchmarks.contestants.dgl_sampling import build
-from benchmarks.model import Ready, Trainer
+from benchmarks.model import Reader, Ready, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches, column
 
 
-def start(folder: str, fanout: list[int], threads: int, workers: int) -> tuple[Info, Any]:
+def start(folder: str, fanout: list[int], threads: int, workers: int, ids: str = "int64", train: bool = True) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
-    graph = build(folder, "int64")
+    graph = build(folder, ids)
     features, labels = torch.from_numpy(column(folder, "x")), torch.from_numpy(column(folder, "y"))
     sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
     seeds = SeedBatches(folder)
 
+    # One loader for all units: its processes stay. Its seeds are those of one unit.
+    loaders: dict[int, Any] = {}
+
     def epoch(batches: int) -> Iterator[Any]:
-        nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
-        return iter(dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=seeds.batch_size, num_workers=workers))
+        if batches not in loaders:
+            nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)]).to(graph.idtype)
+            loaders[batches] = dgl.dataloading.DataLoader(
+                graph, nodes, sampler, batch_size=seeds.batch_size, num_workers=workers, persistent_workers=workers > 0
+            )
+        return iter(loaders[batches])
 
     def ready(batch: Any) -> Ready:
         inputs, outputs, blocks = batch
         hops = [(*block.edges(), block.num_dst_nodes()) for block in blocks]
         return features[inputs], labels[outputs], hops
 
-    trainer = Trainer(features.shape[1], len(fanout), epoch, ready)
-    return Info(versions={"dgl": dgl.__version__, "torch": torch.__version__}, widths={"all ids": "int64"}), trainer.run
+    contest = Trainer(features.shape[1], len(fanout), epoch, ready) if train else Reader(epoch, ready)
+    return Info(versions={"dgl": dgl.__version__, "torch": torch.__version__}, widths={"all ids": ids}), contest.run
 
 
 if __name__ == "__main__":

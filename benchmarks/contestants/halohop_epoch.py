@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 import halohop
-from benchmarks.model import Hop, Ready, Trainer
+from benchmarks.model import Hop, Reader, Ready, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches
 
 
-def start(folder: str, fanout: list[int], threads: int, run: Any, workers: int, expand: Any = "all") -> tuple[Info, Any]:
+def start(
+    folder: str, fanout: list[int], threads: int, run: Any, workers: int, expand: Any = "all", train: bool = True
+) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     graph = halohop.open(f"{folder}/parts-1")
     seeds = SeedBatches(folder)
@@ -26,8 +28,9 @@ def start(folder: str, fanout: list[int], threads: int, run: Any, workers: int, 
             loaders[batches] = halohop.NeighborLoader(graph, fanout, nodes, batch_size=seeds.batch_size, expand=expand, **how)
         return iter(loaders[batches])
 
-    trainer = Trainer(graph.schema.nodes["node"].columns["x"].shape[0], len(fanout), epoch, partial(ready, expand=expand))
-    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), trainer.run
+    finish, width = partial(ready, expand=expand), graph.schema.nodes["node"].columns["x"].shape[0]
+    contest = Trainer(width, len(fanout), epoch, finish) if train else Reader(epoch, finish)
+    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), contest.run
 
 
 def ready(batch: Any, expand: str) -> Ready:

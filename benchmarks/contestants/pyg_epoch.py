@@ -10,12 +10,12 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from benchmarks.contestants.halohop_epoch import ready
-from benchmarks.model import Trainer
+from benchmarks.model import Reader, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches, column, relations
 
 
-def start(folder: str, fanout: list[int], threads: int, workers: int) -> tuple[Info, Any]:
+def start(folder: str, fanout: list[int], threads: int, workers: int, train: bool = True) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     ((indptr, indices),) = relations(folder).values()
     dst = torch.arange(len(indptr) - 1).repeat_interleave(torch.from_numpy(indptr).diff())
@@ -31,14 +31,14 @@ def start(folder: str, fanout: list[int], threads: int, workers: int) -> tuple[I
     def epoch(batches: int) -> Iterator[Any]:
         if batches not in loaders:
             nodes = torch.cat([torch.from_numpy(chosen) for chosen in seeds.take(batches)])
-            loaders[batches] = NeighborLoader(
-                data, fanout, nodes, batch_size=seeds.batch_size, num_workers=workers, is_sorted=True
-            )
+            how = {"num_workers": workers, "persistent_workers": workers > 0}
+            loaders[batches] = NeighborLoader(data, fanout, nodes, batch_size=seeds.batch_size, is_sorted=True, **how)
         return iter(loaders[batches])
 
-    trainer = Trainer(data.num_features, len(fanout), epoch, partial(ready, expand="new"))
+    finish = partial(ready, expand="new")
+    contest = Trainer(data.num_features, len(fanout), epoch, finish) if train else Reader(epoch, finish)
     versions = {name: importlib.metadata.version(name) for name in ("torch-geometric", "torch")}
-    return Info(versions=versions, widths={"all ids": "int64"}), trainer.run
+    return Info(versions=versions, widths={"all ids": "int64"}), contest.run
 
 
 if __name__ == "__main__":
