@@ -36,12 +36,14 @@ from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, missing_places, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
+from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import sum_by_id, sum_of_squares
 from halohop.ops.warmup import warm_up, warm_up_tables
 
 __all__ = [
     "FLOATS",
+    "SEGMENT_DTYPES",
     "TIME_DTYPES",
     "Buckets",
     "CacheIndex",
@@ -93,6 +95,11 @@ __all__ = [
     "repeat_positions",
     "sample_neighbors",
     "scatter_rows",
+    "segment_add",
+    "segment_dot",
+    "segment_gatv2",
+    "segment_softmax",
+    "segment_spmm",
     "step_adagrad",
     "step_adam",
     "step_rowwise_adagrad",
