@@ -114,8 +114,7 @@ def test_interrupted_twice_it_is_the_unbroken_run(
     assert counted[0] == counted[1]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("trainers", [pytest.param(1, marks=pytest.mark.soak), 2])
+@pytest.mark.parametrize("trainers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_killed_trainers_go_on(tiny_parts: str, tmp_path: Path, start_trainers: Any, run_trainers: Any, trainers: int) -> None:
     """Real processes, killed wherever they are after a seeded step; of two, each has dropout of its own."""
     config = config_for(tiny_parts, tmp_path / "whole", epochs=3, batch_size=50, save_every=2, dropout=0.5)

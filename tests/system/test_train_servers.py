@@ -123,6 +123,7 @@ def test_a_server_that_is_killed_and_started_again_changes_nothing(
     assert learned(tmp_path) == alike(undisturbed(trainers))
 
 
+@pytest.mark.full  # tests/recipes/test_resume.py kills one that has the graph itself
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("trainers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_trainers_that_are_killed_go_on(
