@@ -1,7 +1,10 @@
-"""One rank, as a process: a dense model in DDP and a table, trained under torch's `Join` with fewer batches at each next rank."""
+"""One rank, as a process: a dense model in DDP and tables, trained under a join with batches of unequal number."""
 
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,24 +13,56 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 import halohop
-from tests.optim.joined import DIM, EPOCHS, Head, batches
+from tests.optim.joined import DIM, LENGTHS, TABLES, WAYS, Head, Whole, batches, optimizers
 
-if __name__ == "__main__":
-    address, out = sys.argv[1:]
+
+def train(graph: halohop.Graph, way: str, rank: int) -> dict[str, Any]:
+    """Trains tables of this way's name; what of the result lies at this rank."""
+    tables = [
+        halohop.DistEmbedding(graph, None, DIM, f"{way}: {name}", node_type="node", seed=seed) for seed, name in enumerate(TABLES)
+    ]
+    if way == "model.join(), made first":
+        model = DistributedDataParallel(Head())
+        sparse = optimizers(tables, halohop.optim.SparseAdam, halohop.optim.SparseAdagrad)
+    else:
+        sparse = optimizers(tables, halohop.optim.SparseAdam, halohop.optim.SparseAdagrad)
+        model = DistributedDataParallel(Whole(tables) if way == "model.join(), holds the tables" else Head())
+    head = model.module.head if isinstance(model.module, Whole) else model.module
+    dense = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def backward(ids: torch.Tensor, labels: torch.Tensor) -> None:
+        for optimizer in (dense, *sparse):
+            optimizer.zero_grad()
+        given = ids if isinstance(model.module, Whole) else [table(ids) for table in tables]
+        F.cross_entropy(model(given), labels).backward()
+
+    for epoch in range(len(LENGTHS)):
+        with Join([model, *sparse]) if way.startswith("Join") else model.join():
+            for ids, labels in batches(epoch, rank):
+                backward(ids, labels)
+                for optimizer in (dense, *sparse):
+                    optimizer.step()
+        if epoch == 1:
+            fail(model, backward, rank)
+    return {"dense": head.state_dict(), "steps": [optimizer.steps for optimizer in sparse]}
+
+
+def fail(model: DistributedDataParallel, backward: Any, rank: int) -> None:
+    """A loop that every rank leaves by an error of its own, before a step."""
+    with suppress(LookupError), model.join():
+        backward(*batches(2, rank)[0])
+        raise LookupError
+
+
+def main(argv: Sequence[str]) -> None:
+    address, out = argv
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo")
     with halohop.connect([address]) as graph:
-        embedding = halohop.DistEmbedding(graph, None, DIM, "learned", node_type="node", seed=1)
-        model = DistributedDataParallel(Head())
-        dense = torch.optim.SGD(model.parameters(), lr=0.1)
-        sparse = halohop.optim.SparseAdam([embedding], lr=0.05)
-        for epoch in range(EPOCHS):
-            with Join([model, sparse]):
-                for ids, labels in batches(epoch, rank):
-                    dense.zero_grad()
-                    F.cross_entropy(model(embedding(ids)), labels).backward()
-                    dense.step()
-                    sparse.step()
-        torch.save({"dense": model.module.state_dict(), "steps": sparse.steps}, f"{out}/{rank}.pt")
+        torch.save([train(graph, way, rank) for way in WAYS], f"{out}/{rank}.pt")
         dist.barrier()
     dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,39 +1,179 @@
 """Ranks of unequal length: under torch's `Join`, in processes of their own, and in loops that leave by themselves."""
 
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Iterator
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.algorithms.join import Joinable, JoinHook
+from torch.nn.modules.module import _global_module_registration_hooks as registration_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 import halohop
+from halohop.optim.joining import LeaveHook, join_with_models
+from halohop.optim.rank import Rank
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, partitioned
-from tests.optim.joined import DIM, EPOCHS, NODES, RANKS, Head, batches
+from tests.optim.joined import DIM, LENGTHS, NODES, RANKS, TABLES, WAYS, Head, batches, optimizers
 from tests.optim.ranks import Plan, trained, truth, uneven_plan
 from tests.support.forked import Forked
 
 
-def union() -> tuple[torch.Tensor, Head, int]:
+class Noted(Joinable):
+    """What takes part in joins, and notes how far they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[str] = []
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        self.ends.append("begun")
+        return NotedHook(self.ends)
+
+    @property
+    def join_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def join_process_group(self) -> Any:
+        return dist.group.WORLD
+
+
+class NotedHook(JoinHook):
+    def __init__(self, ends: list[str]) -> None:
+        self._ends = ends
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self._ends.append("ended")
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of one rank."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def joined(model: nn.Module) -> None:
+    assert isinstance(model, DistributedDataParallel)
+    with model.join():
+        model(torch.ones(1, 2)).sum().backward()
+
+
+@pytest.mark.usefixtures("alone")
+def test_models_are_followed_whenever_they_are_made() -> None:
+    before, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
+    join_with_models(optimizer)
+    after = DistributedDataParallel(nn.Linear(2, 1))
+    for number, model in enumerate((before, after, before), 1):
+        joined(model)
+        assert optimizer.ends == ["begun", "ended"] * number
+
+
+@pytest.mark.usefixtures("alone")
+def test_models_outlive_optimizers_that_follow_them() -> None:
+    model, optimizer, other = DistributedDataParallel(nn.Linear(2, 1)), Noted(), Noted()
+    before = set(registration_hooks)
+    join_with_models(optimizer)
+    join_with_models(other)
+    ends = optimizer.ends
+    del optimizer
+    joined(model)
+    assert (ends, other.ends) == ([], ["begun", "ended"])
+    assert len(registration_hooks.keys() - before) == 1
+    gone = weakref.ref(model)
+    del model, other
+    gc.collect()
+    assert gone() is None
+    assert not registration_hooks.keys() - before
+
+
+@pytest.mark.usefixtures("alone")
+def test_copies_of_models_are_joined_by_themselves() -> None:
+    model, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
+    join_with_models(optimizer)
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        joined(copied)
+    assert optimizer.ends == []
+    joined(model)
+    assert optimizer.ends == ["begun", "ended"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_models_of_other_ranks_are_not_followed() -> None:
+    optimizer = Noted()
+    join_with_models(optimizer)
+    joined(DistributedDataParallel(nn.Linear(2, 1), process_group=dist.new_group([0])))
+    assert optimizer.ends == []
+
+
+class Round:
+    """A rank that counts its rounds."""
+
+    def __init__(self) -> None:
+        self.round, self.has_met, self.meetings = 3, True, 0
+
+    def leave(self) -> None:
+        self.round, self.has_met = self.round + 1, False
+
+    def meet(self) -> None:
+        self.has_met, self.meetings = True, self.meetings + 1
+
+
+@pytest.mark.parametrize("ends_early", [False, True])
+def test_hooks_of_one_join_leave_its_round_once(ends_early: bool) -> None:
+    rank = Round()
+    hooks = [LeaveHook(cast(Rank, rank), rank.meet) for _ in range(2)]
+    for hook in 2 * hooks if ends_early else []:
+        hook.main_hook()
+        assert (rank.round, rank.meetings) == (4, 0)
+    for hook in hooks:
+        hook.post_hook(is_last_joiner=not ends_early)
+        assert (rank.round, rank.meetings) == (4, 1)
+    LeaveHook(cast(Rank, rank), rank.meet).post_hook(is_last_joiner=True)  # of the next join
+    assert (rank.round, rank.meetings) == (5, 2)
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_error_within_a_join_ends_no_round() -> None:
+    model, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
+    join_with_models(optimizer)
+    with pytest.raises(LookupError), model.join():
+        raise LookupError
+    assert optimizer.ends == ["begun"]
+
+
+def union(names: list[str]) -> tuple[list[torch.Tensor], Head, int]:
     """The same by one process: the union of the ranks' batches, in which a rank that has ended counts as zeros."""
-    begin = halohop.DistEmbedding(partitioned(ring(NODES), 1), None, DIM, "learned", node_type="node", seed=1)
-    table = nn.Embedding.from_pretrained(begin.weight[torch.arange(NODES)], freeze=False, sparse=True)
+    graph = partitioned(ring(NODES), 1)
+    begin = [halohop.DistEmbedding(graph, None, DIM, name, node_type="node", seed=seed) for seed, name in enumerate(names)]
+    tables = [nn.Embedding.from_pretrained(one.weight[torch.arange(NODES)], freeze=False, sparse=True) for one in begin]
     head, steps = Head(), 0
-    dense, sparse = torch.optim.SGD(head.parameters(), lr=0.1), torch.optim.SparseAdam([table.weight], lr=0.05)
-    for epoch in range(EPOCHS):
-        for of_ranks in zip_longest(*(batches(epoch, rank) for rank in range(RANKS))):
-            losses = [F.cross_entropy(head(table(batch[0])), batch[1]) for batch in of_ranks if batch is not None]
-            dense.zero_grad()
-            sparse.zero_grad()
-            (torch.stack(losses).sum() / RANKS).backward()
-            dense.step()
-            sparse.step()
-            steps += 1
-    return table.weight.detach(), head, steps
+    sparse = optimizers([table.weight for table in tables], torch.optim.SparseAdam, torch.optim.Adagrad)
+    dense = torch.optim.SGD(head.parameters(), lr=0.1)
+    with torch.sparse.check_sparse_tensor_invariants(enable=False):  # what torch's Adagrad would warn of
+        for epoch in range(len(LENGTHS)):
+            for of_ranks in zip_longest(*(batches(epoch, rank) for rank in range(RANKS))):
+                given = [batch for batch in of_ranks if batch is not None]
+                losses = [F.cross_entropy(head([table(ids) for table in tables]), labels) for ids, labels in given]
+                for optimizer in (dense, *sparse):
+                    optimizer.zero_grad()
+                (torch.stack(losses).sum() / RANKS).backward()
+                for optimizer in (dense, *sparse):
+                    optimizer.step()
+                steps += 1
+    return [table.weight.detach() for table in tables], head, steps
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -67,11 +207,13 @@ def test_join_makes_ranks_of_unequal_length_one_loop(tmp_path: Path) -> None:
         assert codes == [0] * RANKS, [rank.stderr.read() for rank in ranks]
         for rank in ranks:
             rank.close()
+        names = [[f"{way}: {name}" for name in TABLES] for way in WAYS]
         with halohop.connect([server.address], token=TOKEN) as graph:
-            rows = halohop.DistTensor.attach(graph, "learned")[torch.arange(NODES)]
-    expected, head, steps = union()
+            rows = [[halohop.DistTensor.attach(graph, name)[torch.arange(NODES)] for name in of_way] for of_way in names]
     saved = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
-    assert [one["steps"] for one in saved] == [{"learned": steps}] * RANKS
-    torch.testing.assert_close(rows, expected, atol=1e-5, rtol=0)
-    for one in saved:
-        torch.testing.assert_close(one["dense"], dict(head.state_dict()), atol=1e-5, rtol=0)
+    for number, way in enumerate(WAYS):
+        expected, head, steps = union(names[number])
+        torch.testing.assert_close(rows[number], expected, atol=1e-5, rtol=0, msg=way)
+        for one in saved:
+            assert one[number]["steps"] == [{names[number][0]: steps}, dict.fromkeys(names[number][1:], steps)]
+            torch.testing.assert_close(one[number]["dense"], dict(head.state_dict()), atol=1e-5, rtol=0)

@@ -1,28 +1,105 @@
-"""torch's `Join` for optimisers of tables: a rank whose loader has ended leaves the round."""
+"""torch's `Join` for optimisers of tables: a rank whose loader has ended leaves the round.
 
-from collections.abc import Callable
+`Join([model, optimizer])` names the optimiser. `model.join()` of a model in DDP does not, so an optimiser looks for these models
+itself, and adds its hook to theirs.
+"""
 
-from torch.distributed.algorithms.join import JoinHook
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.algorithms.join import Joinable, JoinHook
+from torch.nn import Module
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from halohop.optim.rank import Rank
 
 
 class LeaveHook(JoinHook):
-    """Leaves once, as soon as this rank is known to have ended while others go on, or when all have ended; then meets them.
+    """Leaves the round in which the join began, as soon as this rank is known to have ended while others go on, or when all have
+    ended; then meets them. Of several hooks of one join the first does it.
 
     Args:
-        leave: the others' steps do not wait for this rank any more.
+        rank: leaves.
         meet: the ranks wait for each other.
     """
 
-    def __init__(self, leave: Callable[[], None], meet: Callable[[], None]) -> None:
-        self._leave, self._meet, self._has_left = leave, meet, False
+    def __init__(self, rank: Rank, meet: Callable[[], None]) -> None:
+        self._rank, self._meet, self._round = rank, meet, rank.round
 
     def main_hook(self) -> None:
         """Called for each step of the others."""
-        if not self._has_left:
-            self._has_left = True
-            self._leave()
+        if self._rank.round == self._round:
+            self._rank.leave()
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """All ranks have ended."""
         self.main_hook()
-        self._meet()
+        if not self._rank.has_met:
+            self._meet()
+
+
+def join_with_models(optimizer: Joinable) -> None:
+    """From now on an optimiser takes part in the join of every DDP model of its ranks, of those that are there and of those that
+    are made later, for as long as it lives.
+
+    torch has no list of models, so those that are there are found among all objects, once.
+    """
+    found = weakref.ref(optimizer)
+
+    def registered(module: Module, name: str, submodule: Module | None) -> None:
+        if isinstance(module, DistributedDataParallel):
+            _add(module, found)
+
+    handle = register_module_module_registration_hook(registered)
+    weakref.finalize(optimizer, handle.remove).atexit = False
+    if dist.is_available() and dist.is_initialized():
+        for model in [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]:
+            _add(model, found)
+
+
+class _ModelsHook:
+    """What stands as `join_hook` in a model: it makes the model's own hook, and one of each optimiser that is still there.
+
+    A copy of the model, pickled or not, has its own; optimisers do not go with it.
+    """
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self._model = weakref.ref(model)
+        self.optimizers: list[weakref.ref[Joinable]] = []
+
+    def __call__(self, **kwargs: Any) -> JoinHook:
+        model = self._model()
+        assert model is not None  # it holds this
+        there = [optimizer for found in self.optimizers if (optimizer := found()) is not None]
+        joined = [one for one in there if one.join_process_group == model.join_process_group]
+        return _Hooks([*(one.join_hook(**kwargs) for one in joined), type(model).join_hook(model, **kwargs)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._model(),)
+
+
+class _Hooks(JoinHook):
+    """Several hooks as one. Tables are left before the model waits for the others, which may be in a step of theirs."""
+
+    def __init__(self, hooks: Sequence[JoinHook]) -> None:
+        self._hooks = hooks
+
+    def main_hook(self) -> None:
+        for hook in self._hooks:
+            hook.main_hook()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        for hook in self._hooks:
+            hook.post_hook(is_last_joiner)
+
+
+def _add(model: DistributedDataParallel, optimizer: "weakref.ref[Joinable]") -> None:
+    hook = model.__dict__.get("join_hook")
+    if not isinstance(hook, _ModelsHook):
+        hook = model.__dict__["join_hook"] = _ModelsHook(model)
+    if optimizer not in hook.optimizers:
+        hook.optimizers = [*(one for one in hook.optimizers if one() is not None), optimizer]

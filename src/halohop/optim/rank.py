@@ -46,6 +46,16 @@ class Rank:
         self._seconds = seconds
         self._moment = Moment(group=name, session="", rank=world.rank, size=world.size, round=0, index=0)
 
+    @property
+    def round(self) -> int:
+        """That this rank is in."""
+        return self._moment.round
+
+    @property
+    def has_met(self) -> bool:
+        """Whether this rank has begun its round."""
+        return self._moment.index > 0
+
     def begin(self, rules: Mapping[str, RuleSpec]) -> dict[str, int]:
         """Makes the optimiser at the owners, or finds it.
 

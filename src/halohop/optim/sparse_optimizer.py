@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from halohop.errors import InputError
 from halohop.optim.groups import check_embeddings, check_names, check_numbers, learning_rate
-from halohop.optim.joining import LeaveHook
+from halohop.optim.joining import LeaveHook, join_with_models
 from halohop.optim.rank import Rank
 from halohop.optim.shares import share_of
 from halohop.process_group import check_number, world_of
@@ -47,7 +47,7 @@ class StepArguments(TypedDict, total=False):
 class SparseOptimizer(Optimizer, Joinable):
     """A `torch.optim.Optimizer` whose parameters are tables: `DistEmbedding`s, in groups with a learning rate each.
 
-    All ranks make each step together; one that ends its loop earlier leaves (`leave`, or torch's `Join`).
+    All ranks make each step together; one that ends its loop earlier leaves: by the model's `join`, torch's `Join`, or `leave`.
 
     Args:
         embeddings: DistEmbeddings of one graph, or dicts with a list of them, "params", and what differs from the defaults.
@@ -88,6 +88,8 @@ class SparseOptimizer(Optimizer, Joinable):
             raise InputError(f"timeout={timeout} is to be a number of seconds above 0")
         self._rank = Rank(self._embeddings[0].graph.tables, name, world, seconds=timeout)
         self._begin()
+        if world.size > 1:
+            join_with_models(self)
 
     @abstractmethod
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
@@ -201,7 +203,7 @@ class SparseOptimizer(Optimizer, Joinable):
     def leave(self, timeout: float = 600.0) -> None:
         """This rank has ended its loop, an epoch for instance: the others' steps do not wait for it any more, and it counts as
         zeros in their means. Every rank calls it where loops may differ in length, and it returns when all have: then rows are
-        those after the last step of the last rank. Within torch's `Join` it is called by itself.
+        those after the last step of the last rank. The `join` of a model in DDP does it by itself, and so does torch's `Join`.
 
         Args:
             timeout: seconds that the others may need to end.
@@ -219,7 +221,7 @@ class SparseOptimizer(Optimizer, Joinable):
         self._begin()  # the others may have made more steps
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """For torch's `Join`: ``with Join([model, optimizer]):``, the model first.
+        """For torch's `Join`: ``with Join([model, optimizer]):``, the model first. The `join` of a model in DDP calls it, too.
 
         Raises:
             InputError: the mean is to be over the ranks that are left.
@@ -230,7 +232,7 @@ class SparseOptimizer(Optimizer, Joinable):
                 "leave it out"
             )
         assert self._rank is not None
-        return LeaveHook(self._rank.leave, lambda: self._meet(60.0))
+        return LeaveHook(self._rank, lambda: self._meet(60.0))
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
