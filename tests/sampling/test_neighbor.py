@@ -15,6 +15,7 @@ from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
+from halohop.store.requests import RowQuery
 from halohop.store.tables import EdgeTable, GraphTables
 from halohop.testing import checks, graphs
 from halohop.testing.oracle import Oracle, OracleBatch
@@ -288,6 +289,30 @@ def test_columns_are_those_of_the_ids(name, num_parts):
         node_columns={name: without(block.columns, RAW_ID) for name, block in batch.nodes.items()},
         edge_columns={relation: without(block.columns, EDGE_ID) for relation, block in batch.edges.items()},
     )
+
+
+@pytest.mark.parametrize("num_parts", [1, 3])
+@pytest.mark.parametrize("name", ["multi_edges", "power_law", "typed", "isolated"])
+def test_edge_ids_come_with_the_hops(name, num_parts, monkeypatch):
+    """The same ids as with the rows, and the rows are then asked for without them."""
+    graph = partitioned(GRAPHS[name], num_parts)
+    node_type = next(iter(graph.schema.nodes))
+    gid, _ = graph.select(None, node_type)
+    seeds = Seeds(node_type=node_type, gid=gid[:20], input_id=torch.arange(len(gid[:20])), epoch=0, index=0)
+    later, along = (
+        NeighborSampler(graph, Fanouts.uniform([3, 3], graph.schema), edge_ids=edge_ids).sample(seeds)
+        for edge_ids in (False, True)
+    )
+    expected = collect(graph, later)
+    asked: list[RowQuery] = []
+    fetch = graph.fetch_stored
+    monkeypatch.setattr(graph, "fetch_stored", lambda request: (asked.extend(request.queries), fetch(request))[1])
+    found = collect(graph, along)
+    for relation, block in found.edges.items():
+        assert block.columns.keys() == expected.edges[relation].columns.keys()
+        assert all(torch.equal(column, expected.edges[relation].columns[key]) for key, column in block.columns.items())
+        assert block.columns[EDGE_ID].dtype == torch.int64
+    assert not any(EDGE_ID in query.columns for query in asked)
 
 
 def without(columns: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:

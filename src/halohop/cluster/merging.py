@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from halohop import ops
@@ -31,7 +32,8 @@ class Piece(Generic[Answer]):
 def num_bytes(answer: HopAnswer | Rows) -> int:
     """What an answer weighs."""
     if isinstance(answer, HopAnswer):
-        return answer.counts.nbytes + answer.src_gid.nbytes + answer.edge_gid.nbytes
+        ids = 0 if answer.edge_id is None else answer.edge_id.nbytes
+        return answer.counts.nbytes + answer.src_gid.nbytes + answer.edge_gid.nbytes + ids
     dense, sparse = answer
     stored = [tensor for rows in sparse.values() for tensor in (rows.indptr, rows.indices, rows.values)]
     return sum(tensor.nbytes for tensor in (*dense, *stored))
@@ -48,7 +50,18 @@ def merge_hops(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> HopAnswer:
         counts=counts,
         src_gid=ops.gather_rows(src_gid, source, pool=pool),
         edge_gid=ops.gather_rows(edge_gid, source, pool=pool),
+        edge_id=None if (ids := _edge_ids(pieces, pool)) is None else ops.gather_rows(ids, source, pool=pool),
     )
+
+
+def _edge_ids(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> Tensor | None:
+    """The user's ids of the edges of all pieces, end to end. Copies have ids of their own also where the ids are the gids."""
+    if all(piece.answer.edge_id is None for piece in pieces):
+        return None
+    ids = [piece.answer.edge_gid if (known := piece.answer.edge_id) is None else known for piece in pieces]
+    if len({column.dtype for column in ids}) > 1:
+        ids = [ops.copy_ids(column, pool.empty((len(column),), torch.int64)) for column in ids]
+    return ops.join_rows(ids, pool=pool)
 
 
 def merge_rows(pieces: Sequence[Piece[Rows]], query: RowQuery, known: Tensor | None, pool: ops.Pool) -> Rows:

@@ -103,6 +103,7 @@ class LocalShard:
                 indptr=self._pieces(listed, {index: held.indptr for index, held in edges.items()}, extra=1),
                 indices=self._pieces(relation, {index: held.indices for index, held in edges.items()}),
                 edge_bounds=book.bounds(relation),
+                edge_ids=self._tables[relation].ids,
                 dst_raw=self._tables[listed].ids,
                 columns=self._tables[relation].columns,
                 halo=self._columns(relation, {index: held.halo for index, held in edges.items()}),

@@ -202,14 +202,16 @@ class BatchService:
 
     def make(self, request: BatchRequest) -> BatchReply:
         self._counters.add("batches", 1)
-        return make_batch(self._sampler(request.options), request)
+        return make_batch(self._sampler(request.options, edge_ids=request.columns is not None), request)
 
-    def _sampler(self, options: Options) -> NeighborSampler:
-        key = msgspec.msgpack.encode(options)
+    def _sampler(self, options: Options, *, edge_ids: bool) -> NeighborSampler:
+        key = msgspec.msgpack.encode((options, edge_ids))
         with self._lock:
             sampler = self.samplers.get(key)
             if sampler is None:
-                sampler = NeighborSampler(self._whole(), options.fanouts, seed=options.seed, rules=options.rules)
+                sampler = NeighborSampler(
+                    self._whole(), options.fanouts, seed=options.seed, rules=options.rules, edge_ids=edge_ids
+                )
                 self.samplers.put(key, sampler)
             return sampler
 

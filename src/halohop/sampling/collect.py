@@ -41,9 +41,7 @@ def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
     nodes = {query.table: reply.columns(number, query.columns) for number, query in enumerate(of_nodes)}
     rows = iter(reply.rows[len(of_nodes) :])
     edges = {
-        relation: dict(
-            zip(queries[0].columns, _merged(graph, batch.edges[relation], queries, [next(rows) for _ in queries]), strict=True)
-        )
+        relation: batch.edges[relation].columns | _merged(graph, batch.edges[relation], queries, [next(rows) for _ in queries])
         for relation, queries in of_edges.items()
     }
     for name, block in batch.nodes.items():
@@ -107,8 +105,12 @@ def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
 
 
 def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:
-    """For the rows of a block's edges; where some are flips, one query for the others and one for these."""
-    names = (EDGE_ID, *columns.of(relation, columns_of_batches(graph.schema, relation)))
+    """For the rows of a block's edges, as far as they are not there; where some are flips, one query for the others and one for
+    these."""
+    ids = () if EDGE_ID in block.columns else (EDGE_ID,)
+    names = (*ids, *columns.of(relation, columns_of_batches(graph.schema, relation)))
+    if not names:
+        return []
     if block.flips is None:
         return [RowQuery(table=relation, columns=names, gid=block.gid, padded=block.padded)]
     tables = (relation, block.flips.relation)
@@ -118,11 +120,14 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: C
     ]
 
 
-def _merged(graph: Graph, block: EdgeBlock, queries: list[RowQuery], answers: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """The columns of a block in the order of its edges; where some are flips, in the users' dtypes: each relation may be stored
-    in a way of its own."""
+def _merged(graph: Graph, block: EdgeBlock, queries: list[RowQuery], answers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+    """The columns of a block in the order of its edges, by name; where some are flips, in the users' dtypes: each relation may
+    be stored in a way of its own."""
+    if not queries:
+        return {}
+    names = queries[0].columns
     if block.flips is None:
-        return answers[0]
+        return dict(zip(names, answers[0], strict=True))
     merged = []
     given = [graph.as_given(query, rows) for query, rows in zip(queries, answers, strict=True)]
     for own, flipped in zip(*given, strict=True):
@@ -132,4 +137,4 @@ def _merged(graph: Graph, block: EdgeBlock, queries: list[RowQuery], answers: li
         if block.padded:
             ops.fill_missing(out, block.gid)
         merged.append(out)
-    return tuple(merged)
+    return dict(zip(names, merged, strict=True))

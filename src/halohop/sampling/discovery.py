@@ -14,7 +14,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.sampling.batch import AnySeeds, EdgeBlock, NodeBlock
 from halohop.store.schema import Schema
-from halohop.typing import NodeType
+from halohop.typing import EDGE_ID, NodeType
 
 
 class Tables:
@@ -161,24 +161,43 @@ class Trail:
         self._list_end = list_end
         self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
         self._gid = torch.empty(0, dtype=torch.int64)
+        self._id: Tensor | None = None  # the user's, where they are known and not the gids
         self._num_sampled: list[int] = []
 
-    def extend(self, edge_gid: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes in a hop's edges; returns the room for the bids of neighbours, and of the nodes that they were drawn for."""
+    def extend(self, edge_gid: Tensor, edge_id: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Takes in a hop's edges; returns the room for the bids of neighbours, and of the nodes that they were drawn for.
+
+        Args:
+            edge_gid: int64 ``[n]``.
+            edge_id: the user's ids of them, int32 or int64; None: they are not known, or the gids.
+        """
         known, total = len(self._gid), len(self._gid) + len(edge_gid)
         ends_bid = self._pool.empty((2, total), torch.int64)
         if known:
-            gid = self._pool.empty((total,), torch.int64)
-            for old, new in zip((*self._ends_bid, self._gid), (*ends_bid, gid), strict=True):
+            for old, new in zip(self._ends_bid, ends_bid, strict=True):
                 ops.copy_ids(old, new[:known])
-            ops.copy_ids(edge_gid, gid[known:])
-        else:
-            gid = edge_gid
-        self._ends_bid, self._gid = ends_bid, gid
+        if edge_id is not None or self._id is not None:
+            old = self._gid if self._id is None else self._id
+            self._id = self._joined(old, edge_gid if edge_id is None else edge_id)
+        self._ends_bid, self._gid = ends_bid, self._joined(self._gid, edge_gid)
         return ends_bid[1 - self._list_end, known:], ends_bid[self._list_end, known:]
+
+    def _joined(self, old: Tensor, new: Tensor) -> Tensor:
+        if not len(old) and new.dtype == torch.int64:
+            return new
+        joined = self._pool.empty((len(old) + len(new),), torch.int64)
+        ops.copy_ids(old, joined[: len(old)])
+        ops.copy_ids(new, joined[len(old) :])
+        return joined
 
     def end_hop(self) -> None:
         self._num_sampled.append(len(self._gid) - sum(self._num_sampled))
 
-    def block(self, *, by_hop: bool = True) -> EdgeBlock:
-        return EdgeBlock(ends_bid=self._ends_bid, gid=self._gid, num_sampled=tuple(self._num_sampled) if by_hop else None)
+    def block(self, *, by_hop: bool = True, ids: bool = False) -> EdgeBlock:
+        """The edges; `ids`: with the user's ids, which every answer had, as far as they are not the gids."""
+        return EdgeBlock(
+            ends_bid=self._ends_bid,
+            gid=self._gid,
+            num_sampled=tuple(self._num_sampled) if by_hop else None,
+            columns={EDGE_ID: self._gid if self._id is None else self._id} if ids else {},
+        )

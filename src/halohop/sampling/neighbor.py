@@ -28,6 +28,8 @@ class NeighborSampler:
         fanouts: neighbours per relation and hop.
         seed: names the stream of random numbers.
         rules: how they are drawn.
+        edge_ids: whether batches come with the user's ids of their edges, from those who draw them; of induced and bidirectional
+            subgraphs they come with the rows.
 
     Attributes:
         partners: of bidirectional subgraphs, the relation that holds each relation's flips.
@@ -37,11 +39,14 @@ class NeighborSampler:
         SchemaError: the flips of a relation go to one with other columns.
     """
 
-    def __init__(self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None) -> None:
+    def __init__(
+        self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None, edge_ids: bool = False
+    ) -> None:
         ops.warm_up()
         self.graph = graph
         self.fanouts = fanouts
         self.rules = rules or Rules()
+        self._edge_ids = edge_ids and self.rules.subgraph == "directional"
         self._seed = seed
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
         book = graph.book
@@ -67,13 +72,14 @@ class NeighborSampler:
                 neighbors, listed = self._ends[query.relation]
                 frontier = frontiers[listed]
                 with self.graph.counters.span("dedup"):
-                    neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid)
+                    neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid, answer.edge_id)
                     ops.repeat_positions(answer.counts, frontier.begin, bid)
                     discovery.add(neighbors, answer.src_gid, frontier.tree_of(bid), neighbor_bid)
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()
-        nodes, edges = discovery.blocks(), {relation: trail.block() for relation, trail in trails.items()}
+        nodes = discovery.blocks()
+        edges = {relation: trail.block(ids=self._edge_ids) for relation, trail in trails.items()}
         if self.rules.subgraph == "induced":
 
             def whole(relation: Relation, frontier: Frontier) -> HopQuery:
@@ -101,6 +107,7 @@ class NeighborSampler:
             tree=frontier.tree,
             latest=latest,
             excluded=seeds.excluded.get(relation),
+            edge_ids=self._edge_ids,
         )
 
 

@@ -111,7 +111,7 @@ def neighbor_sampler(
     """A sampler that works here, or lets the graph's servers work; see the classes."""
     if graph.batch_servers is not None:
         return RemoteSampler(graph, graph.batch_servers, fanouts, seed=seed, rules=rules, columns=columns)
-    return NeighborSampler(graph, fanouts, seed=seed, rules=rules)
+    return NeighborSampler(graph, fanouts, seed=seed, rules=rules, edge_ids=columns is not None)
 
 
 def make_batch(sampler: NeighborSampler, request: BatchRequest) -> BatchReply:

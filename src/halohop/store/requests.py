@@ -43,6 +43,7 @@ class HopQuery:
         latest: neighbours later than this are not drawn, int64 or float64 ``[n]``; only where the rules name a time.
         excluded: edges that are never drawn, gids, int64, ascending.
         src_gid: only the edges from this source are returned, int64 ``[n]``, all of them: the fanout must be -1.
+        edge_ids: whether the answer has the user's ids of the edges, too.
     """
 
     relation: Relation
@@ -52,6 +53,7 @@ class HopQuery:
     latest: Tensor | None = None
     excluded: Tensor | None = None
     src_gid: Tensor | None = None
+    edge_ids: bool = False
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "HopQuery":
         """The query for some of its destinations, by position."""
@@ -68,11 +70,13 @@ class HopAnswer:
         counts: neighbours per queried node, int64 ``[n]``.
         src_gid: the neighbours, int32 or int64 ``[sum(counts)]``.
         edge_gid: the edges to them, int64 ``[sum(counts)]``.
+        edge_id: the user's ids of these edges, int32 or int64; None where they were not asked for, or are the gids.
     """
 
     counts: Tensor
     src_gid: Tensor
     edge_gid: Tensor
+    edge_id: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

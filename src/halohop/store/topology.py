@@ -1,7 +1,7 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -74,6 +74,7 @@ class Topology:
         drawn_as: the relation from neighbours to those that they are drawn for, which names the streams of random numbers.
         indptr, indices: as in `EdgePart`, a piece per partition.
         edge_bounds: gids of the partitions' edges.
+        edge_ids: the user's ids of the edges; None where id and gid are the same.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
         columns: of the edges.
         halo, ascending: as in `EdgePart`; what is in `halo` need not be looked up at the sources.
@@ -87,6 +88,7 @@ class Topology:
     indptr: ops.Pieces
     indices: ops.Pieces
     edge_bounds: Sequence[int]
+    edge_ids: ops.Pieces | None
     dst_raw: ops.Pieces | None
     columns: Mapping[str, ops.Pieces]
     halo: Mapping[str, ops.Pieces]
@@ -104,12 +106,17 @@ class Topology:
             SchemaError: what is asked about sources is known to other hosts only.
         """
         if query.src_gid is not None:
-            return self._find(query, query.src_gid, draw, pool, counters)
-        with counters.span("draw"):
-            counts, edge_gid = self._draw(query, draw, pool)
+            answer = self._find(query, query.src_gid, draw, pool, counters)
+        else:
+            with counters.span("draw"):
+                counts, edge_gid = self._draw(query, draw, pool)
+            with counters.span("load"):
+                src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
+            answer = HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
+        if not query.edge_ids or self.edge_ids is None:
+            return answer
         with counters.span("load"):
-            src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
-        return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
+            return replace(answer, edge_id=ops.gather_rows(self.edge_ids, answer.edge_gid, pool=pool))
 
     def degrees(self, gid: Tensor, pool: ops.Pool) -> Tensor:
         """How many in-edges destinations have, int64 ``[n]``.
