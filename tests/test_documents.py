@@ -30,6 +30,13 @@ halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 first, second = halohop.serve("parts"), halohop.serve("parts")
 at = {"10.0.0.7:5510": first.address, "10.0.0.8:5510": second.address}
 """,
+    "layers.md": """
+import torch
+from torch_geometric.data import Data
+import halohop
+data = Data(x=torch.randn(500, 100), edge_index=torch.randint(500, (2, 2000)))
+batch = next(iter(halohop.NeighborLoader(data, [5, 5, 5], torch.arange(500), batch_size=64, num_workers=0)))
+""",
     "operations.md": """
 import halohop
 from halohop.datasets import synthetic

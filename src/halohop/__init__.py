@@ -172,7 +172,7 @@ _HOMES = {
 }
 
 
-_MODULES = ("init", "optim")
+_MODULES = ("init", "nn", "optim")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,27 @@
+"""PyG's layers over lists of in-edges: the same parameters and results, without a message for each edge.
+
+model = halohop.nn.fuse(model)                        # layers of PyG in any model, in place
+for conv, hop in zip(convs, halohop.nn.hops(batch)):  # or by hand: what each layer needs of a batch
+    x = conv(x, hop)
+"""
+
+from halohop.nn.attention import GATConv, GATv2Conv
+from halohop.nn.convs import GINConv, GraphConv, SAGEConv
+from halohop.nn.fusing import fuse, unfused
+from halohop.nn.gcn import GCNConv
+from halohop.nn.hops import Hop, hops
+from halohop.nn.relational import RGCNConv
+
+__all__ = [
+    "GATConv",
+    "GATv2Conv",
+    "GCNConv",
+    "GINConv",
+    "GraphConv",
+    "Hop",
+    "RGCNConv",
+    "SAGEConv",
+    "fuse",
+    "hops",
+    "unfused",
+]

@@ -1,0 +1,91 @@
+"""GAT and GATv2 over lists: a score for each edge and head, and no row for any edge."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as pyg
+
+from halohop.nn.hops import Hop
+from halohop.nn.layer import ListedConv, Rows, pair_of
+from halohop.nn.loops import with_loops
+from halohop.ops import segment_add, segment_gatv2, segment_softmax, segment_spmm
+
+
+class _AttentionConv(ListedConv):
+    """What both kinds have in common."""
+
+    def _attention_hop(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, asks_weights: Any) -> Hop | None:
+        """As `_hop`; None, too, where edges have rows, or their weights are asked for."""
+        rows = tuple(x) if isinstance(x, tuple | list) else x
+        alone = isinstance(rows, tuple) and rows[1] is None
+        if alone or asks_weights is not None or self.aggr not in ("add", "sum"):
+            return None
+        if edge_attr is not None and self.lin_edge is not None:
+            return None
+        return self._hop(rows, edge_index, size)
+
+    def _lists(self, hop: Hop) -> tuple[Tensor, Tensor]:
+        return with_loops(hop) if self.add_self_loops else (hop.src, hop.begins)
+
+    def _mixed(self, rows: Tensor, scores: Tensor, src: Tensor, begins: Tensor) -> Tensor:
+        """The sum of the rows of each list, by the softmax of its scores."""
+        share = F.dropout(segment_softmax(scores, begins), p=self.dropout, training=self.training)
+        out = segment_spmm(rows, src, begins, weight=share)
+        return out.flatten(1) if self.concat else out.mean(dim=1)
+
+    def _finished(self, out: Tensor, here: Tensor) -> Tensor:
+        if self.res is not None:
+            out = out + self.res(here)
+        return out if self.bias is None else out + self.bias
+
+
+class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATConv` (Velickovic et al., 2018) over lists."""
+
+    def forward(
+        self, x: Rows, edge_index: Any, edge_attr: Tensor | None = None, size: Any = None, return_attention_weights: Any = None
+    ) -> Any:
+        """New rows ``[num_dst, heads * out_channels]``; `edge_index` may be a `Hop`, `edge_attr` is of all edges of the batch."""
+        hop = self._attention_hop(x, edge_index, edge_attr, size, return_attention_weights)
+        if hop is None:
+            edge_attr = of_hop(edge_index, edge_attr)
+            x, edge_index, size = self._of_pyg(x, edge_index, size)
+            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
+        there, here = pair_of(x, hop)
+        assert here is not None
+        shape = (-1, self.heads, self.out_channels)
+        if self.lin is None:
+            sources, own = self.lin_src(there).view(shape), self.lin_dst(here).view(shape)
+        else:
+            sources = self.lin(there).view(shape)
+            own = sources[: hop.num_dst] if isinstance(x, Tensor) else self.lin(here).view(shape)
+        src, begins = self._lists(hop)
+        scores = segment_add((sources * self.att_src).sum(-1), (own * self.att_dst).sum(-1), src, begins)
+        return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), src, begins), here)
+
+
+class GATv2Conv(_AttentionConv, pyg.GATv2Conv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATv2Conv` (Brody et al., 2022) over lists."""
+
+    def forward(self, x: Rows, edge_index: Any, edge_attr: Tensor | None = None, return_attention_weights: Any = None) -> Any:
+        """New rows ``[num_dst, heads * out_channels]``; `edge_index` may be a `Hop`, `edge_attr` is of all edges of the batch."""
+        hop = self._attention_hop(x, edge_index, edge_attr, None, return_attention_weights)
+        if hop is None:
+            edge_attr = of_hop(edge_index, edge_attr)
+            x, edge_index, _ = self._of_pyg(x, edge_index)
+            return super().forward(x, edge_index, edge_attr, return_attention_weights)
+        there, here = pair_of(x, hop)
+        assert here is not None
+        shape = (-1, self.heads, self.out_channels)
+        sources = self.lin_l(there).view(shape)
+        shared = self.share_weights and isinstance(x, Tensor)
+        own = sources[: hop.num_dst] if shared else self.lin_r(here).view(shape)
+        src, begins = self._lists(hop)
+        scores = segment_gatv2(sources, own, self.att.squeeze(0), src, begins, negative_slope=self.negative_slope)
+        return self._finished(self._mixed(sources, scores, src, begins), here)
+
+
+def of_hop(edge_index: Any, rows: Tensor | None) -> Tensor | None:
+    """The rows of a hop's edges, of those of all edges; without a hop all of them."""
+    return edge_index.of_edges(rows) if isinstance(edge_index, Hop) and rows is not None else rows

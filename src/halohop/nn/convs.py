@@ -1,0 +1,67 @@
+"""GraphSAGE, GraphConv and GIN over lists: layers that aggregate rows as they are, or times a weight."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as pyg
+
+from halohop.nn.hops import Hop
+from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of
+
+
+class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
+    """`torch_geometric.nn.SAGEConv` (Hamilton et al., 2017) over lists.
+
+    Example:
+        >>> import torch
+        >>> conv = SAGEConv(4, 2)
+        >>> conv(torch.ones(3, 4), torch.tensor([[1, 2], [0, 0]])).shape
+        torch.Size([3, 2])
+    """
+
+    def forward(self, x: Rows, edge_index: Any, size: Any = None) -> Tensor:
+        """New rows ``[num_dst, out_channels]``; `edge_index` may be a `Hop`."""
+        hop = self._hop(x, edge_index, size)
+        if hop is None:
+            out: Tensor = super().forward(*self._of_pyg(x, edge_index, size))
+            return out
+        there, here = pair_of(x, hop)
+        if self.project:
+            there = self.lin(there).relu()
+        out = self._product(self.lin_l, there, hop)
+        if self.root_weight and here is not None:
+            out = out + self.lin_r(here)
+        return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+
+class GraphConv(ListedConv, pyg.GraphConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GraphConv` (Morris et al., 2019) over lists, with weights of edges or without."""
+
+    def forward(self, x: Rows, edge_index: Any, edge_weight: Tensor | None = None, size: Any = None) -> Tensor:
+        """New rows ``[num_dst, out_channels]``; `edge_index` may be a `Hop`, and `edge_weight` is of all edges of the batch."""
+        hop = self._hop(x, edge_index, size)
+        if hop is None or not (edge_weight is None or (is_weight(edge_weight) and self.aggr != "max")):
+            weight = edge_index.of_edges(edge_weight) if isinstance(edge_index, Hop) and edge_weight is not None else edge_weight
+            x, edge_index, size = self._of_pyg(x, edge_index, size)
+            out: Tensor = super().forward(x, edge_index, weight, size)
+            return out
+        there, here = pair_of(x, hop)
+        weight = None if edge_weight is None else hop.of_edges(edge_weight).view(-1)
+        out = self._product(self.lin_rel, there, hop, weight)
+        return out if here is None else out + self.lin_root(here)
+
+
+class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GINConv` (Xu et al., 2019) over lists."""
+
+    def forward(self, x: Rows, edge_index: Any, size: Any = None) -> Tensor:
+        """New rows ``[num_dst, ...]``; `edge_index` may be a `Hop`."""
+        hop = self._hop(x, edge_index, size)
+        if hop is None:
+            out: Tensor = super().forward(*self._of_pyg(x, edge_index, size))
+            return out
+        there, here = pair_of(x, hop)
+        out = self._reduced(there, hop)
+        out = self.nn(out if here is None else out + (1 + self.eps) * here)
+        return out

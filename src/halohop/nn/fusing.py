@@ -1,0 +1,116 @@
+"""One line for a model made of PyG's layers: they compute over lists from then on."""
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.utils import trim_to_layer
+from torch_geometric.utils._trim_to_layer import TrimToLayer
+
+from halohop.errors import InputError
+from halohop.nn.attention import GATConv, GATv2Conv
+from halohop.nn.convs import GINConv, GraphConv, SAGEConv
+from halohop.nn.gcn import GCNConv
+from halohop.nn.hops import Hop, Sampled
+from halohop.nn.layer import ListedConv
+from halohop.nn.relational import RGCNConv
+
+Model = TypeVar("Model", bound=nn.Module)
+
+_LISTED: dict[type[nn.Module], type[nn.Module]] = {
+    pyg.SAGEConv: SAGEConv,
+    pyg.GraphConv: GraphConv,
+    pyg.GINConv: GINConv,
+    pyg.GCNConv: GCNConv,
+    pyg.GATConv: GATConv,
+    pyg.GATv2Conv: GATv2Conv,
+    pyg.RGCNConv: RGCNConv,
+}
+
+_BY_ROW = (nn.Identity, nn.LayerNorm)
+
+
+def fuse(model: Model) -> Model:
+    """Has PyG's layers in a model compute over lists of in-edges; parameters, hooks and `state_dict` stay.
+
+    Layers become those of `halohop.nn` in place. PyG's models that know `num_sampled_nodes_per_hop` compute only rows that the
+    next layer needs, where all their layers are of `halohop.nn` and what comes between them treats each row alone. Anything else
+    stays as it is: `unfused` names it. Subclasses of PyG's layers are not changed, because their messages may differ.
+
+    Args:
+        model: any module.
+
+    Returns:
+        The same module.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model = fuse(GraphSAGE(4, 8, num_layers=2, out_channels=3))
+        >>> type(model.convs[0]).__module__
+        'halohop.nn.convs'
+    """
+    for module in model.modules():
+        if type(module) in _LISTED:
+            module.__class__ = _LISTED[type(module)]
+    for module in model.modules():
+        if isinstance(module, BasicGNN) and type(module._trim) is TrimToLayer and _needs_few_rows(module):
+            module._trim = TrimToHop()
+    return model
+
+
+def unfused(model: nn.Module) -> list[str]:
+    """The layers of a model that pass messages in PyG's own code, by name.
+
+    Example:
+        >>> unfused(nn.Sequential(SAGEConv(4, 4), pyg.PANConv(4, 4, filter_size=2)))
+        ['1 (PANConv)']
+    """
+    return [
+        f"{name} ({type(module).__name__})"
+        for name, module in model.named_modules()
+        if isinstance(module, pyg.MessagePassing) and not isinstance(module, ListedConv)
+    ]
+
+
+class TrimToHop(nn.Module):
+    """In place of PyG's `TrimToLayer` in its models: gives each layer a `Hop`, and leaves rows of edges whole."""
+
+    def forward(
+        self,
+        layer: int,
+        num_sampled_nodes_per_hop: list[int] | None,
+        num_sampled_edges_per_hop: list[int] | None,
+        x: Tensor,
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+    ) -> tuple[Tensor, Any, Tensor | None]:
+        """Rows, edges and rows of edges for a layer.
+
+        Raises:
+            InputError: there are more layers than hops, or the counts are not those of the batch.
+        """
+        if num_sampled_nodes_per_hop is None or num_sampled_edges_per_hop is None:
+            return x, edge_index, edge_attr
+        if not isinstance(edge_index, Hop | Tensor) or torch.compiler.is_compiling():
+            trimmed: tuple[Tensor, Any, Tensor | None] = trim_to_layer(
+                layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
+            )
+            return trimmed
+        sampled = Sampled(num_sampled_nodes_per_hop, num_sampled_nodes_per_hop, num_sampled_edges_per_hop)
+        if layer >= sampled.num_hops:
+            raise InputError(
+                f"the batch was sampled in {sampled.num_hops} hops, and the model has more layers; give num_neighbors one entry "
+                "for each layer"
+            )
+        whole = edge_index.whole if isinstance(edge_index, Hop) else sampled.whole(edge_index)
+        assert whole is not None
+        return x, sampled.until(sampled.num_hops - layer, whole), edge_attr
+
+
+def _needs_few_rows(model: BasicGNN) -> bool:
+    """Whether a row of its output is made of rows that hops keep."""
+    by_row = all(isinstance(norm, _BY_ROW) or (isinstance(norm, pyg.LayerNorm) and norm.mode == "node") for norm in model.norms)
+    return by_row and model.jk_mode is None and all(isinstance(conv, ListedConv) for conv in model.convs)

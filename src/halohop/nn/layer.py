@@ -1,0 +1,152 @@
+"""What the layers share: when they aggregate over lists, and when PyG's own code runs instead."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.dense import Linear
+
+from halohop.errors import InputError
+from halohop.nn.hops import Hop, grouped
+from halohop.ops import SEGMENT_DTYPES, segment_spmm
+from halohop.ops.segments import Reduce
+
+Rows = Tensor | tuple[Tensor, Tensor | None]
+"""Rows of all nodes; or those of the sources and of the destinations, where None leaves out what is made of the latter."""
+
+REDUCTIONS: dict[Any, Reduce] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max"}
+"""PyG's names of the aggregations that lists offer."""
+
+_HOOKS = tuple(
+    f"_{method}_forward_{when}hooks"
+    for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("", "pre_")
+)
+
+_FLOAT = 16
+"""What reading one number of a row costs in an aggregation, in multiplications of a product of matrices, as measured."""
+
+
+class ListedConv(MessagePassing):  # type: ignore[misc]
+    """A layer of PyG that aggregates over lists of in-edges, without a message for each edge.
+
+    It takes what PyG's layer takes, and a `Hop` in place of `edge_index`. What it does not know (explanations, hooks on messages,
+    sparse matrices, other aggregations, the other flow, compilation) is left to PyG's code.
+    """
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """None: PyG would compile `propagate` for each class, for code that is seldom reached."""
+
+    def _hop(self, x: Rows, edge_index: Any, size: Any = None) -> Hop | None:
+        """The lists to aggregate over; None if PyG's code is to do it."""
+        there, here = x if isinstance(x, tuple) else (x, x)
+        if not self._is_plain() or not _are_rows(there) or not (here is None or _are_rows(here)):
+            return None
+        if isinstance(edge_index, Hop):
+            return edge_index
+        if type(edge_index) not in (Tensor, EdgeIndex) or edge_index.layout != torch.strided:
+            return None
+        num_src, num_dst = len(there), len(there if here is None else here)
+        if size is not None:
+            num_dst = size[1] if here is None else num_dst
+            if tuple(size) != (num_src, num_dst):
+                return None
+        if not _are_ends(edge_index, num_src, num_dst):
+            return None
+        return grouped(edge_index, num_src, num_dst)
+
+    def _is_plain(self) -> bool:
+        return (
+            isinstance(self.aggr, str)
+            and self.aggr in REDUCTIONS
+            and self.flow == "source_to_target"
+            and self.node_dim in (-2, 0)
+            and not self.explain
+            and self.decomposed_layers == 1
+            and not any(getattr(self, hooks) for hooks in _HOOKS)
+            and not torch.compiler.is_compiling()
+        )
+
+    def _of_pyg(self, x: Any, edge_index: Any, size: Any = None) -> tuple[Any, Any, Any]:
+        """What PyG's own code is given instead of a `Hop`."""
+        if not isinstance(edge_index, Hop):
+            return x, edge_index, size
+        return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
+
+    def _reduced(self, x: Tensor, hop: Hop, weight: Tensor | None = None) -> Tensor:
+        return segment_spmm(x, hop.src, hop.begins, reduce=REDUCTIONS[self.aggr], weight=weight)
+
+    def _product(self, lin: nn.Module, x: Tensor, hop: Hop, weight: Tensor | None = None) -> Tensor:
+        """A linear layer of the aggregated rows."""
+        if self.aggr == "max":
+            out: Tensor = lin(self._reduced(x, hop, weight))
+            return out
+        return product_of_reduced(lin, x, hop, lambda rows: self._reduced(rows, hop, weight))
+
+
+def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
+    """Rows of the sources, and of the destinations, of a hop.
+
+    Raises:
+        InputError: there are fewer rows than the hop has nodes.
+    """
+    there, here = x if isinstance(x, tuple) else (x, x)
+    for rows, number in ((there, hop.num_src), (here, hop.num_dst)):
+        if rows is not None and len(rows) < number:
+            raise InputError(
+                f"x has {len(rows)} rows, and the edges of this layer are of {number} nodes; give hops to layers outermost "
+                "first, one to each"
+            )
+    return there[: hop.num_src], None if here is None else here[: hop.num_dst]
+
+
+def _are_rows(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dim() == 2 and x.dtype in SEGMENT_DTYPES and x.layout == torch.strided
+
+
+def is_weight(values: Any) -> bool:
+    """Whether there is one number per edge, which rows can be multiplied by."""
+    return isinstance(values, Tensor) and values.dtype in SEGMENT_DTYPES and (values.dim() == 1 or values.shape[1:] == (1,))
+
+
+def _are_ends(edge_index: Tensor, num_src: int, num_dst: int) -> bool:
+    """Whether these are positions among so many nodes; PyG says best what else they are."""
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype not in (torch.int64, torch.int32):
+        return False
+    if not edge_index.numel():
+        return True
+    plain = edge_index.as_subclass(Tensor)
+    least, (src, dst) = int(plain.min()), plain.amax(dim=1).tolist()
+    fits: bool = least >= 0 and src < num_src and dst < num_dst
+    return fits
+
+
+def product_of_reduced(lin: nn.Module, x: Tensor, hop: Hop, reduced: Callable[[Tensor], Tensor]) -> Tensor:
+    """A linear layer of aggregated rows; where it costs less, the rows themselves are multiplied before they are aggregated.
+
+    Args:
+        lin: the layer.
+        x: rows of the sources.
+        hop: what they are aggregated over.
+        reduced: aggregates rows of any width; commutes with products.
+    """
+    if isinstance(lin, Linear) and _multiplies_first(lin, x, hop):
+        out = reduced(F.linear(x, lin.weight))
+        return out if lin.bias is None else out + lin.bias
+    of_reduced: Tensor = lin(reduced(x))
+    return of_reduced
+
+
+def _multiplies_first(lin: Linear, x: Tensor, hop: Hop) -> bool:
+    """Whether to multiply all sources' rows costs less than to aggregate wide ones and multiply those of the destinations."""
+    if lin._forward_hooks or lin._forward_pre_hooks or lin.out_channels >= lin.in_channels:
+        return False
+    backwards = 1 + x.requires_grad
+    products, width, narrow = 1 + backwards, lin.in_channels, lin.out_channels
+    saved = _FLOAT * hop.num_edges * (backwards * width - 2 * narrow)
+    first: bool = saved > products * (hop.num_src - hop.num_dst) * width * narrow
+    return first

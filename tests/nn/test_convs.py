@@ -1,0 +1,183 @@
+"""Layers over lists give what PyG's give: rows and gradients, for any edges, pairs of rows, and hops."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+
+from halohop.errors import InputError
+from halohop.nn import GCNConv, SAGEConv, fuse, hops
+from halohop.nn.hops import grouped
+from halohop.nn.layer import ListedConv
+from halohop.nn.loops import with_loops
+from tests.support.hop_batches import batch_of, made
+
+WIDTH, NODES, EDGES = 6, 20, 90
+
+LAYERS: dict[str, Callable[[Any], pyg.MessagePassing]] = {
+    "sage": lambda width: pyg.SAGEConv(width, 8),
+    "sage narrows": lambda width: pyg.SAGEConv(width, 1),
+    "sage max": lambda width: pyg.SAGEConv(width, 4, aggr="max", normalize=True),
+    "sage project": lambda width: pyg.SAGEConv(width, 4, aggr="sum", project=True, bias=False),
+    "sage alone": lambda width: pyg.SAGEConv(width, 4, root_weight=False),
+    "sage std": lambda width: pyg.SAGEConv(width, 4, aggr="std"),
+    "graph": lambda width: pyg.GraphConv(width, 4, aggr="mean"),
+    "gin": lambda width: pyg.GINConv(nn.Linear(width, 4), train_eps=True),
+    "gat": lambda width: pyg.GATConv(width, 3, heads=2),
+    "gat without loops": lambda width: pyg.GATConv(width, 3, heads=2, concat=False, add_self_loops=False, residual=True),
+    "gatv2": lambda width: pyg.GATv2Conv(width, 3, heads=2),
+    "gatv2 shared": lambda width: pyg.GATv2Conv(width, 3, share_weights=True, bias=False),
+}
+
+
+def random_edges(count: int = EDGES, src: int = NODES, dst: int = NODES, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([torch.randint(end, (count,), generator=generator) for end in (src, dst)])
+
+
+def both(layer: pyg.MessagePassing) -> tuple[pyg.MessagePassing, pyg.MessagePassing]:
+    """PyG's layer, and a copy over lists."""
+    listed = fuse(copy.deepcopy(layer))
+    assert isinstance(listed, ListedConv)
+    return layer, listed
+
+
+def assert_same(pair: tuple[nn.Module, nn.Module], x: tuple[Tensor, ...], arguments: Callable[[Any], tuple[Any, ...]]) -> None:
+    """The same rows, and the same gradients of rows and parameters."""
+    found = []
+    for layer in pair:
+        rows = [part.clone().requires_grad_() for part in x]
+        out = layer(*arguments(rows))
+        weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3), dtype=out.dtype)
+        grads = torch.autograd.grad((out * weights).sum(), [*rows, *layer.parameters()], allow_unused=True)
+        found.append([out, *(torch.zeros(()) if grad is None else grad for grad in grads)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_any_edges(name: str) -> None:
+    for edges in (random_edges(), random_edges(0), random_edges()[:, random_edges()[1].argsort()]):
+        assert_same(both(LAYERS[name](WIDTH)), (torch.randn(NODES, WIDTH),), lambda x, edges=edges: (x[0], edges))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_pairs_of_rows(name: str) -> None:
+    for src, dst in ((NODES, 7), (7, NODES)):
+        layers = both(LAYERS[name]((WIDTH, WIDTH) if "gin" not in name and "project" not in name else WIDTH))
+        assert_same(
+            layers, (torch.randn(src, WIDTH), torch.randn(dst, WIDTH)), lambda x, s=src, d=dst: (tuple(x), random_edges(40, s, d))
+        )
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("options", [{}, {"expand": "all"}], ids=str)
+def test_hops(name: str, options: dict[str, Any]) -> None:
+    batch = batch_of(made(), **options)
+    hop = hops(batch)[0]
+    layer, listed = both(LAYERS[name](5))
+    torch.testing.assert_close(listed(batch.x, hop), layer(batch.x, batch.edge_index)[: hop.num_dst], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [pyg.GraphConv(WIDTH, 3), pyg.GraphConv(WIDTH, 3, aggr="max"), pyg.GCNConv(WIDTH, 3)], ids=str)
+def test_weights_of_edges(layer: pyg.MessagePassing) -> None:
+    edges = random_edges()
+    rows = (torch.randn(NODES, WIDTH), torch.rand(EDGES))
+    assert_same(both(layer), rows, lambda x: (x[0], edges, x[1]))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"improved": True}, {"add_self_loops": False}, {"normalize": False}, {"cached": True}], ids=str
+)
+@pytest.mark.parametrize("width", [2, 30])
+def test_gcn(options: dict[str, Any], width: int) -> None:
+    for weight in (None, torch.rand(EDGES)):
+        layers = both(pyg.GCNConv(WIDTH, width, **options))
+        assert_same(layers, (torch.randn(NODES, WIDTH),), lambda x, weight=weight: (x[0], random_edges(), weight))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gcn_divides_by_the_degrees_of_the_whole_batch(weighted: bool) -> None:
+    batch = batch_of(made())
+    weight = torch.rand(batch.num_edges) if weighted else None
+    layer, listed = both(pyg.GCNConv(5, 4))
+    for hop in hops(batch):
+        # What trimming leaves of the rows is exact; its degrees are not, so PyG's layer has all edges.
+        expected = layer(batch.x, batch.edge_index, weight)[: hop.num_dst]
+        torch.testing.assert_close(listed(batch.x[: hop.num_src], hop, weight), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_bases": 2}, {"num_blocks": 3}, {"aggr": "max"}, {"root_weight": False}], ids=str)
+def test_relations_of_edges(options: dict[str, Any]) -> None:
+    types = torch.randint(5, (EDGES,))
+    types[types == 2] = 0  # a relation without edges
+    for edges, of_edges in ((random_edges(), types), (random_edges(0), types[:0])):
+        layers = both(pyg.RGCNConv(WIDTH, 9, 5, **options))
+        assert_same(layers, (torch.randn(NODES, WIDTH),), lambda x, edges=edges, of_edges=of_edges: (x[0], edges, of_edges))
+
+
+def test_relations_of_a_hops_edges() -> None:
+    batch = batch_of(made(), expand="all")
+    layer, listed = both(pyg.RGCNConv(5, 4, 3))
+    types = torch.randint(3, (batch.num_edges,))
+    hop = hops(batch)[0]
+    torch.testing.assert_close(
+        listed(batch.x, hop, types), layer(batch.x, batch.edge_index, types)[: hop.num_dst], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_loops_take_the_place_of_edges_from_a_node_to_itself() -> None:
+    src, begins = with_loops(grouped(torch.tensor([[0, 1, 1, 2, 3], [0, 0, 1, 1, 2]]), 4, 3))
+    assert [sorted(part.tolist()) for part in src.tensor_split(begins[1:-1])] == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_halves_and_doubles() -> None:
+    for dtype, error in ((torch.float64, 1e-12), (torch.bfloat16, 0.1)):
+        layer, listed = both(pyg.SAGEConv(WIDTH, 4).to(dtype))
+        x = torch.randn(NODES, WIDTH, dtype=dtype)
+        torch.testing.assert_close(layer(x, random_edges()), listed(x, random_edges()), rtol=error, atol=error)
+
+
+def test_fewer_rows_than_a_hop_has_nodes_are_refused() -> None:
+    batch = batch_of(made())
+    outer, inner, _ = hops(batch)
+    conv = SAGEConv(5, 5)
+    with pytest.raises(InputError, match="outermost first"):
+        conv(conv(batch.x, inner), outer)
+
+
+def test_what_is_not_offered_is_pygs() -> None:
+    """Sparse matrices, hooks on messages, the other flow and rows of other shapes have no lists."""
+    layer, listed = both(pyg.SAGEConv(WIDTH, 4))
+    x, edges = torch.randn(NODES, WIDTH), random_edges()
+    torch.testing.assert_close(layer(x.expand(2, -1, -1), edges), listed(x.expand(2, -1, -1), edges))
+    seen: list[Any] = []
+    listed.register_message_forward_hook(lambda module, inputs, output: seen.append(output))
+    listed(x, edges)
+    assert len(seen) == 1
+    layer, listed = both(pyg.SAGEConv(WIDTH, 4, flow="target_to_source"))
+    torch.testing.assert_close(layer(x, edges), listed(x, edges))
+    with pytest.raises(IndexError):
+        listed(x, edges + NODES)
+    hooked = fuse(pyg.GCNConv(5, 4))
+    batch = batch_of(made())
+    before = hooked(batch.x, hops(batch)[0])
+    hooked.register_propagate_forward_hook(lambda module, inputs, output: None)
+    torch.testing.assert_close(hooked(batch.x, hops(batch)[0]), before)
+
+
+def test_layers_are_made_as_pygs() -> None:
+    made_here, theirs = GCNConv(WIDTH, 3, improved=True), pyg.GCNConv(WIDTH, 3, improved=True)
+    assert repr(made_here) == repr(theirs)
+    theirs.load_state_dict(made_here.state_dict())
+    lazy = SAGEConv(-1, 3)
+    assert lazy(torch.randn(NODES, WIDTH), random_edges()).shape == (NODES, 3)
