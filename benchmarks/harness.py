@@ -3,6 +3,7 @@
 The order within a round is drawn anew each time: nobody always comes after the same neighbour.
 """
 
+import importlib.machinery
 import importlib.util
 import random
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 
 from benchmarks import allocators, machine
 from benchmarks.entries import Benchmark, Entry
-from benchmarks.paths import ROOT
+from benchmarks.paths import PYG_VARIABLE, ROOT, pyg_folder
 from benchmarks.peers import dgl_python
 from benchmarks.protocol import Contestant, Info, Unit
 
@@ -79,7 +80,9 @@ def _measure_together(
         for entry in entries:
             options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
             variables = allocators.variables(entry.allocator)
-            contestant = Contestant(entry.name, entry.module, options, _interpreter(entry)[0], entry.threads, variables)
+            paths = [pyg_folder()] if entry.environment == "pyg" and pyg_folder() else []
+            python = _interpreter(entry)[0]
+            contestant = Contestant(entry.name, entry.module, options, python, entry.threads, variables, paths)
             stack.callback(contestant.stop)
             contestants[entry.name] = contestant
         infos = {name: contestant.ready() for name, contestant in contestants.items()}
@@ -103,6 +106,15 @@ def _interpreter(entry: Entry) -> tuple[str, str]:
         return "", why_not
     if entry.environment == "dgl":
         return dgl_python() or "", "" if dgl_python() else "no environment with DGL: python -m benchmarks.peers makes it"
-    if entry.environment == "pyg" and not any(importlib.util.find_spec(name) for name in ("pyg_lib", "torch_sparse")):
-        return "", "PyG cannot sample here: neither pyg-lib nor torch-sparse is installed"
+    if entry.environment == "pyg" and not any(map(_is_there, ("pyg_lib", "torch_sparse"))):
+        return (
+            "",
+            f"PyG cannot sample here: neither pyg-lib nor torch-sparse is installed, nor in a folder that {PYG_VARIABLE} names",
+        )
     return sys.executable, ""
+
+
+def _is_there(name: str) -> bool:
+    """Whether a package can be imported, from what is installed or from the folder for PyG."""
+    apart = pyg_folder() and importlib.machinery.PathFinder.find_spec(name, [pyg_folder()])
+    return bool(apart or importlib.util.find_spec(name))

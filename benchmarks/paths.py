@@ -13,6 +13,14 @@ DOCS = ROOT / "docs" / "benchmarks"
 DGL_VARIABLE = "HALOHOP_BENCH_DGL"
 """Names another environment with DGL in it than the one that ``python -m benchmarks.peers`` makes."""
 
+PYG_VARIABLE = "HALOHOP_BENCH_PYG"
+"""Names a folder with a build of pyg-lib or torch-sparse (``pip install --target``), where they are not installed."""
+
+
+def pyg_folder() -> str:
+    """That folder; empty if none is named."""
+    return os.environ.get(PYG_VARIABLE, "")
+
 
 def dgl_environment() -> Path:
     return Path(os.environ.get(DGL_VARIABLE, BENCH / "dgl"))

@@ -85,12 +85,23 @@ class Contestant:
     """A contestant's process."""
 
     def __init__(
-        self, name: str, module: str, options: dict[str, Any], python: str, threads: int, variables: dict[str, str]
+        self,
+        name: str,
+        module: str,
+        options: dict[str, Any],
+        python: str,
+        threads: int,
+        variables: dict[str, str],
+        paths: list[str],
     ) -> None:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
         self._log = LOGS / f"{''.join(c if c.isalnum() else '-' for c in name)}.log"
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": str(threads)} | variables
+        environment = {
+            **os.environ,
+            "PYTHONPATH": ":".join([str(ROOT), str(ROOT / "src"), *paths]),
+            "OMP_NUM_THREADS": str(threads),
+        } | variables
         environment.setdefault("PYTHONUNBUFFERED", "1")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
