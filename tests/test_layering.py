@@ -12,7 +12,19 @@ SRC = Path(__file__).parents[1] / "src" / "halohop"
 
 # A module imports from its own layer and from those before it. "__init__" is halohop/__init__.py, the public names.
 LAYERS = (
-    *("errors", "typing", "world", "cores", "interfaces", "memory", "telemetry", "leased", "files", "process_group"),
+    *(
+        "errors",
+        "typing",
+        "world",
+        "cores",
+        "interfaces",
+        "memory",
+        "telemetry",
+        "leased",
+        "uninterrupted",
+        "files",
+        "process_group",
+    ),
     *("collectives", "ops", "store", "partitioning", "transport", "tables", "init", "cluster", "sampling", "net"),
     *(
         "loading",

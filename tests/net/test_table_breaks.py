@@ -60,7 +60,7 @@ class Rank:
         generator = torch.Generator().manual_seed(2 * index + self.rank)
         gid = torch.randint(ROWS, (30,), generator=generator)
         rows = torch.randn(30, 4, generator=generator)
-        self.tables.change(replace(self.moment, index=index), "step", [Share(name="x", gid=gid, rows=rows, lr=0.1)])
+        self.tables.change(replace(self.moment, index=index), "step", [Share(name="x", gid=gid, rows=rows, lr=0.1)]).apply()
 
 
 def trained(graphs: list[halohop.Graph], disturb: Callable[[int], None] = lambda index: None) -> torch.Tensor:

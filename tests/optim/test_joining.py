@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -29,12 +29,43 @@ from tests.optim.ranks import Plan, trained, truth, uneven_plan
 from tests.support.forked import Forked
 
 
+class Round(Rank):
+    """A rank that counts its rounds, alone."""
+
+    def __init__(self, name: str = "optimizer") -> None:
+        self._name, self.is_open, self.meetings = name, True, 0
+        self._round, self._has_met = 3, True
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def round(self) -> int:
+        return self._round
+
+    @property
+    def has_met(self) -> bool:
+        return self._has_met
+
+    def is_in(self, number: int, size: int) -> bool:
+        return self.is_open and (number, size) == (0, 1)
+
+    def leave(self) -> None:
+        self._round, self._has_met = self._round + 1, False
+
+    def meets(self) -> None:
+        self._has_met, self.meetings = True, self.meetings + 1
+
+
 class Noted(Joinable):
     """What takes part in joins, and notes how far they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "optimizer") -> None:
         super().__init__()
+        self.rank = Round(name)
         self.ends: list[str] = []
+        join_with_models(self, self.rank)
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
         self.ends.append("begun")
@@ -74,7 +105,6 @@ def joined(model: nn.Module) -> None:
 @pytest.mark.usefixtures("alone")
 def test_models_are_followed_whenever_they_are_made() -> None:
     before, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
-    join_with_models(optimizer)
     after = DistributedDataParallel(nn.Linear(2, 1))
     for number, model in enumerate((before, after, before), 1):
         joined(model)
@@ -83,26 +113,33 @@ def test_models_are_followed_whenever_they_are_made() -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_models_outlive_optimizers_that_follow_them() -> None:
-    model, optimizer, other = DistributedDataParallel(nn.Linear(2, 1)), Noted(), Noted()
+    model, other = DistributedDataParallel(nn.Linear(2, 1)), Noted("other")
     before = set(registration_hooks)
-    join_with_models(optimizer)
-    join_with_models(other)
+    optimizer = Noted()
     ends = optimizer.ends
+    assert len(registration_hooks.keys() - before) == 1
     del optimizer
+    assert not registration_hooks.keys() - before
     joined(model)
     assert (ends, other.ends) == ([], ["begun", "ended"])
-    assert len(registration_hooks.keys() - before) == 1
     gone = weakref.ref(model)
-    del model, other
+    del model
     gc.collect()
     assert gone() is None
-    assert not registration_hooks.keys() - before
+
+
+@pytest.mark.usefixtures("alone")
+def test_optimizers_that_cannot_step_are_not_joined() -> None:
+    model, replaced, closed = DistributedDataParallel(nn.Linear(2, 1)), Noted(), Noted("of a graph that was closed")
+    optimizer = Noted()
+    closed.rank.is_open = False
+    joined(model)
+    assert (replaced.ends, closed.ends, optimizer.ends) == ([], [], ["begun", "ended"])
 
 
 @pytest.mark.usefixtures("alone")
 def test_copies_of_models_are_joined_by_themselves() -> None:
     model, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
-    join_with_models(optimizer)
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         joined(copied)
     assert optimizer.ends == []
@@ -113,42 +150,27 @@ def test_copies_of_models_are_joined_by_themselves() -> None:
 @pytest.mark.usefixtures("alone")
 def test_models_of_other_ranks_are_not_followed() -> None:
     optimizer = Noted()
-    join_with_models(optimizer)
     joined(DistributedDataParallel(nn.Linear(2, 1), process_group=dist.new_group([0])))
     assert optimizer.ends == []
-
-
-class Round:
-    """A rank that counts its rounds."""
-
-    def __init__(self) -> None:
-        self.round, self.has_met, self.meetings = 3, True, 0
-
-    def leave(self) -> None:
-        self.round, self.has_met = self.round + 1, False
-
-    def meet(self) -> None:
-        self.has_met, self.meetings = True, self.meetings + 1
 
 
 @pytest.mark.parametrize("ends_early", [False, True])
 def test_hooks_of_one_join_leave_its_round_once(ends_early: bool) -> None:
     rank = Round()
-    hooks = [LeaveHook(cast(Rank, rank), rank.meet) for _ in range(2)]
+    hooks = [LeaveHook(rank, rank.meets) for _ in range(2)]
     for hook in 2 * hooks if ends_early else []:
         hook.main_hook()
         assert (rank.round, rank.meetings) == (4, 0)
     for hook in hooks:
         hook.post_hook(is_last_joiner=not ends_early)
         assert (rank.round, rank.meetings) == (4, 1)
-    LeaveHook(cast(Rank, rank), rank.meet).post_hook(is_last_joiner=True)  # of the next join
+    LeaveHook(rank, rank.meets).post_hook(is_last_joiner=True)  # of the next join
     assert (rank.round, rank.meetings) == (5, 2)
 
 
 @pytest.mark.usefixtures("alone")
 def test_an_error_within_a_join_ends_no_round() -> None:
     model, optimizer = DistributedDataParallel(nn.Linear(2, 1)), Noted()
-    join_with_models(optimizer)
     with pytest.raises(LookupError), model.join():
         raise LookupError
     assert optimizer.ends == ["begun"]

@@ -210,6 +210,6 @@ class TableContract:
         shares = [Share(name=name, gid=gid, rows=torch.ones(60)) for name in ("one", "other")]
         moment = Moment(group=graph.tables.client, session="", rank=0, size=1, round=0, index=10_000)
         with pytest.raises(SchemaError, match="no table 'other' any more"):
-            graph.tables.change(moment, "write", shares)
+            graph.tables.change(moment, "write", shares).apply()
         assert not one[RAW].any()
         one.drop()

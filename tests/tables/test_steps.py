@@ -1,5 +1,6 @@
 """Steps of an optimiser whose ranks share them: whole, once, in order, or not at all."""
 
+import signal
 from concurrent.futures import Future
 
 import pytest
@@ -391,6 +392,26 @@ def test_an_interrupted_change_holds_up_no_later_one(owner, monkeypatch):
     with pytest.raises(ClusterError, match="table 'y' cannot be used: a change of it failed half-way"):
         read(owner, "y")
     assert ask(owner, ranks.step(0, 1, share([1], 1.0), seconds=0.2)).applied
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_ctrl_c_comes_after_the_step_that_it_would_have_cut(owner, monkeypatch, others):
+    ranks = Ranks([owner], 1 + others)
+    for rank in range(others):
+        later(owner, ranks.step(1 + rank, 0, share([1], 1.0)))
+    rule = owner.catalog.get("x").rule
+    apply = rule.apply
+
+    def interrupted(*given, **numbers):
+        signal.raise_signal(signal.SIGINT)
+        apply(*given, **numbers)
+
+    monkeypatch.setattr(rule, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        owner.answer(ranks.step(0, 0, share([1], 1.0)))
+    monkeypatch.setattr(rule, "apply", apply)
+    assert read(owner, gid=[1]).tolist() == [[-1 - others, -1 - others]]
+    assert owner.statistics()["pending_changes"] == 0
 
 
 def test_ranks_that_ask_for_different_things_are_told_apart(owner):

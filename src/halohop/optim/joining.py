@@ -42,41 +42,64 @@ class LeaveHook(JoinHook):
             self._meet()
 
 
-def join_with_models(optimizer: Joinable) -> None:
+def join_with_models(optimizer: Joinable, rank: Rank) -> None:
     """From now on an optimiser takes part in the join of every DDP model of its ranks, of those that are there and of those that
-    are made later, for as long as it lives.
+    are made later, for as long as it lives, its graph is open, and none of its name was made anew.
 
     torch has no list of models, so those that are there are found among all objects, once.
     """
-    found = weakref.ref(optimizer)
+    partner = _Partner(optimizer, rank)
 
     def registered(module: Module, name: str, submodule: Module | None) -> None:
         if isinstance(module, DistributedDataParallel):
-            _add(module, found)
+            _add(module, partner)
 
     handle = register_module_module_registration_hook(registered)
     weakref.finalize(optimizer, handle.remove).atexit = False
     if dist.is_available() and dist.is_initialized():
         for model in [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]:
-            _add(model, found)
+            _add(model, partner)
+
+
+class _Partner:
+    """An optimiser, as a model knows it."""
+
+    def __init__(self, optimizer: Joinable, rank: Rank) -> None:
+        self.name = rank.name
+        self._optimizer, self._rank = weakref.ref(optimizer), weakref.ref(rank)
+
+    @property
+    def is_there(self) -> bool:
+        return self._optimizer() is not None
+
+    def hooks(self, model: DistributedDataParallel, **kwargs: Any) -> list[JoinHook]:
+        """Its hook for a join of the model; none if it has no part in it."""
+        optimizer, rank, group = self._optimizer(), self._rank(), model.join_process_group
+        if optimizer is None or rank is None or not rank.is_in(dist.get_rank(group), dist.get_world_size(group)):
+            return []
+        return [optimizer.join_hook(**kwargs)] if optimizer.join_process_group == group else []
 
 
 class _ModelsHook:
-    """What stands as `join_hook` in a model: it makes the model's own hook, and one of each optimiser that is still there.
+    """What stands as `join_hook` in a model: it makes the model's own hook, and those of optimisers.
 
     A copy of the model, pickled or not, has its own; optimisers do not go with it.
     """
 
     def __init__(self, model: DistributedDataParallel) -> None:
         self._model = weakref.ref(model)
-        self.optimizers: list[weakref.ref[Joinable]] = []
+        self._partners: dict[str, _Partner] = {}
+
+    def add(self, partner: _Partner) -> None:
+        """The optimiser takes part from now on."""
+        others = {name: one for name, one in self._partners.items() if one.is_there and name != partner.name}
+        self._partners = others | {partner.name: partner}
 
     def __call__(self, **kwargs: Any) -> JoinHook:
         model = self._model()
         assert model is not None  # it holds this
-        there = [optimizer for found in self.optimizers if (optimizer := found()) is not None]
-        joined = [one for one in there if one.join_process_group == model.join_process_group]
-        return _Hooks([*(one.join_hook(**kwargs) for one in joined), type(model).join_hook(model, **kwargs)])
+        hooks = [hook for partner in self._partners.values() for hook in partner.hooks(model, **kwargs)]
+        return _Hooks([*hooks, type(model).join_hook(model, **kwargs)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._model(),)
@@ -97,9 +120,8 @@ class _Hooks(JoinHook):
             hook.post_hook(is_last_joiner)
 
 
-def _add(model: DistributedDataParallel, optimizer: "weakref.ref[Joinable]") -> None:
+def _add(model: DistributedDataParallel, partner: _Partner) -> None:
     hook = model.__dict__.get("join_hook")
     if not isinstance(hook, _ModelsHook):
         hook = model.__dict__["join_hook"] = _ModelsHook(model)
-    if optimizer not in hook.optimizers:
-        hook.optimizers = [*(one for one in hook.optimizers if one() is not None), optimizer]
+    hook.add(partner)

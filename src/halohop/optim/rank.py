@@ -56,6 +56,15 @@ class Rank:
         """Whether this rank has begun its round."""
         return self._moment.index > 0
 
+    @property
+    def name(self) -> str:
+        """Of this rank of the optimiser, in this process; one that is made anew takes its place."""
+        return f"{self._moment.group} {self._moment.rank} {self._tables.client}"
+
+    def is_in(self, number: int, size: int) -> bool:
+        """Whether it is this one of so many ranks, and its tables are in reach."""
+        return self._tables.is_open and (self._moment.rank, self._moment.size) == (number, size)
+
     def begin(self, rules: Mapping[str, RuleSpec]) -> dict[str, int]:
         """Makes the optimiser at the owners, or finds it.
 
@@ -104,8 +113,10 @@ class Rank:
     def _change(
         self, shares: tuple[Share, ...], *, scale: Callable[[float], float] | None = None, max_norm: float = 0.0, seconds: float
     ) -> Done:
+        with self.heard():
+            change = self._tables.change(self._moment, "step", shares, scale=scale, max_norm=max_norm, seconds=seconds)
         try:
-            return self._tables.change(self._moment, "step", shares, scale=scale, max_norm=max_norm, seconds=seconds)
+            return change.apply()
         finally:  # a step that fails is past, for all ranks
             self._moment = replace(self._moment, index=self._moment.index + 1)
 
@@ -125,12 +136,15 @@ class Rank:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Where the block fails, the other ranks hear it; or they would wait for this one's share of the step."""
+        """Where the block fails, before a share was sent, the other ranks hear it; or they would wait for this one's share of the
+        step, and the next step for this one."""
         try:
             yield
-        except HalohopError as error:
+        except BaseException as error:
             try:
-                self._tables.directory.ask_all(AbortRequest(moment=self._moment, reason=f"rank {self._moment.rank}: {error}"))
+                self._tables.directory.ask_all(
+                    AbortRequest(moment=self._moment, reason=f"rank {self._moment.rank}: {str(error) or type(error).__name__}")
+                )
             except HalohopError as late:
                 error.add_note(f"The other ranks could not be informed: {late}")
             self._moment = replace(self._moment, index=self._moment.index + 1)

@@ -89,7 +89,7 @@ class SparseOptimizer(Optimizer, Joinable):
         self._rank = Rank(self._embeddings[0].graph.tables, name, world, seconds=timeout)
         self._begin()
         if world.size > 1:
-            join_with_models(self)
+            join_with_models(self, self._rank)
 
     @abstractmethod
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:

@@ -96,6 +96,11 @@ class TableArrays:
         self.states[name], self.fills[name] = state, fill
         return state
 
+    def drop_state(self, name: str) -> None:
+        """Forgets an array of the state, and gives its room back."""
+        for held in (self.states, self.fills, self._sources):
+            del held[name]
+
     def write(self, lid: Tensor, rows: Tensor, state: str = "") -> None:
         """Writes rows, or rows of the state, of which each occurs once; those of a table count as touched."""
         array = self.states[state] if state else self.rows

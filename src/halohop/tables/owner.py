@@ -51,6 +51,7 @@ from halohop.tables.table import Table
 from halohop.tables.training import Optimizer
 from halohop.tables.turns import AnyOrder
 from halohop.telemetry import Gauge
+from halohop.uninterrupted import uninterrupted
 
 
 class Owner:
@@ -106,18 +107,9 @@ class Owner:
         if os.getpid() != self._process:
             raise ClusterError("tables are read in a process forked from their owner, and changed in the owner only")
         match request:
-            case ChangeRequest():
-                return self._change(request)
-            case ApplyRequest():
-                return self._ledger(request.moment).apply(request.moment, request.scale)
-            case AbortRequest():
-                self._ledger(request.moment).abort(request.moment, request.reason)
-                return Aborted()
-            case LeaveRequest():
-                self._ledger(request.moment).leave(request.moment)
-                return RoundLeft()
-            case TrainRequest():
-                return self._train(request)
+            case ChangeRequest() | ApplyRequest() | AbortRequest() | LeaveRequest() | TrainRequest():
+                with uninterrupted():  # Ctrl-C, where this is the main thread, would leave a change half done
+                    return self._answer_rank(request)
             case MakeTableRequest():
                 return self._make(request)
             case FilledRequest():
@@ -131,6 +123,21 @@ class Owner:
             case SaveTablesRequest() | LoadTablesRequest() | ClearCheckpointsRequest():
                 return self._checkpoints.answer(request)
         raise SchemaError(f"an owner of tables cannot answer {type(request).__name__}")
+
+    def _answer_rank(self, request: TableRequest[Any]) -> object:
+        match request:
+            case ChangeRequest():
+                return self._change(request)
+            case ApplyRequest():
+                return self._ledger(request.moment).apply(request.moment, request.scale)
+            case AbortRequest():
+                self._ledger(request.moment).abort(request.moment, request.reason)
+                return Aborted()
+            case LeaveRequest():
+                self._ledger(request.moment).leave(request.moment)
+                return RoundLeft()
+        assert isinstance(request, TrainRequest)
+        return self._train(request)
 
     # ---- tables
 

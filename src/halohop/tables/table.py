@@ -4,9 +4,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import torch
@@ -209,14 +209,26 @@ class Table:
         for counts in self._counts:
             counts[1] = steps
 
-    def train(self, optimizer: str, rule: Rule) -> None:
-        """From now on the table has this optimiser; its state is made, where it is not there."""
-        with self.lock:
+    def make_states(self, rule: Rule) -> ExitStack:
+        """Makes the state of a rule where it is not there, all of it or none; what comes back takes it away when it is closed.
+
+        Raises:
+            WriteError, InputError: there is no room for it.
+            ClusterError: as of `require_whole`.
+        """
+        with self.lock, ExitStack() as undo:
             self.require_whole()
-            for name, kept in rule.states().items():
-                for piece in self.pieces:
-                    if name not in piece.arrays.states:
-                        piece.arrays.add_state(name, kept.row_shape, kept.dtype, kept.fill)
+            for piece, (name, kept) in product(self.pieces, rule.states().items()):
+                if name not in piece.arrays.states:
+                    piece.arrays.add_state(name, kept.row_shape, kept.dtype, kept.fill)
+                    undo.callback(piece.arrays.drop_state, name)
+            return undo.pop_all()
+
+    def train(self, optimizer: str, rule: Rule) -> None:
+        """From now on the table has this optimiser, and its state."""
+        with self.lock:
+            self.make_states(rule)
+            for name in rule.states():
                 self._arrays[name] = self._joined([piece.arrays.states[name] for piece in self.pieces])
             self.optimizer, self.rule = optimizer, rule
 

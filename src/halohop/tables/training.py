@@ -3,6 +3,7 @@
 import secrets
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 
 from halohop.errors import ClusterError, InputError
@@ -41,9 +42,10 @@ class Optimizer:
         self.ledger = self._new_ledger(0)
 
     def join(self, request: TrainRequest, tables: Mapping[str, Table]) -> Training:
-        """A rank comes to train these tables.
+        """A rank comes to train these tables: all of them, or none.
 
         Raises:
+            WriteError: there is no room for the state of one.
             InputError: a table has another optimiser, or this one by another rule, or cannot be trained.
             ClusterError: the session, or the process, is over: others have begun to train since.
         """
@@ -51,6 +53,10 @@ class Optimizer:
         rules = {name: self._rule_for(table, request) for name, table in tables.items()}
         if moment.session in self._over or request.sender in self._over:
             raise self._replaced(moment)
+        with ExitStack() as undo:
+            for name, table in tables.items():
+                undo.enter_context(table.make_states(rules[name]))
+            undo.pop_all()
         begins = self._senders.get(moment.rank, request.sender) != request.sender or self._size != moment.size
         if begins if not moment.session else moment.session != self.session:
             self._begin(moment.session or secrets.token_hex(8), moment.size)

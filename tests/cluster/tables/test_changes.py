@@ -76,7 +76,7 @@ def share(value: float = 1.0, gid: torch.Tensor = GID) -> Share:
 def test_a_step_reaches_all_owners_in_two_phases(world):
     tables, owners = world
     (moment,) = trained(tables)
-    done = tables.change(moment, "step", [share(gid=torch.empty(0, dtype=torch.int64))], norm=True)
+    done = tables.change(moment, "step", [share(gid=torch.empty(0, dtype=torch.int64))], norm=True).apply()
     assert (done.steps, done.square) == ({"x": 1}, 0.0)
     assert [owner.asked_for(ApplyRequest) for owner in owners] == [1, 1]
 
@@ -90,7 +90,7 @@ def test_the_norm_is_that_of_all_owners_and_scales_at_all_of_them(world):
         asked.append(square)
         return 0.5
 
-    done = tables.change(moment, "step", [share(2.0)], scale=half)
+    done = tables.change(moment, "step", [share(2.0)], scale=half).apply()
     assert asked == [80.0] == [done.square]
     assert tables.read("x", GID).tolist() == [-1.0] * 20
 
@@ -118,7 +118,7 @@ def test_a_factor_that_cannot_be_computed_aborts_the_step(world):
     tables, owners = world
     (moment,) = trained(tables)
     with pytest.raises(ZeroDivisionError):
-        tables.change(moment, "step", [share()], scale=lambda square: 1 / 0)
+        tables.change(moment, "step", [share()], scale=lambda square: 1 / 0).apply()
     assert [owner.asked_for(AbortRequest) for owner in owners] == [1, 1]
     assert not tables.read("x", GID).any()
 
@@ -130,7 +130,7 @@ def test_half_a_step_is_refused_by_name(world, monkeypatch):
     (moment,) = trained(tables)
     owners[1].loses = ApplyRequest
     with pytest.raises(PeerLostError, match="server 1"):
-        tables.change(moment, "step", [share()])
+        tables.change(moment, "step", [share()]).apply()
     with pytest.raises(ClusterError, match=r"different numbers of steps \(server 1 0, server 0 1\).*--resume"):
         tables.read("x", GID)
     low = tables.directory.divide(SPEC, GID)[0]
@@ -141,9 +141,9 @@ def test_a_gradient_that_is_not_finite_is_named_and_other_ranks_hear_why(world):
     tables, _ = world
     first, other = trained(tables, ranks=2)
     with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(tables.change, first, "step", [share()])
+        waits = pool.submit(tables.change(first, "step", [share()]).apply)
         with pytest.raises(InputError, match=r"not finite .*rows"):
-            tables.change(other, "step", [share(float("nan"))])
+            tables.change(other, "step", [share(float("nan"))]).apply()
         with pytest.raises(ClusterError, match=r"rank 1 .*(refused|aborted)"):
             waits.result(timeout=10)
     assert not tables.read("x", GID).any()
@@ -153,7 +153,7 @@ def test_a_rank_that_does_not_come_is_named_by_the_deadline(world):
     tables, _ = world
     first, _ = trained(tables, ranks=2)
     with pytest.raises(DeadlineExceededError, match="rank 1 has not sent a share"):
-        tables.change(first, "step", [share()], seconds=0.2)
+        tables.change(first, "step", [share()], seconds=0.2).apply()
     assert not tables.read("x", GID).any()
 
 

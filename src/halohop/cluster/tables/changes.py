@@ -23,6 +23,7 @@ from halohop.tables.change_messages import (
 )
 from halohop.tables.messages import TableRequest
 from halohop.tables.spec import TableSpec
+from halohop.uninterrupted import uninterrupted
 
 _LOG = logging.getLogger(__name__)
 _ABORT_SECONDS = 10.0
@@ -42,7 +43,7 @@ class Done:
 
 
 class Change:
-    """A change under way: this rank's shares are sent to the owners at once; `apply` waits for them, and lets it happen.
+    """A change that can be sent: this rank's shares, by owner; `apply` sends them, and lets it happen.
 
     Args:
         owners: of all tables.
@@ -84,30 +85,29 @@ class Change:
                 for owner in by_owner.keys() - divided.keys():
                     by_owner[owner].append(share.of(share.gid[:0]))
         alone = len(by_owner) == 1 and scale is None
-        self._asked = self._send(
-            {
-                owner: ChangeRequest(
-                    moment=moment,
-                    way=way,
-                    shares=tuple(mine),
-                    alone=alone,
-                    norm=norm or scale is not None,
-                    max_norm=max_norm,
-                    seconds=waits,
-                )
-                for owner, mine in by_owner.items()
-            }
-        )
+        self._requests = {
+            owner: ChangeRequest(
+                moment=moment,
+                way=way,
+                shares=tuple(mine),
+                alone=alone,
+                norm=norm or scale is not None,
+                max_norm=max_norm,
+                seconds=waits,
+            )
+            for owner, mine in by_owner.items()
+        }
 
     def apply(self) -> Done:
-        """Waits until all owners have all shares, and lets the change happen; if one refuses or is lost, at none of them.
+        """Sends the shares, waits until all owners have those of all ranks, and lets the change happen; if one refuses or is
+        lost, at none of them.
 
         Raises:
             InputError, RemoteError: an owner refuses a share; of the other ranks, too.
             PeerLostError: an owner is lost; names it.
             ClusterError: another rank's share did not come in time, or an owner came back empty.
         """
-        ready = self._answers(self._asked)
+        ready = self._answers(self._send(self._requests))
         # In float32 the sum does not depend on how many owners there are (but once in some 10 million times).
         square = float(np.float32(sum(ready[owner].square for owner in sorted(ready))))
         if all(changed.applied for changed in ready.values()):
@@ -122,8 +122,12 @@ class Change:
         applied = self._answers(self._send({owner: ApplyRequest(moment=self._moment, scale=factor) for owner in ready}))
         return Done(steps=_steps(applied), square=square)
 
-    def _send(self, requests: dict[int, TableRequest[Any]]) -> "dict[int, Future[Any]]":
-        return self._owners.send(requests, seconds=self._seconds)
+    def _send(self, requests: Mapping[int, TableRequest[Any]]) -> "dict[int, Future[Any]]":
+        """Asks all of them: after Ctrl-C there are not some that were asked and others that were not."""
+        if len(requests) == 1:
+            return self._owners.send(requests, seconds=self._seconds)
+        with uninterrupted():
+            return self._owners.send(requests, seconds=self._seconds)
 
     def _answers(self, asked: "dict[int, Future[Any]]") -> dict[int, Any]:
         """All answers; with the first error the change is aborted at the other owners."""

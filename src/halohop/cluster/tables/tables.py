@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.lookups import Lookups
-from halohop.cluster.tables.changes import Change, Done
+from halohop.cluster.tables.changes import Change
 from halohop.cluster.tables.checkpoint import forget_others, load_tables, save_tables
 from halohop.cluster.tables.export import export_rows
 from halohop.cluster.tables.filling import RowsOf, fill_rows, ids_of
@@ -39,6 +39,9 @@ class Tables:
         owners: of all tables.
         pool: where the memory of rows comes from.
         counters: of rows, by where they were read.
+
+    Attributes:
+        is_open: whether the graph is.
     """
 
     def __init__(self, graph: Lookups, owners: TableOwners, pool: ops.Pool, counters: Counters) -> None:
@@ -48,6 +51,7 @@ class Tables:
         self._names = TableNames(owners)
         self._shared = SharedRows(owners.book, owners.parts_here, pool, counters)
         self._writes = itertools.count()
+        self.is_open = True
 
     @property
     def owners(self) -> Mapping[int, str]:
@@ -154,7 +158,7 @@ class Tables:
 
     def _write(self, way: Way, name: str, gid: Tensor, rows: Tensor) -> None:
         moment = Moment(group=self.client, session="", rank=0, size=1, round=0, index=next(self._writes))
-        self.change(moment, way, [Share(name=name, gid=gid, rows=rows)])
+        self.change(moment, way, [Share(name=name, gid=gid, rows=rows)]).apply()
 
     def change(
         self,
@@ -166,8 +170,8 @@ class Tables:
         scale: Callable[[float], float] | None = None,
         max_norm: float = 0.0,
         seconds: float = STEP_SECONDS,
-    ) -> Done:
-        """A change at all owners: wholly or not at all, and once.
+    ) -> Change:
+        """A change at all owners, wholly or not at all, and once: `Change.apply` sends it. Nothing is sent before.
 
         Args:
             moment, way, shares: as of `ChangeRequest`.
@@ -177,23 +181,21 @@ class Tables:
             seconds: how long to wait for other ranks.
 
         Raises:
-            InputError, RemoteError: an owner refuses a share.
-            SchemaError, IdError, PeerLostError, ClusterError: as of `read`; or another rank's share did not come in time.
+            InputError: what does not fit a table.
+            SchemaError, IdError, ClusterError: as of `read`.
         """
-        fitting = [self._fitting(share, way) for share in shares]
-        change = Change(
+        return Change(
             self._owners,
             self._names,
             moment,
             way,
-            fitting,
+            [self._fitting(share, way) for share in shares],
             norm=norm,
             scale=scale,
             max_norm=max_norm,
             seconds=seconds,
             pool=self._pool,
         )
-        return change.apply()
 
     def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
         """The share with tensors as owners take them."""
@@ -299,4 +301,5 @@ class Tables:
 
     def shut(self, *, wait: bool) -> None:
         """Ends what was begun for the tables; as of `Graph.shut`."""
+        self.is_open = False
         self._owners.close(wait=wait)
