@@ -102,7 +102,7 @@ class LocalShard:
                 drawn_as=(neighbors, relation[1], listed),
                 indptr=self._pieces(listed, {index: held.indptr for index, held in edges.items()}, extra=1),
                 indices=self._pieces(relation, {index: held.indices for index, held in edges.items()}),
-                edge_bounds=book.bounds(relation),
+                edge_bounds=np.array(book.bounds(relation), np.int64),
                 edge_ids=self._tables[relation].ids,
                 dst_raw=self._tables[listed].ids,
                 columns=self._tables[relation].columns,

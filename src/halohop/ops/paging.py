@@ -4,7 +4,7 @@ One by one, a row that is not in memory costs the disk's latency; asked for toge
 """
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ _WINDOW = 32 << 20
 to be still there when they are read, and enough for the disk to choose an order."""
 
 
-def windows(source: Pieces | Sequence[Pieces], rows: NDArray[Any]) -> Iterator[slice]:
+def windows(source: Pieces | Sequence[Pieces], rows: NDArray[Any]) -> Iterable[slice]:
     """Parts of `rows`, in order, each to be read before the next is asked for; one part where nothing of it is on disk.
 
     The pages of a part, and of the one after it, have been asked for when it comes. Rows that no piece holds are left out.
@@ -28,9 +28,10 @@ def windows(source: Pieces | Sequence[Pieces], rows: NDArray[Any]) -> Iterator[s
         rows: int64 or int32 ``[n]``.
     """
     sources = [pieces for pieces in ([source] if isinstance(source, Pieces) else source) if pieces.on_disk]
-    if not sources:
-        yield slice(0, len(rows))
-        return
+    return _windows_of(sources, rows) if sources else (slice(0, len(rows)),)
+
+
+def _windows_of(sources: Sequence[Pieces], rows: NDArray[Any]) -> Iterator[slice]:
     step = max(_WINDOW // sum(max(pieces.row_bytes, mmap.PAGESIZE) for pieces in sources), 1)
     _ask(sources, rows[:step])
     for begin in range(0, len(rows), step):

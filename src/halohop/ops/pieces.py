@@ -125,7 +125,13 @@ class _Memory:
         self.__array_interface__ = {"data": (address, False), "shape": (length,), "typestr": word.str, "version": 3}
 
 
+_WORDS = tuple(np.dtype(f"u{width}") for width in (8, 4, 1))
+
+
 def widest_word(row_bytes: int, tensors: list[Tensor]) -> np.dtype[Any]:
     """The widest word that rows are made of, and that all addresses are multiples of."""
-    sizes = (row_bytes, *(tensor.data_ptr() for tensor in tensors if tensor.numel()))
-    return next(np.dtype(f"u{width}") for width in (8, 4, 1) if all(size % width == 0 for size in sizes))
+    bits = row_bytes
+    for tensor in tensors:
+        if tensor.numel():
+            bits |= tensor.data_ptr()
+    return _WORDS[0 if bits & 7 == 0 else 1 if bits & 3 == 0 else 2]

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import memory
+from halohop.ops.arguments import ARRAY_DTYPES
 from halohop.telemetry import Gauge
 
 SMALL = 1 << 16
@@ -73,7 +75,17 @@ class Pool:
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A contiguous CPU tensor with arbitrary contents."""
-        return _tensor(self._allocate or self._loan, shape, dtype)
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if num_bytes < SMALL:
+            return _new(shape, dtype)
+        if self._allocate is not None:
+            return self._allocate(num_bytes).view(dtype).view(shape)
+        buffer = self._take(_size_class(num_bytes))
+        kind = ARRAY_DTYPES.get(dtype)
+        loan: NDArray[Any] = np.ndarray(num_bytes, np.uint8, buffer) if kind is None else np.ndarray(shape, kind, buffer)
+        weakref.finalize(loan, self._returned.append, buffer).atexit = False
+        lent = torch.from_numpy(loan)
+        return lent.view(dtype).view(shape) if kind is None else lent
 
     def trim(self) -> None:
         """Frees what lies idle."""
@@ -87,12 +99,6 @@ class Pool:
         with self._lock:
             self._welcome_back()
             return {"made": self._made, "reused": self._reused, "idle_bytes": Gauge(self._idle_bytes)}
-
-    def _loan(self, num_bytes: int) -> Tensor:
-        buffer = self._take(_size_class(num_bytes))
-        loan = buffer[:num_bytes]
-        weakref.finalize(loan, self._returned.append, buffer).atexit = False
-        return torch.from_numpy(loan)
 
     def _take(self, size: int) -> Buffer:
         with self._lock:
@@ -127,7 +133,7 @@ class Pool:
 
 def empty(pool: Pool | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """From the pool, or without one from new memory."""
-    return _tensor(lambda size: torch.from_numpy(new_memory(size)), shape, dtype) if pool is None else pool.empty(shape, dtype)
+    return _new(shape, dtype) if pool is None else pool.empty(shape, dtype)
 
 
 def page_locked(num_bytes: int) -> Tensor:
@@ -135,11 +141,12 @@ def page_locked(num_bytes: int) -> Tensor:
     return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
 
 
-def _tensor(lend: Callable[[int], Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    num_bytes = math.prod(shape) * dtype.itemsize
-    if num_bytes < SMALL:
+def _new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """From NumPy's allocator: it asks for huge pages where much is needed, and takes half as long as torch's where little is."""
+    kind = ARRAY_DTYPES.get(dtype)
+    if kind is None or 0 in shape:  # torch's own of no element can be viewed in any dtype
         return torch.empty(shape, dtype=dtype)
-    return lend(num_bytes).view(dtype).view(shape)
+    return torch.from_numpy(np.empty(shape, kind))
 
 
 def _size_class(num_bytes: int) -> int:

@@ -1,6 +1,7 @@
 """The key of a stream of random numbers: a pure hash of what the numbers may depend on."""
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -40,11 +41,15 @@ def stream_key(*, seed: int, epoch: int, batch: int, hop: int, relation: Relatio
         >>> key == stream_key(seed=0, epoch=0, batch=7, hop=1, relation=("node", "to", "node")), 0 <= key < 2**64
         (True, True)
     """
-    relation_digest = hashlib.blake2b("\0".join(relation).encode(), digest_size=8).digest()
     key = 0
-    for word in (seed, epoch, batch, hop, int.from_bytes(relation_digest, "little")):
+    for word in (seed, epoch, batch, hop, _relation_word(relation)):
         key = mix(((key ^ (word & MASK_64)) + GOLDEN) & MASK_64)
     return key
+
+
+@lru_cache(maxsize=1024)
+def _relation_word(relation: Relation) -> int:
+    return int.from_bytes(hashlib.blake2b("\0".join(relation).encode(), digest_size=8).digest(), "little")
 
 
 def name_key(*, seed: int, name: str) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_index
-from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.arguments import ARRAY_DTYPES, integers, require_cpu
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces, widest_word, words_at
 from halohop.ops.pool import Pool, empty
@@ -45,10 +45,7 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     """
     index = integers(rows, "rows")
     if not isinstance(source, Pieces):
-        _require_rows(source, "source")
-        if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
-            return _select(source, rows, index, out)
-        return _gather_plain(source, index, out, pool)
+        return _gather_from_tensor(source, rows, index, out, pool)
     shape = (len(index), *source.row_shape)
     if out is None:
         out = empty(pool, shape, source.dtype)
@@ -203,8 +200,11 @@ def _select(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | Non
     return out.copy_(selected)
 
 
-def _gather_plain(source: Tensor, index: NDArray[Any], out: Tensor | None, pool: Pool | None) -> Tensor:
-    """`gather_rows` of one tensor without gaps: the kernel for pieces, and one piece."""
+def _gather_from_tensor(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | None, pool: Pool | None) -> Tensor:
+    """`gather_rows` of one tensor: the kernel for pieces, and one piece."""
+    _require_rows(source, "source")
+    if not _is_plain(source):  # gaps between the elements: rare, and torch knows how
+        return _select(source, rows, index, out)
     shape = (len(index), *source.shape[1:])
     if out is None:
         out = empty(pool, shape, source.dtype)
@@ -215,9 +215,10 @@ def _gather_plain(source: Tensor, index: NDArray[Any], out: Tensor | None, pool:
         _check_range(index, len(source))
         return out
     word = widest_word(row_bytes, [source, out])
-    bounds, width = np.array((0, len(source)), np.int64), np.uint64(row_bytes // word.itemsize)
+    num_rows = source.shape[0]
+    bounds, width = np.array((0, num_rows), np.int64), np.uint64(row_bytes // word.itemsize)
     done = cpu_index.gather(_as_words(source, word), _ONE_PIECE, bounds, width, index, _as_words(out, word))
-    _check_done(done, index, len(source))
+    _check_done(done, index, num_rows)
     return out
 
 
@@ -256,4 +257,6 @@ def _row_bytes(tensor: Tensor) -> int:
 
 def _as_words(tensor: Tensor, word: np.dtype[Any]) -> NDArray[Any]:
     """The memory of a tensor that lies without gaps."""
+    if tensor.dtype in ARRAY_DTYPES and not tensor.requires_grad:
+        return tensor.numpy().reshape(-1).view(word)  # half the time of the way below, which every dtype can go
     return words_at(tensor.data_ptr(), tensor.nbytes // word.itemsize, word, tensor)

@@ -29,7 +29,7 @@ def sample_neighbors(
     key: int,
     *,
     replace: bool = False,
-    edge_bounds: Sequence[int] = (0,),
+    edge_bounds: Sequence[int] | Int64s = (0,),
     weights: Tensor | Pieces | None = None,
     eligible: Eligible | None = None,
     sources: Sources | None = None,
@@ -88,7 +88,7 @@ def sample_neighbors(
     limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     starts, degrees, counts, total = _find_spans(lists, rows, edge_bounds, limit, replace, pool)
-    raw_ids = as_int64(integers(raw, "raw", length=len(rows)))
+    raw_ids = as_int64(integers(raw, "raw", length=len(counts)))
     positions = empty(pool, (total,), torch.int64).numpy()
     draw = _Draw(stream=np.uint64(key & MASK_64), limit=limit, replace=replace)
     if weights is None and eligible is None and sources is None:
@@ -125,12 +125,13 @@ def list_lengths(indptr: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
 
 
 def _find_spans(
-    lists: Pieces, rows: Tensor, edge_bounds: Sequence[int], limit: np.uint64, replace: bool, pool: Pool | None
+    lists: Pieces, rows: Tensor, edge_bounds: Sequence[int] | Int64s, limit: np.uint64, replace: bool, pool: Pool | None
 ) -> tuple[Int64s, Int64s, Int64s, int]:
     """Where the rows' lists begin, their lengths, how many will be drawn from each, and in all."""
     row_ids = as_int64(integers(rows, "rows"))
-    starts, degrees, counts = (empty(pool, (len(row_ids),), torch.int64).numpy() for _ in range(3))
-    offsets = np.array(edge_bounds, np.int64)
+    starts, degrees = empty(pool, (2, len(row_ids)), torch.int64).numpy()
+    counts = empty(pool, (len(row_ids),), torch.int64).numpy()
+    offsets = np.asarray(edge_bounds, np.int64)
     total = 0
     for part in windows(lists, row_ids):
         into = starts[part], degrees[part], counts[part]

@@ -162,7 +162,7 @@ class Trail:
         self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
         self._gid = torch.empty(0, dtype=torch.int64)
         self._id: Tensor | None = None  # the user's, where they are known and not the gids
-        self._num_sampled: list[int] = []
+        self._total, self._num_sampled = 0, list[int]()
 
     def extend(self, edge_gid: Tensor, edge_id: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Takes in a hop's edges; returns the room for the bids of neighbours, and of the nodes that they were drawn for.
@@ -171,27 +171,28 @@ class Trail:
             edge_gid: int64 ``[n]``.
             edge_id: the user's ids of them, int32 or int64; None: they are not known, or the gids.
         """
-        known, total = len(self._gid), len(self._gid) + len(edge_gid)
+        known, total = self._total, self._total + edge_gid.shape[0]
         ends_bid = self._pool.empty((2, total), torch.int64)
+        ends = ends_bid.numpy()
         if known:
-            for old, new in zip(self._ends_bid, ends_bid, strict=True):
-                ops.copy_ids(old, new[:known])
+            ends[:, :known] = self._ends_bid.numpy()
         if edge_id is not None or self._id is not None:
             old = self._gid if self._id is None else self._id
             self._id = self._joined(old, edge_gid if edge_id is None else edge_id)
-        self._ends_bid, self._gid = ends_bid, self._joined(self._gid, edge_gid)
-        return ends_bid[1 - self._list_end, known:], ends_bid[self._list_end, known:]
+        self._ends_bid, self._gid, self._total = ends_bid, self._joined(self._gid, edge_gid), total
+        return torch.from_numpy(ends[1 - self._list_end, known:]), torch.from_numpy(ends[self._list_end, known:])
 
     def _joined(self, old: Tensor, new: Tensor) -> Tensor:
-        if not len(old) and new.dtype == torch.int64:
+        known = old.shape[0]
+        if not known and new.dtype == torch.int64:
             return new
-        joined = self._pool.empty((len(old) + len(new),), torch.int64)
-        ops.copy_ids(old, joined[: len(old)])
-        ops.copy_ids(new, joined[len(old) :])
+        joined = self._pool.empty((known + new.shape[0],), torch.int64)
+        ids = joined.numpy()
+        ids[:known], ids[known:] = old.numpy(), new.numpy()
         return joined
 
     def end_hop(self) -> None:
-        self._num_sampled.append(len(self._gid) - sum(self._num_sampled))
+        self._num_sampled.append(self._total - sum(self._num_sampled))
 
     def block(self, *, by_hop: bool = True, ids: bool = False) -> EdgeBlock:
         """The edges; `ids`: with the user's ids, which every answer had, as far as they are not the gids."""

@@ -1,6 +1,6 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +73,7 @@ class Topology:
         relation: which edges these are.
         drawn_as: the relation from neighbours to those that they are drawn for, which names the streams of random numbers.
         indptr, indices: as in `EdgePart`, a piece per partition.
-        edge_bounds: gids of the partitions' edges.
+        edge_bounds: gids of the partitions' edges, int64.
         edge_ids: the user's ids of the edges; None where id and gid are the same.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
         columns: of the edges.
@@ -87,7 +87,7 @@ class Topology:
     drawn_as: Relation
     indptr: ops.Pieces
     indices: ops.Pieces
-    edge_bounds: Sequence[int]
+    edge_bounds: NDArray[np.int64]
     edge_ids: ops.Pieces | None
     dst_raw: ops.Pieces | None
     columns: Mapping[str, ops.Pieces]

@@ -11,7 +11,7 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -121,7 +121,7 @@ class TableArrays:
         """The rows, or an array of the state, for `ops.gather_rows`: it asks for pages on disk before it reads them."""
         return self._sources[state]
 
-    def windows(self, lid: Tensor) -> Iterator[slice]:
+    def windows(self, lid: Tensor) -> Iterable[slice]:
         """Parts of `lid` (int64 ``[n]``), in order, whose rows and state are to be changed before the next part: their pages on
         disk have been asked for. One part where they lie in memory."""
         return ops.windows(tuple(self._sources.values()), lid.numpy())
