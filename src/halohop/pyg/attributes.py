@@ -1,7 +1,7 @@
 """Which attributes of a PyG graph are rows, of its nodes or of its edges, and which dimension the rows are in."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage
 from torch_geometric.typing import TensorFrame
 
+from halohop import ops
 from halohop.errors import InputError
 from halohop.typing import EDGE, NODE, TableKey
 
@@ -32,12 +33,21 @@ class Rows:
         key: the attribute's name.
         value: a tensor (of a NumPy array, one over its memory) or a TensorFrame.
         dim: the dimension that the rows are in, at least 0.
+        pieces: the value as the kernels read it, where that was prepared for many batches.
     """
 
     table: TableKey
     key: str
     value: Any
     dim: int
+    pieces: ops.Pieces | None = None
+
+    def prepared(self) -> "Rows":
+        """The same with `pieces`, where the kernels can copy the rows as they lie."""
+        value = self.value
+        if not plain(self) or not value.is_contiguous() or value.is_conj() or value.is_neg():
+            return self
+        return replace(self, pieces=ops.Pieces([value.as_subclass(Tensor)], [0, len(value)]))
 
 
 def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
@@ -45,6 +55,12 @@ def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
     if isinstance(data, Data):
         return [(NODE, data._store), (EDGE, data._store)]
     return [*((name, data[name]) for name in data.node_types), *((relation, data[relation]) for relation in data.edge_types)]
+
+
+def put(store: BaseStorage, attributes: dict[str, Any]) -> None:
+    """Sets attributes of a storage that nobody has read yet. (One by one, PyG takes as long for them as the kernels for the rows
+    of a small batch.)"""
+    store._mapping.update(attributes)
 
 
 def rows_of(data: Data | HeteroData, counts: dict[TableKey, int]) -> Iterator[Rows]:

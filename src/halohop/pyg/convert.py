@@ -13,7 +13,7 @@ from torch_geometric.data.storage import EdgeStorage
 
 from halohop import ops
 from halohop.errors import InputError
-from halohop.pyg.attributes import STRUCTURE, Rows, rows_of, stores_of
+from halohop.pyg.attributes import STRUCTURE, Rows, put, rows_of, stores_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -155,18 +155,12 @@ def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False) -> Data 
     """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; with `n_gid` and `e_gid`, if
     gids are asked for."""
     for name, block in batch.nodes.items():
-        store = out._store if isinstance(out, Data) else out[name]
-        _fill_nodes(store, block)
-        if gids and "n_gid" not in store:
-            store.n_gid = block.gid
+        _fill_nodes(out._store if isinstance(out, Data) else out[name], block, gids=gids)
     for relation, edges in batch.edges.items():
-        store = out._store if isinstance(out, Data) else out[relation]
-        _fill_edges(store, edges)
-        if gids and "e_gid" not in store:
-            store.e_gid = edges.gid
+        _fill_edges(out._store if isinstance(out, Data) else out[relation], edges, gids=gids)
     match batch.seeds:
         case Seeds() as seeds:
-            _fill_seeds(out if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
+            _fill_seeds(out._store if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
         case LinkSeeds() as links:
             _fill_links(out, links, batch)
     return out
@@ -174,12 +168,12 @@ def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False) -> Data 
 
 def _fill_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
     size = len(seeds.input_id) if room is None else room.seeds
-    store.input_id = _lengthened(seeds.input_id, size, -1)
-    store.batch_size = size
+    attributes: dict[str, Any] = {"input_id": _lengthened(seeds.input_id, size, -1), "batch_size": size}
     if seeds.time is not None:
-        store.seed_time = _lengthened(seeds.time, size, 0)
+        attributes["seed_time"] = _lengthened(seeds.time, size, 0)
     if room is not None:
-        store.seed_mask = _first(len(seeds.input_id), size)
+        attributes["seed_mask"] = _first(len(seeds.input_id), size)
+    put(store, attributes)
 
 
 def _fill_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
@@ -246,35 +240,38 @@ def _mask_of(block: NodeBlock | EdgeBlock) -> Tensor:
     return torch.from_numpy(block.gid.numpy() >= 0)
 
 
-def _fill_nodes(store: Any, block: NodeBlock) -> None:
-    columns = dict(block.columns)
-    raw_id = columns.pop(RAW_ID)
-    for key, column in columns.items():
-        store[key] = column
-    if not len(store):
-        store.num_nodes = len(raw_id)
-    if "n_id" not in store:
-        store.n_id = raw_id
+def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool) -> None:
+    attributes: dict[str, Any] = dict(block.columns)
+    raw_id = attributes.pop(RAW_ID)
+    known = attributes.keys() | store.keys()
+    if not known:
+        attributes["num_nodes"] = len(raw_id)
+    if "n_id" not in known:
+        attributes["n_id"] = raw_id
     if block.tree is not None:
-        store.batch = block.tree
+        attributes["batch"] = block.tree
     if block.padded:
-        store.node_mask = _mask_of(block)
+        attributes["node_mask"] = _mask_of(block)
     if block.num_sampled is not None:
-        store.num_sampled_nodes = list(block.num_sampled)
+        attributes["num_sampled_nodes"] = list(block.num_sampled)
+    if gids and "n_gid" not in known:
+        attributes["n_gid"] = block.gid
+    put(store, attributes)
 
 
-def _fill_edges(store: Any, block: EdgeBlock) -> None:
-    columns = dict(block.columns)
+def _fill_edges(store: Any, block: EdgeBlock, *, gids: bool) -> None:
+    columns: dict[str, Any] = dict(block.columns)
     edge_id = columns.pop(EDGE_ID)
-    whole = store.get("edge_index")
-    store.edge_index = block.ends_bid if whole is None else block.ends_bid.to(whole.device)
-    for key, column in columns.items():
-        store[key] = column
-    if "e_id" not in store:
-        store.e_id = edge_id
+    known, whole = columns.keys() | store.keys(), store.get("edge_index")
+    attributes = {"edge_index": block.ends_bid if whole is None else block.ends_bid.to(whole.device)} | columns
+    if "e_id" not in known:
+        attributes["e_id"] = edge_id
     if block.flips is not None:
-        store.e_flipped = block.flips.mask
+        attributes["e_flipped"] = block.flips.mask
     if block.padded:
-        store.edge_mask = _mask_of(block)
+        attributes["edge_mask"] = _mask_of(block)
     if block.num_sampled is not None:
-        store.num_sampled_edges = list(block.num_sampled)
+        attributes["num_sampled_edges"] = list(block.num_sampled)
+    if gids and "e_gid" not in known:
+        attributes["e_gid"] = block.gid
+    put(store, attributes)

@@ -16,12 +16,13 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
 from halohop.errors import InputError, SchemaError
-from halohop.pyg.attributes import Rows, is_sparse, plain, rows_of, stores_of
+from halohop.pyg.attributes import Rows, is_sparse, plain, put, rows_of, stores_of
+from halohop.pyg.state import Attribute, State, is_now, state_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
 from halohop.sampling.columns import Columns
 from halohop.sampling.padding import fill_places
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
-from halohop.typing import EDGE_ID, Relation, TableKey
+from halohop.typing import EDGE_ID, RAW_ID, Relation, TableKey
 
 Fill = Callable[[str, torch.dtype], float]
 """What a column holds in the empty places of a padded batch, by its name and dtype."""
@@ -34,14 +35,14 @@ class View:
     Args:
         number: how many times it was seen changed.
         data: a shallow copy of it, so that a change while a batch is made does not reach half of the batch.
-        state: every attribute, and the version that torch counts of it.
+        state: of every storage, its key and its attributes.
         rows: the attributes that have rows, by table.
         sparse: those of them that are sparse matrices, by table and name, as their tensor and as rows that can be taken.
     """
 
     number: int
     data: Data | HeteroData
-    state: list[tuple[Any, ...]]
+    state: State
     rows: dict[TableKey, list[Rows]]
     sparse: dict[tuple[TableKey, str], tuple[Tensor, int | None, ops.SparsePieces]] = field(default_factory=dict)
 
@@ -79,8 +80,11 @@ class LiveRows:
         Raises:
             InputError: its nodes, edges or types have changed, or an attribute cannot be divided into rows.
         """
+        view = self._view
+        if is_now(view.state, self._data):
+            return view
         with self._lock:
-            if not _same(self._view.state, _state(self._data)):
+            if not is_now(self._view.state, self._data):
                 self._view = self._seen(self._view.number + 1)
             return self._view
 
@@ -99,7 +103,7 @@ class LiveRows:
 
     def has(self, table: TableKey, name: str) -> bool:
         """Whether there is such a column now, whose rows are tensors."""
-        return self._column(self.view(), table, name) is not None
+        return name not in (RAW_ID, EDGE_ID) and self._column(self.view(), table, name) is not None
 
     def taken(self, table: TableKey, name: str, ids: Tensor, *, padded: bool) -> Tensor | ops.SparseRows:
         """Rows of a column that there is, on the CPU, by the user's ids; zeros where an id is -1, if they are padded."""
@@ -128,7 +132,7 @@ class LiveRows:
 
     def _seen(self, number: int) -> View:
         data = copy.copy(self._data)
-        state, known = _state(data), stores_of(data)
+        state, known = state_of(data), stores_of(data)
         if {key for key, _ in known} - {*self._counts}:
             raise InputError(f"the graph has got {[key for key, _ in known if key not in self._counts]}; make the loader anew")
         for key, store in known:
@@ -139,7 +143,7 @@ class LiveRows:
                 )
         rows: dict[TableKey, list[Rows]] = {}
         for found in rows_of(data, self._counts):
-            rows.setdefault(found.table, []).append(found)
+            rows.setdefault(found.table, []).append(found.prepared())
         sparse = {
             (found.table, found.key): self._sparse(found)
             for columns in rows.values()
@@ -150,7 +154,7 @@ class LiveRows:
 
     def _sparse(self, rows: Rows) -> tuple[Tensor, int | None, ops.SparsePieces]:
         """Made once for a matrix, until it is written to."""
-        known, version = self._view.sparse.get((rows.table, rows.key)), _version(rows.value)
+        known, version = self._view.sparse.get((rows.table, rows.key)), Attribute.of(rows.value).version
         if known is not None and known[0] is rows.value and known[1] == version:
             return known
         if rows.value.requires_grad or rows.value.device.type != "cpu":
@@ -165,18 +169,19 @@ class LiveRows:
         num_bytes = 0
         for table, store in stores_of(out):
             block = batch.nodes[table] if isinstance(table, str) else batch.edges[table]
-            has_rows = False
+            has_rows, taken = False, dict[str, Any]()
             for rows in view.rows.get(table, ()):
                 if not columns.has(table, rows.key):
                     del store[rows.key]
                     continue
                 has_rows = True
                 if is_sparse(rows.value):
-                    taken = self._of_sparse(rows, block, view, fill, layout)
+                    found = self._of_sparse(rows, block, view, fill, layout)
                 else:
-                    taken = self._of_block(rows, block, view, fill)
-                store[rows.key] = taken
-                num_bytes += tensor_bytes(taken) if isinstance(taken, Tensor) else 0
+                    found = self._of_block(rows, block, view, fill)
+                taken[rows.key] = found
+                num_bytes += tensor_bytes(found) if isinstance(found, Tensor) else 0
+            put(store, taken)
             if isinstance(table, str) and ("num_nodes" in store or not has_rows):
                 store.num_nodes = len(block.gid)
         return out, num_bytes
@@ -212,9 +217,9 @@ class LiveRows:
     def _taken(self, rows: Rows, ids: Tensor, padded: bool, fill: Fill) -> Any:
         """The rows with these ids; where an id is -1, what fills an empty place."""
         value = rows.value
-        if plain(rows):
+        if rows.pieces is not None or plain(rows):
             gather = ops.gather_known if padded else ops.gather_rows
-            out = gather(value, ids, pool=self._pool)
+            out = gather(value if rows.pieces is None else rows.pieces, ids, pool=self._pool)
             if padded:
                 fill_places(rows.key, out, ids, fill(rows.key, value.dtype))
             return out
@@ -243,20 +248,3 @@ def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:
 
 def _kind(value: Tensor) -> tuple[Any, ...]:
     return value.dtype, value.shape[1:], value.device
-
-
-def _state(data: Data | HeteroData) -> list[tuple[Any, ...]]:
-    """(Copies of the mappings, which other threads may change; PyG's `items` looks up key by key.)"""
-    return [(store._key, key, value, _version(value)) for store in data.stores for key, value in store._mapping.copy().items()]
-
-
-def _version(value: Any) -> int | None:
-    """How often torch knows the tensor to have been written to."""
-    return value._version if isinstance(value, Tensor) and not value.is_inference() else None
-
-
-def _same(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> bool:
-    return len(old) == len(new) and all(
-        one[0] == other[0] and one[1] == other[1] and one[2] is other[2] and one[3] == other[3]
-        for one, other in zip(old, new, strict=True)
-    )

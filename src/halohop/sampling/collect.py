@@ -27,36 +27,27 @@ def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
     if batch.is_collected:
         return batch
     of_nodes = [
-        RowQuery(
-            table=name,
-            columns=(RAW_ID, *columns.of(name, columns_of_batches(graph.schema, name))),
-            gid=block.gid,
-            padded=block.padded,
-        )
+        RowQuery(table=name, columns=(RAW_ID, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
         for name, block in batch.nodes.items()
     ]
-    of_edges = {relation: _edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()}
-    queries = (*of_nodes, *(query for queries in of_edges.values() for query in queries))
+    of_edges = [_edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()]
+    queries = (*of_nodes, *(query for queries in of_edges for query in queries))
     reply = graph.fetch_stored(FetchRequest(queries=queries))
-    nodes = {query.table: reply.columns(number, query.columns) for number, query in enumerate(of_nodes)}
-    rows = iter(reply.rows[len(of_nodes) :])
-    edges = {
-        relation: batch.edges[relation].columns | _merged(graph, batch.edges[relation], queries, [next(rows) for _ in queries])
-        for relation, queries in of_edges.items()
-    }
-    for name, block in batch.nodes.items():
+    nodes = {}
+    for number, (name, block) in enumerate(batch.nodes.items()):
+        found = reply.columns(number, of_nodes[number].columns)
         if block.padded:
-            raw = nodes[name][RAW_ID]
+            raw = found[RAW_ID]
             assert isinstance(raw, Tensor)
             ops.fill_missing(raw, block.gid, -1)
-    for relation, edge_block in batch.edges.items():
-        if edge_block.padded:
-            ops.fill_missing(edges[relation][EDGE_ID], edge_block.gid, -1)
-    return replace(
-        batch,
-        nodes={name: _with(block, nodes[name]) for name, block in batch.nodes.items()},
-        edges={relation: replace(block, columns=edges[relation]) for relation, block in batch.edges.items()},
-    )
+        nodes[name] = _with(block, found)
+    edges, rows = {}, iter(reply.rows[len(of_nodes) :])
+    for asked, (relation, listed) in zip(of_edges, batch.edges.items(), strict=True):
+        merged = listed.columns | _merged(graph, listed, asked, [next(rows) for _ in asked])
+        if listed.padded:
+            ops.fill_missing(merged[EDGE_ID], listed.gid, -1)
+        edges[relation] = replace(listed, columns=merged)
+    return replace(batch, nodes=nodes, edges=edges)
 
 
 def checked_layout(layout: torch.layout) -> torch.layout:
@@ -77,12 +68,20 @@ def checked_layout(layout: torch.layout) -> torch.layout:
 def laid_out(batch: Batch, layout: torch.layout, graph: Graph) -> Batch:
     """The batch with rows as users have them: in their dtypes, those that are stored sparse among the columns, dense
     (`torch.strided`) or as tensors in `torch.sparse_csr`."""
-    nodes = {}
+    nodes, edges = {}, {}
     for name, block in batch.nodes.items():
-        made = {key: rows.dense(graph.pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
-        nodes[name] = replace(block, columns=_as_given(graph, name, block) | made, sparse={})
-    edges = {relation: replace(block, columns=_as_given(graph, relation, block)) for relation, block in batch.edges.items()}
-    return replace(batch, nodes=nodes, edges=edges)
+        if block.sparse or _is_narrow(graph, name):
+            made = {key: rows.dense(graph.pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
+            nodes[name] = replace(block, columns=_as_given(graph, name, block) | made, sparse={})
+    for relation, listed in batch.edges.items():
+        if _is_narrow(graph, relation):
+            edges[relation] = replace(listed, columns=_as_given(graph, relation, listed))
+    return replace(batch, nodes=batch.nodes | nodes, edges=batch.edges | edges) if nodes or edges else batch
+
+
+def _is_narrow(graph: Graph, table: TableKey) -> bool:
+    """Whether a column is stored in another dtype than the user's."""
+    return any(spec.stored is not None for spec in graph.schema.table(table).columns.values())
 
 
 def _as_given(graph: Graph, table: TableKey, block: NodeBlock | EdgeBlock) -> dict[str, Tensor]:
@@ -99,6 +98,11 @@ def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBl
     return replace(block, columns=block.columns | dense, sparse=sparse)
 
 
+def _names(graph: Graph, table: TableKey, columns: Columns) -> list[str]:
+    """The columns of a table that the batch gets."""
+    return [name for name in columns.of(table, graph.schema.table(table).columns) if name != RAW_TEXT]
+
+
 def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
     """The columns of a table that batches may have: no model learns from ids that are strings."""
     return [column for column in schema.table(table).columns if column != RAW_TEXT]
@@ -108,7 +112,7 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: C
     """For the rows of a block's edges, as far as they are not there; where some are flips, one query for the others and one for
     these."""
     ids = () if EDGE_ID in block.columns else (EDGE_ID,)
-    names = (*ids, *columns.of(relation, columns_of_batches(graph.schema, relation)))
+    names = (*ids, *_names(graph, relation, columns))
     if not names:
         return []
     if block.flips is None:

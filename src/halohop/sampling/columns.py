@@ -26,7 +26,9 @@ class Columns:
     def of(self, table: TableKey, known: Iterable[str]) -> tuple[str, ...]:
         """Those of a table, in the order of `known`, which are all that it has."""
         chosen = self._chosen(table)
-        return tuple(known) if chosen is None else tuple(name for name in known if name in chosen)
+        if chosen is None:
+            return tuple(known)
+        return tuple(name for name in known if name in chosen) if chosen else ()
 
     def _chosen(self, table: TableKey) -> tuple[str, ...] | None:
         if isinstance(table, str):
