@@ -13,7 +13,7 @@ from torch_geometric.explain import Explainer, GNNExplainer
 
 import halohop
 from halohop.errors import InputError
-from halohop.nn import GCNConv, SAGEConv, fuse, hops, unfused
+from halohop.nn import GCNConv, Hop, SAGEConv, aggregate, fuse, hops, unfused
 from tests.support.hop_batches import batch_of, made, typed
 
 KINDS: list[dict[str, Any]] = [{}, {"expand": "all"}, {"disjoint": True}, {"pad": "bound"}]
@@ -85,6 +85,19 @@ def test_a_model_of_ones_own_takes_a_hop_for_each_layer() -> None:
         x = conv(x, hop)
         x = x.relu() if layer < 2 else x
     torch.testing.assert_close(x[: batch.batch_size], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_ones_own_take_hops_in_pygs_models() -> None:
+    class Mean(nn.Module):
+        takes_hops = True
+
+        def forward(self, x: Tensor, hop: Hop) -> Tensor:
+            return aggregate(x, hop, reduce="mean")
+
+    batch = batch_of(made())
+    model = model_of("sage")
+    model.convs[1] = Mean()
+    assert len(fuse(model)(batch.x, batch.edge_index, **per_hop(batch))) == batch.num_sampled_nodes[0]
 
 
 class Typed(nn.Module):

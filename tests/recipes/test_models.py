@@ -1,14 +1,18 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch_geometric.nn import SimpleConv
+from torch_geometric.utils import trim_to_layer
 
 from halohop import NeighborLoader
 from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets import synthetic, synthetic_hetero
 from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
-from halohop.recipes.models import NodeClassifier
+from halohop.recipes.models import NodeClassifier, projected
 from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from tests.support.learned import give_vectors
@@ -26,8 +30,10 @@ def graph_for(kind: str) -> Graph:
     return in_memory(tables)
 
 
-def model_for(kind: str, graph: Graph, hops: int = 2) -> NodeClassifier:
-    config = TrainConfig(parts="p", out="o", model=kind.split()[0], fanout=(-1,) * hops, hidden=8, bases=3, heads=2)
+def model_for(kind: str, graph: Graph, hops: int = 2, dropout: float | None = None) -> NodeClassifier:
+    config = TrainConfig(
+        parts="p", out="o", model=kind.split()[0], fanout=(-1,) * hops, hidden=8, bases=3, heads=2, dropout=dropout
+    )
     target = "paper" if kind in TYPED else "node"
     torch.manual_seed(1)
     model = build_model(ModelSpec.of(config, graph.schema, target, 5))
@@ -97,3 +103,57 @@ def test_empty_batch_touches_every_parameter(kind: str) -> None:
     torch.nn.functional.cross_entropy(logits, torch.empty(0, dtype=torch.int64), reduction="sum").backward()
     untouched = [name for name, parameter in model.named_parameters() if parameter.grad is None or parameter.grad.any()]
     assert untouched == []
+
+
+def _with_messages(model: Any, batch: Any) -> Tensor:
+    """What the models of one relation computed with a message for each edge, by PyG's layers and trimming."""
+    x, edges = batch.x.float(), batch.edge_index
+    mean, with_itself = SimpleConv(aggr="mean"), SimpleConv(aggr="mean", combine_root="self_loop")
+    for layer, (conv, norm) in enumerate(zip(model.encoder.convs, model.encoder.norms, strict=True)):
+        x, edges, _ = trim_to_layer(layer, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
+        if model.spec.kind == "sage":
+            x = conv.root(x) + mean(conv.neighbour(x), edges)
+        elif model.spec.kind == "gcn":
+            x = with_itself(conv.weight(x), edges)
+        else:
+            x = super(type(conv), conv).forward(x, edges)
+        x = norm(x).relu()
+    logits: Tensor = model.head(x[: batch.batch_size])
+    return logits
+
+
+def _relations_with_messages(model: Any, batch: Any) -> Tensor:
+    """What R-GCN computed with a message for each edge, all edges in every layer."""
+    x = projected(batch, model.spec, model.inputs)
+    for conv in model.convs:
+        out = {name: conv.root(rows) for name, rows in x.items()}
+        weights = torch.einsum("rb,bio->rio", conv.mixture, conv.bases)
+        for (src_type, name, dst_type), weight in zip(model.spec.relations, weights, strict=True):
+            src, dst = batch[src_type, name, dst_type].edge_index
+            share = 1 / torch.bincount(dst, minlength=len(x[dst_type]))[dst].float()
+            out[dst_type] = out[dst_type].index_add(0, dst, (x[src_type][src] * share[:, None]) @ weight)
+        x = {name: rows.relu() for name, rows in out.items()}
+    logits: Tensor = model.head(x[model.spec.target][: batch[model.spec.target].batch_size])
+    return logits
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "rgcn"])
+def test_losses_of_training_are_those_of_messages(kind: str) -> None:
+    """Four steps of each: the gradients of a step make the loss of the next."""
+    graph = graph_for(kind)
+    batches = list(NeighborLoader(graph, [4, 3], (model_for(kind, graph).spec.target, None), batch_size=30, num_workers=0))[:4]
+    losses = []
+    for forward in (lambda model, batch: model(batch), _relations_with_messages if kind == "rgcn" else _with_messages):
+        model = model_for(kind, graph, dropout=0.0)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        found = []
+        for batch in batches:
+            target = batch[model.spec.target] if kind == "rgcn" else batch
+            loss = torch.nn.functional.cross_entropy(forward(model, batch), target.y[: target.batch_size] % 5)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        losses.append(found)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert losses[0][0] != losses[0][1]

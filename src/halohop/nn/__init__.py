@@ -5,6 +5,7 @@ for conv, hop in zip(convs, halohop.nn.hops(batch)):  # or by hand: what each la
     x = conv(x, hop)
 """
 
+from halohop.nn.aggregation import aggregate
 from halohop.nn.attention import GATConv, GATv2Conv
 from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.fusing import fuse, unfused
@@ -21,6 +22,7 @@ __all__ = [
     "Hop",
     "RGCNConv",
     "SAGEConv",
+    "aggregate",
     "fuse",
     "hops",
     "unfused",

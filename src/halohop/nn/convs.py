@@ -29,7 +29,7 @@ class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
         there, here = pair_of(x, hop)
         if self.project:
             there = self.lin(there).relu()
-        out = self._product(self.lin_l, there, hop)
+        out = self._aggregated(there, hop, lin=self.lin_l)
         if self.root_weight and here is not None:
             out = out + self.lin_r(here)
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
@@ -47,8 +47,8 @@ class GraphConv(ListedConv, pyg.GraphConv):  # type: ignore[misc]
             out: Tensor = super().forward(x, edge_index, weight, size)
             return out
         there, here = pair_of(x, hop)
-        weight = None if edge_weight is None else hop.of_edges(edge_weight).view(-1)
-        out = self._product(self.lin_rel, there, hop, weight)
+        weight = None if edge_weight is None else edge_weight.view(-1)
+        out = self._aggregated(there, hop, weight, self.lin_rel)
         return out if here is None else out + self.lin_root(here)
 
 
@@ -62,6 +62,6 @@ class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
             out: Tensor = super().forward(*self._of_pyg(x, edge_index, size))
             return out
         there, here = pair_of(x, hop)
-        out = self._reduced(there, hop)
+        out = self._aggregated(there, hop)
         out = self.nn(out if here is None else out + (1 + self.eps) * here)
         return out

@@ -36,8 +36,8 @@ def fuse(model: Model) -> Model:
     """Has PyG's layers in a model compute over lists of in-edges; parameters, hooks and `state_dict` stay.
 
     Layers become those of `halohop.nn` in place. PyG's models that know `num_sampled_nodes_per_hop` compute only rows that the
-    next layer needs, where all their layers are of `halohop.nn` and what comes between them treats each row alone. Anything else
-    stays as it is: `unfused` names it. Subclasses of PyG's layers are not changed, because their messages may differ.
+    next layer needs, where all their layers take a `Hop` (`takes_hops`) and what comes between them treats each row alone.
+    Anything else stays as it is: `unfused` names it. Subclasses of PyG's layers are not changed: their messages may differ.
 
     Args:
         model: any module.
@@ -113,4 +113,4 @@ class TrimToHop(nn.Module):
 def _needs_few_rows(model: BasicGNN) -> bool:
     """Whether a row of its output is made of rows that hops keep."""
     by_row = all(isinstance(norm, _BY_ROW) or (isinstance(norm, pyg.LayerNorm) and norm.mode == "node") for norm in model.norms)
-    return by_row and model.jk_mode is None and all(isinstance(conv, ListedConv) for conv in model.convs)
+    return by_row and model.jk_mode is None and all(getattr(conv, "takes_hops", False) for conv in model.convs)

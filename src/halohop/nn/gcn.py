@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
+from halohop.nn.aggregation import multiplied
 from halohop.nn.hops import Hop
-from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of, product_of_reduced
+from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of
 from halohop.ops import segment_spmm
 
 
@@ -36,7 +37,7 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
                 total = total * scale.unsqueeze(1)
             return total if own is None else total + own.unsqueeze(1) * rows[: hop.num_dst]
 
-        out = product_of_reduced(self.lin, there, hop, reduced)
+        out = multiplied(self.lin, there, hop, reduced)
         return out if self.bias is None else out + self.bias
 
     def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None) -> Tensor:

@@ -1,18 +1,16 @@
 """What the layers share: when they aggregate over lists, and when PyG's own code runs instead."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
-from torch_geometric.nn.dense import Linear
 
 from halohop.errors import InputError
+from halohop.nn.aggregation import aggregate
 from halohop.nn.hops import Hop, grouped
-from halohop.ops import SEGMENT_DTYPES, segment_spmm
+from halohop.ops import SEGMENT_DTYPES
 from halohop.ops.segments import Reduce
 
 Rows = Tensor | tuple[Tensor, Tensor | None]
@@ -27,16 +25,18 @@ _HOOKS = tuple(
     for when in ("", "pre_")
 )
 
-_FLOAT = 16
-"""What reading one number of a row costs in an aggregation, in multiplications of a product of matrices, as measured."""
-
 
 class ListedConv(MessagePassing):  # type: ignore[misc]
     """A layer of PyG that aggregates over lists of in-edges, without a message for each edge.
 
     It takes what PyG's layer takes, and a `Hop` in place of `edge_index`. What it does not know (explanations, hooks on messages,
     sparse matrices, other aggregations, the other flow, compilation) is left to PyG's code.
+
+    Attributes:
+        takes_hops: that it does; a layer of your own that takes a `Hop`, too, says so by the same name.
     """
+
+    takes_hops = True
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """None: PyG would compile `propagate` for each class, for code that is seldom reached."""
@@ -77,15 +77,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
             return x, edge_index, size
         return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
 
-    def _reduced(self, x: Tensor, hop: Hop, weight: Tensor | None = None) -> Tensor:
-        return segment_spmm(x, hop.src, hop.begins, reduce=REDUCTIONS[self.aggr], weight=weight)
-
-    def _product(self, lin: nn.Module, x: Tensor, hop: Hop, weight: Tensor | None = None) -> Tensor:
-        """A linear layer of the aggregated rows."""
-        if self.aggr == "max":
-            out: Tensor = lin(self._reduced(x, hop, weight))
-            return out
-        return product_of_reduced(lin, x, hop, lambda rows: self._reduced(rows, hop, weight))
+    def _aggregated(self, x: Tensor, hop: Hop, weight: Tensor | None = None, lin: nn.Module | None = None) -> Tensor:
+        return aggregate(x, hop, reduce=REDUCTIONS[self.aggr], weight=weight, lin=lin)
 
 
 def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
@@ -123,30 +116,3 @@ def _are_ends(edge_index: Tensor, num_src: int, num_dst: int) -> bool:
     least, (src, dst) = int(plain.min()), plain.amax(dim=1).tolist()
     fits: bool = least >= 0 and src < num_src and dst < num_dst
     return fits
-
-
-def product_of_reduced(lin: nn.Module, x: Tensor, hop: Hop, reduced: Callable[[Tensor], Tensor]) -> Tensor:
-    """A linear layer of aggregated rows; where it costs less, the rows themselves are multiplied before they are aggregated.
-
-    Args:
-        lin: the layer.
-        x: rows of the sources.
-        hop: what they are aggregated over.
-        reduced: aggregates rows of any width; commutes with products.
-    """
-    if isinstance(lin, Linear) and _multiplies_first(lin, x, hop):
-        out = reduced(F.linear(x, lin.weight))
-        return out if lin.bias is None else out + lin.bias
-    of_reduced: Tensor = lin(reduced(x))
-    return of_reduced
-
-
-def _multiplies_first(lin: Linear, x: Tensor, hop: Hop) -> bool:
-    """Whether to multiply all sources' rows costs less than to aggregate wide ones and multiply those of the destinations."""
-    if lin._forward_hooks or lin._forward_pre_hooks or lin.out_channels >= lin.in_channels:
-        return False
-    backwards = 1 + x.requires_grad
-    products, width, narrow = 1 + backwards, lin.in_channels, lin.out_channels
-    saved = _FLOAT * hop.num_edges * (backwards * width - 2 * narrow)
-    first: bool = saved > products * (hop.num_src - hop.num_dst) * width * narrow
-    return first

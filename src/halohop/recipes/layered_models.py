@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv
 
 from halohop import Graph
 from halohop.inference import EMBEDDINGS, LayeredModel, Neighbours, UserLayers, classified
+from halohop.nn import GATConv
 from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.models import (
     MeanConv,

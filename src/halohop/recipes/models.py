@@ -1,15 +1,15 @@
 """The models: PyG's own for one relation, a relational one for many. All of them: ``model(batch) -> logits of the seeds``."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
-from torch_geometric.nn import GAT, SimpleConv
+from torch_geometric.nn import GAT
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from halohop.nn import Hop, aggregate, fuse, hops
 from halohop.recipes.spec import ModelSpec
 from halohop.recipes.vectors import LearnedVectors, of_nodes
 from halohop.typing import NodeType, Relation
@@ -44,19 +44,17 @@ class NodeClassifier(nn.Module):
 
 
 class MeanConv(nn.Module):
-    """A layer of GraphSAGE (Hamilton et al., 2017): a weight for the node, another for the mean of its neighbours.
+    """A layer of GraphSAGE (Hamilton et al., 2017): a weight for the node, another for the mean of its neighbours."""
 
-    The mean commutes with the weight. Multiplying first moves `hidden` numbers per edge instead of the width of the features.
-    """
+    takes_hops = True
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.root = nn.Linear(width, hidden)
         self.neighbour = nn.Linear(width, hidden, bias=False)
-        self.mean = SimpleConv(aggr="mean")
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        out: Tensor = self.root(x) + self.mean(self.neighbour(x), edge_index)
+    def forward(self, x: Tensor, hop: Hop) -> Tensor:
+        out: Tensor = self.root(x[: hop.num_dst]) + aggregate(x, hop, reduce="mean", lin=self.neighbour)
         return out
 
 
@@ -67,14 +65,14 @@ class SelfLoopMeanConv(nn.Module):
     wrong, and different for training and for full neighbourhoods. A mean over sampled neighbours estimates the mean over all.
     """
 
+    takes_hops = True
+
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.weight = nn.Linear(width, hidden)
-        self.mean = SimpleConv(aggr="mean", combine_root="self_loop")
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        out: Tensor = self.mean(self.weight(x), edge_index)
-        return out
+    def forward(self, x: Tensor, hop: Hop) -> Tensor:
+        return aggregate(x, hop, reduce="mean", lin=self.weight, own=True)
 
 
 class _SAGE(BasicGNN):  # type: ignore[misc]
@@ -110,21 +108,21 @@ class PlainClassifier(NodeClassifier):
             "norm_kwargs": {"mode": "node"},
         }
         if spec.kind == "gat":
-            self.encoder = GAT(**options, heads=spec.heads)
+            encoder: BasicGNN = GAT(**options, heads=spec.heads)
         else:
-            self.encoder = {"sage": _SAGE, "gcn": _GCN}[spec.kind](**options)
+            encoder = {"sage": _SAGE, "gcn": _GCN}[spec.kind](**options)
+        self.encoder: Any = fuse(encoder)
 
     def roots(self, batch: Any) -> dict[NodeType, Tensor]:
         x = batch.x.float() if self.embedding is None else self.dropout(of_nodes(self.embedding, batch))
-        # Trimming skips, per layer, the hops that no longer matter for the seeds. All in-edges of a node come in one hop, so
-        # what is left is exact.
+        # Each layer reads the hops that still matter for the seeds. All in-edges of a node come in one hop, so that is exact.
         hidden = self.encoder(
             x,
             batch.edge_index,
             num_sampled_nodes_per_hop=batch.num_sampled_nodes,
             num_sampled_edges_per_hop=batch.num_sampled_edges,
         )
-        return {self.spec.inputs[0].node_type: F.relu(hidden[: batch.num_sampled_nodes[0]])}
+        return {self.spec.inputs[0].node_type: F.relu(hidden)}
 
 
 class RelationalConv(nn.Module):
@@ -139,14 +137,15 @@ class RelationalConv(nn.Module):
             nn.init.xavier_uniform_(basis)
         nn.init.normal_(self.mixture, std=num_bases**-0.5)
 
-    def forward(self, x: Tensor, edges: list[tuple[Tensor, Tensor, Tensor]], num_dst: int) -> Tensor:
-        """New rows of the first `num_dst` nodes, from (src, dst, 1 / in-degree of dst) per relation."""
-        src, dst, share = (torch.cat(column) for column in zip(*edges, strict=True))
-        rows = torch.split(x[src] * share[:, None], [len(relation[0]) for relation in edges])
+    def forward(
+        self, x: dict[NodeType, Tensor], edges: dict[Relation, Hop], num_dst: dict[NodeType, int]
+    ) -> dict[NodeType, Tensor]:
+        """New rows of the first `num_dst` nodes of each type."""
         weights = torch.einsum("rb,bio->rio", self.mixture, self.bases)
+        out = {name: self.root(x[name][:count]) for name, count in num_dst.items()}
         # One product per relation, empty ones too, so that every parameter has a gradient on every rank.
-        messages = torch.cat([rows_r @ weight for rows_r, weight in zip(rows, weights.unbind(), strict=True)])
-        out: Tensor = self.root(x[:num_dst]).index_add(0, dst, messages)
+        for ((src, _, dst), hop), weight in zip(edges.items(), weights.unbind(), strict=True):
+            out[dst] = out[dst] + aggregate(x[src], hop, reduce="mean") @ weight
         return out
 
 
@@ -160,59 +159,14 @@ class RelationalClassifier(NodeClassifier):
         self.convs = nn.ModuleList(RelationalConv(spec.hidden, len(spec.relations), num_bases) for _ in range(spec.layers))
 
     def roots(self, batch: Any) -> dict[NodeType, Tensor]:
-        view = _HopView.of(batch, self.spec)
-        rows = projected(batch, self.spec, self.inputs)
-        x = torch.cat(list(rows.values()))[view.order]
-        for layer, conv in enumerate(self.convs):
-            hops = self.spec.layers - layer  # the hops whose edges still matter for the seeds
-            num_dst = view.nodes_until[hops - 1]
-            x = F.relu(conv(self.dropout(x[: view.nodes_until[hops]]), view.edges_within(hops), num_dst))
-        return dict(zip(rows, torch.split(x, [batch[name].num_sampled_nodes[0] for name in rows]), strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HopView:
-    """A typed batch with all its nodes in one row, hop after hop: each layer needs a prefix of the nodes and of the edges.
-
-    Args:
-        order: which row of the node types' rows, end to end, comes at each place.
-        nodes_until: places taken by the seeds and the first k hops, for k = 0, 1, ...
-        edges: per relation, the places of both ends and 1 / (in-edges of that relation at the destination).
-        edges_until: per relation, the edges of the first k hops.
-    """
-
-    order: Tensor
-    nodes_until: list[int]
-    edges: list[tuple[Tensor, Tensor, Tensor]]
-    edges_until: list[list[int]]
-
-    @classmethod
-    def of(cls, batch: Any, spec: ModelSpec) -> "_HopView":
-        sampled = {node_input.node_type: batch[node_input.node_type].num_sampled_nodes for node_input in spec.inputs}
-        device = batch[spec.target].n_id.device
-        places: dict[NodeType, list[Tensor]] = {name: [] for name in sampled}
-        nodes_until, end = [], 0
-        for hop in range(spec.layers + 1):
-            for name, counts in sampled.items():
-                places[name].append(torch.arange(end, end + counts[hop], device=device))
-                end += counts[hop]
-            nodes_until.append(end)
-        place = {name: torch.cat(parts) for name, parts in places.items()}
-        edges, edges_until = [], []
-        for src_type, name, dst_type in spec.relations:
-            store = batch[src_type, name, dst_type]
-            src, dst = store.edge_index
-            share = 1 / torch.bincount(dst, minlength=len(place[dst_type]))[dst].float()
-            edges.append((place[src_type][src], place[dst_type][dst], share))
-            edges_until.append([sum(store.num_sampled_edges[:hops]) for hops in range(spec.layers + 1)])
-        order = torch.cat(list(place.values())).argsort()
-        return cls(order=order, nodes_until=nodes_until, edges=edges, edges_until=edges_until)
-
-    def edges_within(self, hops: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        return [
-            (src[: until[hops]], dst[: until[hops]], share[: until[hops]])
-            for (src, dst, share), until in zip(self.edges, self.edges_until, strict=True)
-        ]
+        x = projected(batch, self.spec, self.inputs)
+        for done, (conv, edges) in enumerate(zip(self.convs, hops(batch, layers=self.spec.layers), strict=True)):
+            before = self.spec.layers - done  # the hops whose edges still matter for the seeds
+            num_dst = {name: sum(batch[name].num_sampled_nodes[:before]) for name in x}
+            x = {name: self.dropout(rows) for name, rows in x.items()}
+            out = conv(x, {relation: edges[relation] for relation in self.spec.relations}, num_dst)
+            x = {name: F.relu(rows) for name, rows in out.items()}
+        return x
 
 
 def input_modules(spec: ModelSpec) -> nn.ModuleList:

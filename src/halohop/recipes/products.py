@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv
 
+from halohop.nn import GATConv
 from halohop.recipes.models import MeanConv, SelfLoopMeanConv
 
 

@@ -1,0 +1,48 @@
+"""Aggregation for layers of one's own: each order of product and sum gives the same, and the cheaper one is taken."""
+
+import pytest
+import torch
+from torch import nn
+
+from halohop.errors import InputError
+from halohop.nn import aggregate, hops
+from halohop.nn.hops import grouped
+from tests.support.hop_batches import batch_of, made
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("width", [1, 40])
+def test_a_linear_layer_of_aggregated_rows(reduce: str, width: int) -> None:
+    hop = hops(batch_of(made()))[1]
+    x, lin = torch.randn(hop.num_src, 6), nn.Linear(6, width)
+    rows = [x[hop.src[hop.begins[i] : hop.begins[i + 1]]] for i in range(hop.num_dst)]
+    reduced = {"sum": lambda r: r.sum(0), "mean": lambda r: r.mean(0), "max": lambda r: r.max(0).values}[reduce]
+    expected = lin(torch.stack([reduced(r) if len(r) else torch.zeros(6) for r in rows]))
+    torch.testing.assert_close(aggregate(x, hop, reduce=reduce, lin=lin), expected, rtol=1e-5, atol=1e-5)  # type: ignore[arg-type]
+
+
+def test_a_destination_among_its_sources() -> None:
+    hop = grouped(torch.tensor([[1, 2, 2], [0, 0, 1]]), 3, 3)
+    x = torch.tensor([[1.0], [2.0], [6.0]])
+    assert aggregate(x, hop, own=True).tolist() == [[9.0], [8.0], [6.0]]
+    assert aggregate(x, hop, reduce="mean", own=True).tolist() == [[3.0], [4.0], [6.0]]
+    with pytest.raises(InputError, match="own=True"):
+        aggregate(x, hop, own=True, weight=torch.ones(3))
+
+
+def test_wide_rows_of_few_nodes_are_multiplied_first() -> None:
+    """Seen by what the linear layer is called with: its own forward is left out then."""
+    calls: list[int] = []
+
+    class Counted(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calls.append(len(x))
+            return super().forward(x)
+
+    lin = Counted(64, 1)
+    many = grouped(torch.randint(4, (2, 500)), 4, 4)
+    x = torch.randn(4, 64)
+    expected = aggregate(x, many, lin=lin)
+    assert calls == [4]  # a class of its own may do more than a product, so its rows are aggregated first
+    lin.__class__ = nn.Linear
+    torch.testing.assert_close(aggregate(x, many, lin=lin), expected, rtol=1e-4, atol=1e-4)
