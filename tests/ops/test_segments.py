@@ -1,6 +1,8 @@
 """Sums, means and maxima over lists of in-edges, softmax and scores: the kernels, the reference and torch agree."""
 
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import InputError
+from halohop.errors import IdError, InputError
+from halohop.ops import segment_kernels, segment_ops
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 REDUCES = ["sum", "mean", "max"]
+OPERATORS = [operator for operator in vars(segment_ops).values() if isinstance(operator, torch.library.CustomOpDef)]
 
 
 def lists(degrees: list[int], num_src: int, dtype: torch.dtype = torch.int64) -> tuple[Tensor, Tensor]:
@@ -97,6 +101,84 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(function, inputs)
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "sum, weighted per head", "mean, weighted per head", "add", "dot"])
+def test_second_gradients_are_those_of_finite_differences(name: str) -> None:
+    function, inputs = DIFFERENTIABLE[name]
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("name", ["max", "softmax", "gatv2"])
+def test_other_second_gradients_are_refused(name: str) -> None:
+    function, inputs = DIFFERENTIABLE[name]
+    (first,) = torch.autograd.grad(function(*inputs).square().sum(), inputs[0], create_graph=True)
+    with pytest.raises(InputError, match=r"over lists has no second gradient \(create_graph=True\): take PyG's own layer"):
+        first.sum().backward()
+
+
+def _large(name: str, dtype: torch.dtype) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    """A function of `DIFFERENTIABLE` over 700 lists, a few of them long, and its inputs."""
+    degrees = torch.randint(9, (700,)).tolist()
+    degrees[::100] = [200] * 7
+    src, begins = lists(degrees, 300)
+    heads, width, edges = 3, 7, len(src)
+    left, right = torch.randn(300, heads, width, dtype=dtype), torch.randn(700, heads, width, dtype=dtype)
+    weight = torch.randn(edges, heads, dtype=dtype)
+    reduce, _, weighted = name.partition(", weighted per ")
+    if reduce in REDUCES:
+        if not weighted:
+            return lambda x: ops.segment_spmm(x, src, begins, reduce=reduce), (left,)
+        weight = weight if weighted == "head" else weight[:, 0]
+        return lambda x, weight: ops.segment_spmm(x, src, begins, reduce=reduce, weight=weight), (left, weight)
+    return {
+        "softmax": (partial(ops.segment_softmax, begins=begins), (weight,)),
+        "add": (partial(ops.segment_add, src=src, begins=begins), (left[..., 0], right[..., 0])),
+        "dot": (partial(ops.segment_dot, src=src, begins=begins), (left, right)),
+        "gatv2": (partial(ops.segment_gatv2, src=src, begins=begins), (left, right, left[0])),
+    }[name]
+
+
+def _with_gradients(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    inputs = tuple(value.detach().requires_grad_() for value in inputs)
+    found = function(*inputs)
+    return found.detach(), *torch.autograd.grad(found, inputs, torch.linspace(-1, 1, found.numel()).to(found).view_as(found))
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_compute_what_the_reference_does(name: str, dtype: torch.dtype) -> None:
+    function, inputs = _large(name, dtype)
+    found = _with_gradients(function, inputs)
+    with ExitStack() as undo:
+        for operator in OPERATORS:
+            undo.enter_context(operator.set_kernel_enabled("cpu", enabled=False))
+        expected = _with_gradients(function, inputs)
+    scale = 1e-3 if dtype == torch.float32 else 1e-10
+    torch.testing.assert_close(found, expected, rtol=scale, atol=scale)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_the_bits_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, inputs = _large(name, torch.float32)
+    alone, started = _with_gradients(function, inputs), []
+    monkeypatch.setattr(segment_kernels, "_ALONE", 1)
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (started.append(thread.name), start(thread)))
+    for threads in (2, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        for one, other in zip(alone, _with_gradients(function, inputs), strict=True):
+            assert torch.equal(one, other)
+        assert started.count(f"halohop-lists-{threads - 1}") > 0
+
+
+def test_a_failure_in_any_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_kernels, "_ALONE", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    src, begins = lists([1] * 200, 5)
+    src[190] = 5
+    with pytest.raises(IdError, match=r"src\[190\] is 5, but there are 5 rows"):
+        ops.segment_spmm(torch.ones(5, 3), src, begins)
+
+
 def test_softmax_is_within_lists() -> None:
     scores = torch.tensor([1.0, 3.0, 1e4, -5.0, -5.0])
     begins = torch.tensor([0, 2, 2, 3, 5])
@@ -117,9 +199,69 @@ def test_softmax_is_within_lists() -> None:
         ({"weight": torch.zeros(6)}, r"weight has shape \(6,\), expected \(7,\) or \(7, 2\)"),
         ({"weight": torch.zeros(7, 3)}, r"weight has shape \(7, 3\)"),
         ({"weight": torch.zeros(7, dtype=torch.int32)}, r"weight is torch.int32"),
+        ({"begins": BEGINS + 1}, r"begins go from 1 to 8, but must from 0 to 7, the number of edges"),
+        ({"begins": torch.tensor([0, 5, 3, 7])}, r"list 1 goes from 5 to 3; begins must ascend from 0 to 7"),
+        ({"begins": torch.tensor([0, 9, 7])}, r"list 0 goes from 0 to 9"),
+        ({"begins": torch.tensor([0, -1, 7])}, r"list 0 goes from 0 to -1"),
     ],
 )
 def test_bad_input_is_refused(change: dict[str, object], message: str) -> None:
     arguments = {"x": torch.zeros(5, 2), "src": SRC, "begins": BEGINS, "reduce": "sum"} | change
     with pytest.raises(InputError, match=message):
         ops.segment_spmm(**arguments)
+
+
+@pytest.mark.parametrize("bad", [-1, 5, 2**40])
+@pytest.mark.parametrize("reduce", REDUCES)
+def test_a_source_out_of_range_is_refused(bad: int, reduce: str) -> None:
+    src = SRC.clone()
+    src[3] = bad
+    with pytest.raises(IdError, match=rf"src\[3\] is {bad}, but there are 5 rows"):
+        ops.segment_spmm(torch.zeros(5, 2), src, BEGINS, reduce=reduce)
+
+
+def test_rows_with_gaps_are_read() -> None:
+    x = torch.randn(3, 10).t()[::2]
+    assert torch.equal(ops.segment_spmm(x, SRC, BEGINS), ops.segment_spmm(x.contiguous(), SRC, BEGINS))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_no_gradient_is_kept_where_none_is_wanted(mode: Callable[[], AbstractContextManager[None]]) -> None:
+    function, inputs = DIFFERENTIABLE["mean, weighted per head"]
+    with mode():
+        found = function(*inputs)
+    assert not found.requires_grad
+    assert torch.equal(found, function(*inputs))
+
+
+def test_autocast_leaves_halves_as_they_are() -> None:
+    x, layer = torch.randn(5, 4), torch.nn.Linear(4, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = ops.segment_spmm(layer(x), SRC, BEGINS, reduce="mean")
+    assert found.dtype == torch.bfloat16
+    found.float().sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.abs().sum() > 0
+
+
+def test_a_weight_of_another_dtype_is_promoted() -> None:
+    x, weight = torch.randn(5, 4, dtype=torch.bfloat16), torch.rand(7)
+    assert ops.segment_spmm(x, SRC, BEGINS, weight=weight).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["mean", "mean, weighted per head", "max", "softmax", "add", "dot", "gatv2"])
+def test_a_model_is_compiled_whole(name: str) -> None:
+    function, inputs = DIFFERENTIABLE[name]
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    for one, other in zip(_with_gradients(compiled, inputs), _with_gradients(function, inputs), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_torch_finds_no_fault_in_the_operators() -> None:
+    x, weight = torch.randn(5, 2, 3, requires_grad=True), torch.randn(7, 2, requires_grad=True)
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(segment_ops.weighted_sum, (x, SRC, BEGINS, weight, None, True), test_utils=tests)
+    torch.library.opcheck(segment_ops.dot, (x, torch.randn(4, 2, 3), SRC, BEGINS, None), test_utils=tests)
+    torch.library.opcheck(segment_ops.greatest, (x, SRC, BEGINS), test_utils=tests)
+    torch.library.opcheck(segment_ops.softmax, (weight, BEGINS), test_utils=tests)
+    torch.library.opcheck(segment_ops.by_source, (SRC, BEGINS, 5), test_utils=tests)

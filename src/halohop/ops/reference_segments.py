@@ -13,6 +13,12 @@ def destinations(begins: Tensor, num_edges: int) -> Tensor:
     return torch.arange(len(begins) - 1, device=begins.device).repeat_interleave(begins.diff(), output_size=num_edges)
 
 
+def shares(begins: Tensor, num_edges: int, dtype: torch.dtype) -> Tensor:
+    """``[E, 1]``: 1 / the length of the list that each edge is in."""
+    lengths = begins.diff()
+    return lengths.to(dtype).reciprocal().repeat_interleave(lengths, output_size=num_edges).unsqueeze(1)
+
+
 def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     """The lists of out-edges: each edge's destination, where each source's list begins, and each edge's place in `src`."""
     place = src.argsort(stable=True)
@@ -22,19 +28,25 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
     return destinations(begins, len(src))[place], torch.cat([begins.new_zeros(1), counts.cumsum(0)]), place
 
 
-def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None) -> Tensor:
-    """For each list, the sum of its edges' rows of `x`, each times the edge's weight."""
+def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, mean: bool) -> Tensor:
+    """For each list, the sum of its edges' rows of `x`, each times the edge's weight; divided by their number for the mean."""
     messages = x.index_select(0, src)
     if weight is not None:
         messages = messages * (weight if edge is None else weight.index_select(0, edge)).unsqueeze(-1)
     out = messages.new_zeros(len(begins) - 1, *x.shape[1:])
-    return out.index_add_(0, destinations(begins, len(src)), messages)
+    out.index_add_(0, destinations(begins, len(src)), messages)
+    return out / begins.diff().clamp(min=1).to(x.dtype).view(-1, 1, 1) if mean else out
 
 
 def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor | None) -> Tensor:
     """For each edge, the product of its source's row of `left` and its destination's row of `right`."""
     products = (left.index_select(0, src) * right.index_select(0, destinations(begins, len(src)))).sum(-1)
     return products if edge is None else torch.empty_like(products).index_copy_(0, edge, products)
+
+
+def add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
+    """For each edge, its source's row of `left` plus its destination's row of `right`, ``[n, heads]`` each."""
+    return left.index_select(0, src) + right.index_select(0, destinations(begins, len(src)))
 
 
 def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
@@ -73,3 +85,15 @@ def gatv2(left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: T
     """For each edge, attention times leaky_relu(its source's row of `left` + its destination's row of `right`), per head."""
     both = left.index_select(0, src) + right.index_select(0, destinations(begins, len(src)))
     return (torch.nn.functional.leaky_relu(both, slope) * attention).sum(-1)
+
+
+def gatv2_backward(
+    grad: Tensor, left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, slope: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `gatv2` towards left, right and attention."""
+    dst = destinations(begins, len(src))
+    both = left.index_select(0, src) + right.index_select(0, dst)
+    own = grad.unsqueeze(-1)
+    to_rows = own * attention * torch.where(both > 0, both.new_ones(()), both.new_full((), slope))
+    to_attention = (own * torch.nn.functional.leaky_relu(both, slope)).sum(0)
+    return torch.zeros_like(left).index_add_(0, src, to_rows), torch.zeros_like(right).index_add_(0, dst, to_rows), to_attention

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.ops import reference_segments as reference
+from halohop.ops import segment_ops
 
 Reduce = Literal["sum", "mean", "max"]
 SEGMENT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -61,12 +61,9 @@ def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "su
     if reduce == "max":
         if weights is not None:
             rows, src = rows.index_select(0, src) * weights.unsqueeze(-1), torch.arange(len(src), device=src.device)
-        out = reference.greatest(rows, src, begins)
+        out = segment_ops.greatest(rows, src, begins)
     else:
-        if reduce == "mean":
-            share = _shares(begins, len(src), rows.dtype)
-            weights = share if weights is None else weights * share
-        out = reference.weighted_sum(rows, src, begins, weights, None)
+        out = segment_ops.weighted_sum(rows, src, begins, weights, None, reduce == "mean")
     return out.reshape(out_shape).to(x.dtype)
 
 
@@ -92,7 +89,7 @@ def segment_softmax(scores: Tensor, begins: Tensor) -> Tensor:
         raise InputError(f"scores must be [E] or [E, heads], got shape {tuple(scores.shape)}")
     _check_begins(begins, len(scores), scores.device)
     heads = 1 if scores.dim() == 1 else scores.shape[1]
-    return reference.softmax(_widened(scores).reshape(len(scores), heads), begins).view(scores.shape).to(scores.dtype)
+    return segment_ops.softmax(_widened(scores).reshape(len(scores), heads), begins).view(scores.shape).to(scores.dtype)
 
 
 def segment_add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
@@ -115,7 +112,9 @@ def segment_add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Ten
         [11.0, 12.0, 22.0]
     """
     _check_pair(left, right, src, begins, dims=(1, 2))
-    return left.index_select(0, src) + right.index_select(0, reference.destinations(begins, len(src)))
+    heads = 1 if left.dim() == 1 else left.shape[1]
+    there, here = (_widened(rows).reshape(len(rows), heads) for rows in (left, right))
+    return segment_ops.add(there, here, src, begins).reshape(len(src), *left.shape[1:]).to(left.dtype)
 
 
 def segment_dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
@@ -140,7 +139,7 @@ def segment_dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Ten
     _check_pair(left, right, src, begins, dims=(2, 3))
     heads = left.shape[1] if left.dim() == 3 else 1
     there, here = (_widened(rows).reshape(len(rows), heads, rows.shape[-1]) for rows in (left, right))
-    return reference.dot(there, here, src, begins, None).reshape(len(src), *left.shape[1:-1]).to(left.dtype)
+    return segment_ops.dot(there, here, src, begins, None).reshape(len(src), *left.shape[1:-1]).to(left.dtype)
 
 
 def segment_gatv2(
@@ -175,18 +174,12 @@ def segment_gatv2(
             f"{tuple(left.shape[1:])}"
         )
     there, here, wide = _widened(left), _widened(right), _widened(attention)
-    return reference.gatv2(there, here, wide, src, begins, negative_slope).to(left.dtype)
+    return segment_ops.gatv2(there, here, wide, src, begins, negative_slope).to(left.dtype)
 
 
 def _widened(values: Tensor) -> Tensor:
     """Halves as float32: a sum of many of them would lose what it has."""
     return values.float() if values.dtype in _HALVES else values
-
-
-def _shares(begins: Tensor, num_edges: int, dtype: torch.dtype) -> Tensor:
-    """``[E, 1]``: 1 / the length of each edge's list."""
-    lengths = begins.diff()
-    return lengths.to(dtype).reciprocal().repeat_interleave(lengths, output_size=num_edges).unsqueeze(1)
 
 
 def _check_values(name: str, values: Tensor) -> None:
