@@ -26,6 +26,31 @@ def test_sums_have_the_bits_of_the_reference(ids: list[int], shape: tuple[int, .
         assert torch.equal(one, other)
 
 
+@given(
+    st.lists(st.lists(st.one_of(st.integers(0, 5), st.integers(-(2**63), 2**63 - 1)), max_size=8), min_size=1, max_size=5),
+    st.sampled_from([(), (0,), (3,), (2, 8)]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_rows_of_several_tensors_are_added_as_if_they_were_one(
+    ids: list[list[int]], shape: tuple[int, ...], dtype: torch.dtype, mean: bool, rise: bool
+) -> None:
+    gid = [torch.tensor(sorted(set(some)) if rise else some, dtype=torch.int64) for some in ids]
+    rows = [torch.randn(len(some), *shape, dtype=dtype) * 10 ** torch.randn(1, dtype=dtype) for some in gid]
+    found = ops.sum_by_id(gid, rows, mean=mean, pool=ops.Pool())
+    for one, other in zip(found, reference_rules.sum_by_id(gid, rows, mean=mean), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_rows_may_begin_at_any_address() -> None:
+    memory = torch.zeros(41, dtype=torch.uint8)
+    odd = torch.frombuffer(memory.numpy(), dtype=torch.float32, offset=1, count=6).view(2, 3)
+    odd.copy_(torch.arange(6.0).view(2, 3))
+    ids, even = torch.tensor([1, 2]), torch.ones(2, 3)
+    assert ops.sum_by_id([ids, ids], [even, odd])[1].tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+
 def test_many_rows_of_few_ids() -> None:
     gid, rows = torch.randint(-500, 500, (20_000,)) * 2**40, torch.randn(20_000, 5, dtype=torch.float64)
     found, sums = ops.sum_by_id(gid, rows)
@@ -55,7 +80,31 @@ def test_squares_are_finite_only_where_all_numbers_are(place: int, bad: float) -
     assert not math.isfinite(ops.sum_of_squares(rows))
 
 
+@given(
+    st.lists(st.floats(width=32), max_size=80),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_entries_that_are_not_finite_are_found(values: list[float], dtype: torch.dtype) -> None:
+    rows = torch.tensor(values, dtype=dtype)
+    assert ops.all_finite(rows) == reference_rules.all_finite(rows)
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, 69])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_one_entry_that_is_not_finite_is_found(place: int, bad: float) -> None:
+    rows = torch.full((7, 10), 3e38)
+    assert ops.all_finite(rows)
+    rows.view(-1)[place] = bad
+    assert not ops.all_finite(rows)
+
+
 def test_other_rows_are_refused() -> None:
+    with pytest.raises(InputError, match=r"2 tensors of rows do not fit 1 of ids"):
+        ops.sum_by_id([torch.tensor([1])], [torch.zeros(1), torch.zeros(1)])
+    with pytest.raises(InputError, match=r"rows must be 1 of float32 or float64, got torch.float64"):
+        ops.sum_by_id([torch.tensor([1])] * 2, [torch.zeros(1), torch.zeros(1, dtype=torch.float64)])
+    with pytest.raises(InputError, match=r"rows must be float32 or float64, got torch.int64"):
+        ops.all_finite(torch.tensor([1]))
     with pytest.raises(InputError, match=r"rows must be 2 of float32 or float64, got torch.float16"):
         ops.sum_by_id(torch.tensor([1, 1]), torch.zeros(2, 3, dtype=torch.float16))
     with pytest.raises(InputError, match=r"rows must be 2 of float32 or float64, got torch.float32 of shape \(3, 3\)"):

@@ -214,7 +214,9 @@ def test_nothing_is_compiled_after_warming_up_for_tables():
         for steps in (None, torch.zeros(5, dtype=torch.int32)):
             constants = {"lr": 0.1, "eps": 1e-8, "beta1": 0.9, "beta2": 0.999}
             ops.step_adam(rows, state, state.clone(), lid, grads, **constants, step=3, row_steps=steps)
-        ops.sum_of_squares(ops.sum_by_id(torch.tensor([2**40, 1]), grads, mean=True)[1])
+        ids = torch.tensor([2**40, 1])
+        ops.sum_of_squares(ops.sum_by_id(ids, grads, mean=True)[1])
+        ops.all_finite(ops.sum_by_id([ids, ids], [grads, grads])[1])
     assert compiled() == before
 
 

@@ -33,12 +33,21 @@ from halohop.ops.random import fractions, name_key, stream_key
 from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.relabel import Relabeler
-from halohop.ops.rows import fill_missing, gather_known, gather_rows, join_rows, known_places, missing_places, scatter_rows
+from halohop.ops.rows import (
+    fill_missing,
+    gather_known,
+    gather_rows,
+    join_rows,
+    known_places,
+    missing_places,
+    pick_rows,
+    scatter_rows,
+)
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
-from halohop.ops.sums import sum_by_id, sum_of_squares
+from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares
 from halohop.ops.warmup import warm_up, warm_up_tables
 
 __all__ = [
@@ -63,6 +72,7 @@ __all__ = [
     "SparsePieces",
     "SparseRows",
     "add_absence",
+    "all_finite",
     "bucket",
     "build_csc",
     "copy_ids",
@@ -91,6 +101,7 @@ __all__ = [
     "never_falls",
     "number",
     "pad_texts",
+    "pick_rows",
     "place_ends",
     "repeat_positions",
     "sample_neighbors",

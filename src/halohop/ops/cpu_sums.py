@@ -27,14 +27,14 @@ def rises(ids: NDArray[Any]) -> Any:
 
 
 @kernel
-def count_from(ids: NDArray[Any], low: Any, keys: NDArray[Any], order: NDArray[Any]) -> None:
-    """Writes id - low and the position of each id."""
+def count_from(ids: NDArray[Any], low: Any, place: Any, width: Any, keys: NDArray[Any], places: NDArray[Any]) -> None:
+    """Writes id - low and the place of each id's row, the first of which begins at `place`."""
     for i in range(u64(ids.size)):
-        keys[i], order[i] = u64(ids[i] - low), i
+        keys[i], places[i] = u64(ids[i] - low), place + i * width
 
 
 @kernel
-def sort_digit(keys: NDArray[Any], order: NDArray[Any], shift: Any, keys_out: NDArray[Any], order_out: NDArray[Any]) -> None:
+def sort_digit(keys: NDArray[Any], places: NDArray[Any], shift: Any, keys_out: NDArray[Any], places_out: NDArray[Any]) -> None:
     """Sorts by the digit that begins at bit `shift`; keys that are equal there stay in order."""
     n, counts = u64(keys.size), np.zeros(_DIGITS, np.uint64)
     for i in range(n):
@@ -48,37 +48,39 @@ def sort_digit(keys: NDArray[Any], order: NDArray[Any], shift: Any, keys_out: ND
         digit = (keys[i] >> shift) & _MASK
         place = counts[digit]
         counts[digit] = place + _ONE
-        keys_out[place], order_out[place] = keys[i], order[i]
+        keys_out[place], places_out[place] = keys[i], places[i]
 
 
 @kernel
 def add_up(
     keys: NDArray[Any],
-    order: NDArray[Any],
+    places: NDArray[Any],
     low: Any,
-    rows: NDArray[Any],
+    entries: NDArray[Any],
     width: Any,
     ids: NDArray[Any],
     counts: NDArray[Any],
     sums: NDArray[Any],
 ) -> Any:
-    """Adds up runs of rows with equal keys, in order; writes each run's id, length and sum, and returns how many there are."""
-    n, run = u64(order.size), _ZERO
+    """Adds up runs of rows with equal keys, in order; writes each run's id, length and sum, and returns how many there are.
+
+    Row i is the `width` entries from places[i] on, modulo 2**64."""
+    n, run = u64(places.size), _ZERO
     for i in range(n):
-        later = order[min(i + _AHEAD, n - _ONE)] * width
-        for c in range(_ZERO, width, _LINE // u64(rows.itemsize)):
-            prefetch(rows, later + c)
-        begin = order[i] * width
+        later = places[min(i + _AHEAD, n - _ONE)]
+        for c in range(_ZERO, width, _LINE // u64(entries.itemsize)):
+            prefetch(entries, later + c)
+        begin = places[i]
         if i > _ZERO and keys[i] == keys[i - _ONE]:
             into = (run - _ONE) * width
             counts[run - _ONE] += 1
             for c in range(width):
-                sums[into + c] += rows[begin + c]
+                sums[into + c] += entries[begin + c]
         else:
             ids[run], counts[run] = low + i64(keys[i]), 1
             into = run * width
             for c in range(width):
-                sums[into + c] = rows[begin + c]
+                sums[into + c] = entries[begin + c]
             run += _ONE
     return run
 
@@ -90,3 +92,12 @@ def divide(rows: NDArray[Any], width: Any, counts: NDArray[Any]) -> None:
         count = rows.dtype.type(counts[i])
         for c in range(width):
             rows[i * width + c] /= count
+
+
+@kernel
+def count_equal(words: NDArray[Any], mask: Any) -> Any:
+    """How many words have all bits of the mask."""
+    count: Any = 0
+    for i in range(words.size):
+        count += i64((words[i] & mask) == mask)
+    return count

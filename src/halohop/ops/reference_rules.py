@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 
-def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False) -> tuple[Tensor, Tensor]:
+def sum_by_id(gid: Tensor | list[Tensor], rows: Tensor | list[Tensor], *, mean: bool = False) -> tuple[Tensor, Tensor]:
+    gid, rows = (given if isinstance(given, Tensor) else torch.cat(given) for given in (gid, rows))
     ids = sorted(set(gid.tolist()))
     sums = []
     for v in ids:
@@ -19,6 +20,10 @@ def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False) -> tuple[Tensor,
             total = total + rows[place]
         sums.append(total / len(places) if mean else total)
     return torch.tensor(ids, dtype=torch.int64), torch.stack(sums) if sums else rows[:0].clone()
+
+
+def all_finite(rows: Tensor) -> bool:
+    return all(math.isfinite(value) for value in rows.reshape(-1).tolist())
 
 
 def sum_of_squares(rows: Tensor) -> float:

@@ -65,6 +65,19 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     return out
 
 
+def pick_rows(source: Tensor, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
+    """`gather_rows` of ascending rows, each at most once: where they are neighbours a view of `source`, and nothing is copied.
+
+    Example:
+        >>> pick_rows(torch.tensor([5, 6, 7]), torch.tensor([1, 2])).tolist()
+        [6, 7]
+    """
+    first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    if end - first == len(rows) and first >= 0 and end <= len(source):
+        return source[first:end]
+    return gather_rows(source, rows, pool=pool)
+
+
 def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
     """`gather_rows`, but a row -1 is none: zeros. It works run by run, so they should come in runs.
 

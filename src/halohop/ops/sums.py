@@ -1,6 +1,8 @@
 """Putting rows together: those with equal ids, and the squares of all their entries."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,20 +12,26 @@ from torch import Tensor
 from halohop.errors import InputError
 from halohop.ops import cpu_rules, cpu_sums
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.pieces import words_at
 from halohop.ops.pool import Pool, empty
 
+_EXPONENTS = {torch.float32: np.uint32(0x7F800000), torch.float64: np.uint64(0x7FF0000000000000)}
 
-def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False, pool: Pool | None = None) -> tuple[Tensor, Tensor]:
+
+def sum_by_id(
+    gid: Tensor | Sequence[Tensor], rows: Tensor | Sequence[Tensor], *, mean: bool = False, pool: Pool | None = None
+) -> tuple[Tensor, Tensor]:
     """The ids that occur, ascending, and for each the sum of its rows, in the order in which they stand.
 
     Args:
-        gid: int64 ``[n]``.
-        rows: ``[n, ...]``, float32 or float64.
+        gid: int64 ``[n]``; or several of them, which stand one behind the other and are not joined in memory.
+        rows: ``[n, ...]``, float32 or float64; or as many of them, for each `gid` its own.
         mean: divides each sum by how many rows it is of.
         pool: where the memory of the result comes from.
 
     Returns:
-        int64 ``[m]`` and ``[m, ...]``; the arguments themselves where each id is greater than the one before it.
+        int64 ``[m]`` and ``[m, ...]``; the arguments themselves where each id is greater than the one before it, and all stand in
+        one tensor.
 
     Raises:
         InputError: other dtypes or shapes.
@@ -32,33 +40,89 @@ def sum_by_id(gid: Tensor, rows: Tensor, *, mean: bool = False, pool: Pool | Non
         >>> sum_by_id(torch.tensor([7, 3, 7]), torch.tensor([[1.0], [2.0], [4.0]]))
         (tensor([3, 7]), tensor([[2.],
                 [5.]]))
+        >>> sum_by_id([torch.tensor([7, 9]), torch.tensor([7])], [torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0]])])
+        (tensor([7, 9]), tensor([[5.],
+                [2.]]))
     """
-    ids = integers(gid, "gid", only_int64=True)
-    require_cpu(rows, "rows")
-    if rows.dtype not in (torch.float32, torch.float64) or not rows.dim() or len(rows) != len(ids):
-        raise InputError(f"rows must be {len(ids)} of float32 or float64, got {rows.dtype} of shape {tuple(rows.shape)}")
-    rows = rows.detach().contiguous()
-    if cpu_sums.rises(ids):
-        return gid, rows
-    low, (keys, order) = ids.min(), _sorted(ids)
-    unique, counts = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-    sums = empty(pool, tuple(rows.shape), rows.dtype)
-    width, flat = np.uint64(math.prod(rows.shape[1:])), sums.view(-1).numpy()
-    count = int(cpu_sums.add_up(keys, order, low, rows.view(-1).numpy(), width, unique, counts, flat))
+    pieces = _pieces([gid] if isinstance(gid, Tensor) else gid, [rows] if isinstance(rows, Tensor) else rows)
+    first_ids, first_rows = pieces[0]
+    if len(pieces) == 1 and cpu_sums.rises(first_ids.numpy()):
+        return first_ids, first_rows
+    low, width, entries = min(int(ids.numpy().min()) for ids, _ in pieces), math.prod(first_rows.shape[1:]), _entries(pieces)
+    keys, places = _sorted(pieces, low, np.uint64(width), entries.ctypes.data)
+    unique, counts = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    sums = empty(pool, (len(keys), *first_rows.shape[1:]), first_rows.dtype)
+    flat = sums.view(-1).numpy()
+    count = int(cpu_sums.add_up(keys, places, np.int64(low), entries, np.uint64(width), unique, counts, flat))
     if mean:
-        cpu_sums.divide(flat, width, counts[:count])
+        cpu_sums.divide(flat, np.uint64(width), counts[:count])
     return torch.from_numpy(unique[:count]), sums[:count]
 
 
-def _sorted(ids: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """By how much each exceeds the least one, ascending, and where it stood; equal ones stay in order."""
-    low, high = int(ids.min()), int(ids.max())
-    here, there = (np.empty((2, len(ids)), np.uint64) for _ in range(2))
-    cpu_sums.count_from(ids, np.int64(low), here[0], here[1])
+def _pieces(gid: Sequence[Tensor], rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Ids and their rows, without gaps; the empty ones are left out, but for one."""
+    if not gid or len(gid) != len(rows):
+        raise InputError(f"{len(rows)} tensors of rows do not fit {len(gid)} of ids; give as many, at least one")
+    pieces = []
+    for ids, values in zip(gid, rows, strict=True):
+        count = len(integers(ids, "gid", only_int64=True))
+        require_cpu(values, "rows")
+        fits = values.dim() > 0 and len(values) == count and values.shape[1:] == rows[0].shape[1:]
+        if values.dtype not in (torch.float32, torch.float64) or values.dtype != rows[0].dtype or not fits:
+            raise InputError(f"rows must be {count} of float32 or float64, got {values.dtype} of shape {tuple(values.shape)}")
+        values = values.detach().contiguous()
+        if values.data_ptr() % values.element_size():  # a user's own memory may begin anywhere
+            values = values.clone()
+        pieces.append((ids, values))
+    return [piece for piece in pieces if len(piece[0])] or pieces[:1]
+
+
+def _entries(pieces: Sequence[tuple[Tensor, Tensor]]) -> NDArray[Any]:
+    """From the first entry of any piece to the last one of any: what lies between pieces is not theirs, and not touched."""
+    entries = [rows.view(-1).numpy() for _, rows in pieces]
+    if len(entries) == 1:
+        return entries[0]
+    first = min(piece.ctypes.data for piece in entries)
+    last = max(piece.ctypes.data + piece.nbytes for piece in entries)
+    return words_at(first, (last - first) // entries[0].itemsize, entries[0].dtype, entries)
+
+
+def _sorted(
+    pieces: Sequence[tuple[Tensor, Tensor]], low: int, width: np.uint64, address: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """By how much each id exceeds the least one, ascending, and which entry its row begins with, counted from an address; equal
+    ones stay in order."""
+    here, there = (np.empty((2, sum(len(ids) for ids, _ in pieces)), np.uint64) for _ in range(2))
+    begin = 0
+    for ids, rows in pieces:
+        part = slice(begin, begin := begin + len(ids))
+        place = np.uint64((rows.data_ptr() - address) // rows.element_size()) if rows.numel() else np.uint64(0)
+        cpu_sums.count_from(ids.numpy(), np.int64(low), place, width, here[0][part], here[1][part])
+    high = max(int(ids.numpy().max()) for ids, _ in pieces)
     for shift in range(0, (high - low).bit_length(), cpu_sums.DIGIT_BITS):
         cpu_sums.sort_digit(here[0], here[1], np.uint64(shift), there[0], there[1])
         here, there = there, here
     return here[0], here[1]
+
+
+def all_finite(rows: Tensor) -> bool:
+    """Whether no entry is infinite or not a number.
+
+    Args:
+        rows: any shape, float32 or float64.
+
+    Raises:
+        InputError: another dtype.
+
+    Example:
+        >>> all_finite(torch.tensor([1.0, 3e38])), all_finite(torch.tensor([1.0, float("nan")]))
+        (True, False)
+    """
+    require_cpu(rows, "rows")
+    if rows.dtype not in _EXPONENTS:
+        raise InputError(f"rows must be float32 or float64, got {rows.dtype}")
+    exponent = _EXPONENTS[rows.dtype]  # all its bits are ones in such an entry, and in no other
+    return not cpu_sums.count_equal(rows.detach().contiguous().view(-1).numpy().view(exponent.dtype), exponent)
 
 
 def sum_of_squares(rows: Tensor) -> float:

@@ -22,7 +22,7 @@ from halohop.ops.rows import gather_rows, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
 from halohop.ops.sparse import SparseRows
-from halohop.ops.sums import sum_by_id, sum_of_squares
+from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares
 
 _PATIENCE = 120.0  # seconds to wait for another process that compiles; then this one compiles too
 _READY, _TABLES_READY = threading.Event(), threading.Event()  # those kernels are loaded in this process
@@ -143,6 +143,7 @@ def _call_every_kernel_of_tables() -> None:
         step_adam(rows, state, torch.zeros_like(state), lid, grads, lr=0.0, eps=1.0, beta1=0.0, beta2=0.0)
     for dtype in (torch.float32, torch.float64):
         rows = torch.zeros(2, 1, dtype=dtype)
-        sum_of_squares(sum_by_id(lid, rows, mean=True)[1])
+        sum_of_squares(sum_by_id([lid, lid], [rows, rows], mean=True)[1])
+        all_finite(rows)
         for fill in (fill_uniform, fill_normal):
             fill(rows, 0, lid, 0.0, 1.0)

@@ -1,7 +1,5 @@
 """What this rank's backward has brought to a table, as its part of a step."""
 
-import math
-
 from torch import Tensor
 
 from halohop import ops
@@ -26,7 +24,7 @@ def share_of(embedding: DistEmbedding, lr: float, duplicates: Duplicates) -> Sha
     gid, grads = embedding.gradients.together()
     if duplicates == "sum":
         gid, grads = ops.sum_by_id(gid, grads, mean=False)
-    if not math.isfinite(ops.sum_of_squares(grads)):
+    if not ops.all_finite(grads):
         _check_finite(embedding, gid, grads)
     return Share(name=embedding.name, gid=gid, rows=grads, lr=lr, spec=embedding.weight.spec.digest)
 

@@ -53,8 +53,8 @@ class Share:
     spec: str = ""
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "Share":
-        """Some of its rows, by position."""
-        gid, values = (ops.gather_rows(column, rows, pool=pool) for column in (self.gid, self.rows))
+        """Some of its rows, by ascending positions."""
+        gid, values = (ops.pick_rows(column, rows, pool=pool) for column in (self.gid, self.rows))
         return replace(self, gid=gid, rows=values)
 
 

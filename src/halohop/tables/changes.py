@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 
+from halohop import ops
 from halohop.errors import ClusterError, DeadlineExceededError
 from halohop.tables.change_messages import Applied, Changed, ChangeRequest, Moment
 from halohop.tables.deadlines import Deadlines
@@ -25,18 +26,20 @@ class Ledger:
         size: how many ranks share them.
         turns: their order.
         deadlines: of those who wait.
+        pool: where the memory of sums comes from.
 
     Attributes:
         turns: their order; to be read only.
         ranks: those that have sent a share.
     """
 
-    def __init__(self, label: str, size: int, turns: Turns, deadlines: Deadlines) -> None:
+    def __init__(self, label: str, size: int, turns: Turns, deadlines: Deadlines, pool: ops.Pool | None = None) -> None:
         self.turns = turns
         self.ranks: set[int] = set()
         self._label = label
         self._size = size
         self._deadlines = deadlines
+        self._pool = pool
         self._lock = threading.Lock()
         self._pending: dict[Place, Change] = {}
         self._outcomes = Outcomes()
@@ -248,7 +251,7 @@ class Ledger:
         try:
             for table in change.tables.values():
                 table.require_whole()
-            plan = planned(change.way, change.shares, change.tables, size=self._size)
+            plan = planned(change.way, change.shares, change.tables, size=self._size, pool=self._pool)
             square = plan.square() if change.first.norm else 0.0
         except Exception as error:
             self.fail(place, partial(again, error))

@@ -1,7 +1,5 @@
 """Whether a change fits a table: asked before anything is written."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -34,7 +32,7 @@ def check_share(table: Table, share: Share, way: Way) -> None:
     table.require_here(gid)
     if way == "add":
         _require_sums(rows.dtype)
-    if way == "step" and not math.isfinite(ops.sum_of_squares(rows)):
+    if way == "step" and not ops.all_finite(rows):
         _require_finite(spec.name, gid, rows)
 
 

@@ -211,7 +211,7 @@ class Owner:
             raise InputError(f"{moment} names no optimizer, or no rank of it")
         with self._lock:
             tables = {name: self.catalog.get(name) for name in request.rules}
-            optimizer = self._optimizers.get(moment.group) or Optimizer(moment.group, self._deadlines)
+            optimizer = self._optimizers.get(moment.group) or Optimizer(moment.group, self._deadlines, self._pool)
             training = optimizer.join(request, tables)
             self._optimizers[moment.group] = optimizer
             return training

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from halohop import ops
 from halohop.errors import ClusterError, InputError
 from halohop.tables.change_messages import Applied, Share, Way
 from halohop.tables.rules import coalesce, square
@@ -76,7 +77,14 @@ class Plan:
             return Applied(steps={table.spec.name: table.steps for table in self.tables})
 
 
-def planned(way: Way, shares: Mapping[int, Iterable[Share]], tables: Mapping[str, Table], *, size: int) -> Plan:
+def planned(
+    way: Way,
+    shares: Mapping[int, Iterable[Share]],
+    tables: Mapping[str, Table],
+    *,
+    size: int,
+    pool: ops.Pool | None = None,
+) -> Plan:
     """What the shares of all ranks come to. Those of equal rows are put together, in rank order.
 
     Args:
@@ -84,6 +92,7 @@ def planned(way: Way, shares: Mapping[int, Iterable[Share]], tables: Mapping[str
         shares: by rank; each was checked.
         tables: by name.
         size: how many ranks there are.
+        pool: where the memory of sums comes from.
 
     Raises:
         InputError: learning rates that differ.
@@ -98,14 +107,14 @@ def planned(way: Way, shares: Mapping[int, Iterable[Share]], tables: Mapping[str
         if len(known) > 1:
             listed = ", ".join(f"{lr} at rank {rank}" for lr, rank in known.items())
             raise InputError(f"the learning rates of table {name!r} differ between ranks ({listed}); give all ranks the same")
-    return Plan(way, [_part(way, tables[name], by_table[name], size) for name in sorted(by_table)])
+    return Plan(way, [_part(way, tables[name], by_table[name], size, pool) for name in sorted(by_table)])
 
 
-def _part(way: Way, table: Table, shares: list[Share], size: int) -> Part:
+def _part(way: Way, table: Table, shares: list[Share], size: int, pool: ops.Pool | None) -> Part:
     if way != "step":
         (share,) = shares
         return Part(table=table, gid=share.gid, rows=share.rows)
     rule = table.rule
     assert rule is not None
-    gid, rows = coalesce([share.gid for share in shares], [share.rows for share in shares], rule.spec.duplicates)
+    gid, rows = coalesce([share.gid for share in shares], [share.rows for share in shares], rule.spec.duplicates, pool=pool)
     return Part(table=table, gid=gid, rows=rows, lr=shares[0].lr, scale=1 / size if rule.spec.ranks == "mean" else 1.0)

@@ -118,13 +118,16 @@ class Rule:
                 )
 
 
-def coalesce(gid: Sequence[Tensor], grads: Sequence[Tensor], duplicates: Duplicates) -> tuple[Tensor, Tensor]:
+def coalesce(
+    gid: Sequence[Tensor], grads: Sequence[Tensor], duplicates: Duplicates, *, pool: ops.Pool | None = None
+) -> tuple[Tensor, Tensor]:
     """Puts together the gradients that several ranks have for rows, by row.
 
     Args:
         gid: of each rank in turn, int64 ``[n]``, in any order, repeated as often as they were looked up; at least one rank.
         grads: of each rank, ``[n, *shape]``.
         duplicates: gradients of one row are added up, or averaged over all of them.
+        pool: where the memory of the sums comes from.
 
     Returns:
         The rows that occur, ascending, and the gradient of each. Sums are formed in order of rank and position, so that they have
@@ -136,9 +139,7 @@ def coalesce(gid: Sequence[Tensor], grads: Sequence[Tensor], duplicates: Duplica
         (tensor([3, 5]), tensor([[2.],
                 [4.]]))
     """
-    ids = gid[0] if len(gid) == 1 else ops.join_rows(gid)
-    rows = grads[0] if len(grads) == 1 else ops.join_rows(grads)
-    return ops.sum_by_id(ids, rows, mean=duplicates == "mean")
+    return ops.sum_by_id(gid, grads, mean=duplicates == "mean", pool=pool)
 
 
 def square(grads: Tensor) -> float:

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -199,7 +201,7 @@ class Table:
     def _windows(self, gid: Tensor, rows: Tensor) -> Iterator[tuple[Piece, Tensor, Tensor]]:
         """Lids of a piece and what is given for them, in order; so many at a time as the pages on disk allow."""
         for piece, lid, order in self._divided(gid):
-            given = rows if len(order) == len(rows) else ops.gather_rows(rows, order)
+            given = ops.pick_rows(rows, order)
             for window in piece.arrays.windows(lid):
                 yield piece, lid[window], given[window]
 
@@ -260,6 +262,8 @@ class Table:
 
     def _divided(self, gid: Tensor) -> list[tuple[Piece, Tensor, Tensor]]:
         """By partition that has some of the rows: their lids, and their positions."""
+        if (only := self._only_piece(gid.numpy())) is not None:
+            return [(only, torch.from_numpy(gid.numpy() - self._bounds[only.part]), torch.arange(len(gid)))]
         buckets = self._buckets(gid)
         absent = len(self.pieces)
         if found := len(gid) - buckets.starts[absent]:
@@ -269,9 +273,19 @@ class Table:
         for piece, (begin, end) in zip(self.pieces, pairwise(buckets.starts), strict=False):
             if end > begin:
                 order = buckets.order[begin:end]
-                lid = ops.gather_rows(gid, order).numpy() - self._bounds[piece.part]
+                lid = ops.pick_rows(gid, order).numpy() - self._bounds[piece.part]
                 divided.append((piece, torch.from_numpy(lid), order))
         return divided
+
+    def _only_piece(self, ids: NDArray[np.int64]) -> Piece | None:
+        """The piece that has all of the rows; None where there are several, or none."""
+        if not len(ids):
+            return None
+        part = bisect_right(self._bounds, int(ids.min())) - 1
+        if not 0 <= part < len(self._piece_of_part) or int(ids.max()) >= self._bounds[part + 1]:
+            return None
+        index = self._piece_of_part[part]
+        return self.pieces[index] if index < len(self.pieces) else None
 
     def _buckets(self, gid: Tensor) -> ops.Buckets:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
+from halohop import ops
 from halohop.errors import ClusterError, InputError
 from halohop.tables.change_messages import Moment, Training, TrainRequest
 from halohop.tables.changes import Ledger
@@ -26,16 +27,17 @@ class Optimizer:
     Args:
         name: of the optimiser.
         deadlines: of its steps.
+        pool: where the memory of sums comes from.
 
     Attributes:
         ledger: of the steps of the present session.
         session: its name; empty before the first.
     """
 
-    def __init__(self, name: str, deadlines: Deadlines) -> None:
+    def __init__(self, name: str, deadlines: Deadlines, pool: ops.Pool | None = None) -> None:
         self.name = name
         self.session = ""
-        self._deadlines = deadlines
+        self._deadlines, self._pool = deadlines, pool
         self._size = 0
         self._senders: dict[int, str] = {}
         self._over: deque[str] = deque(maxlen=_REMEMBERED)
@@ -91,7 +93,7 @@ class Optimizer:
         self.ledger = self._new_ledger(size)
 
     def _new_ledger(self, size: int) -> Ledger:
-        return Ledger(f"step of optimizer {self.name!r}, number", size, InRounds(size), self._deadlines)
+        return Ledger(f"step of optimizer {self.name!r}, number", size, InRounds(size), self._deadlines, self._pool)
 
     def _rule_for(self, table: Table, request: TrainRequest) -> Rule:
         name, spec = table.spec.name, request.rules[table.spec.name]
