@@ -176,8 +176,8 @@ MUTATIONS = {
     ),
     "rules: gradients of equal rows, the last rank's first": Mutation(
         module="tables/rules.py",
-        line="ops.join_rows(grads)",
-        instead="ops.join_rows(grads[::-1])",
+        line="ops.sum_by_id(gid, grads,",
+        instead="ops.sum_by_id(gid[::-1], grads[::-1],",
         found_by=("tables/test_rules.py",),
     ),
     "beginnings: by place in the partition instead of by id": Mutation(

@@ -53,6 +53,20 @@ def assert_same(one, other):
 ROWS = torch.tensor([4, 0, 4, 3, 1, 9, 9])
 
 
+@given(st.sets(st.integers(0, 9)))
+def test_picked_rows_are_those_that_are_gathered(chosen):
+    source, rows = numbers(torch.float32, 10, 3), torch.tensor(sorted(chosen), dtype=torch.int64)
+    assert_same(ops.pick_rows(source, rows), reference.gather_rows(source, rows))
+
+
+def test_neighbours_are_picked_without_a_copy():
+    source = torch.randn(10, 3)
+    assert ops.pick_rows(source, torch.arange(4, 7)).data_ptr() == source[4].data_ptr()
+    for outside in (torch.arange(8, 11), torch.arange(-1, 2)):
+        with pytest.raises(IdError, match="out of range"):
+            ops.pick_rows(source, outside)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_gather_equals_the_reference(dtype, shape):

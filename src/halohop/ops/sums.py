@@ -121,7 +121,7 @@ def all_finite(rows: Tensor) -> bool:
     require_cpu(rows, "rows")
     if rows.dtype not in _EXPONENTS:
         raise InputError(f"rows must be float32 or float64, got {rows.dtype}")
-    exponent = _EXPONENTS[rows.dtype]  # all its bits are ones in such an entry, and in no other
+    exponent: Any = _EXPONENTS[rows.dtype]  # all its bits are ones in such an entry, and in no other
     return not cpu_sums.count_equal(rows.detach().contiguous().view(-1).numpy().view(exponent.dtype), exponent)
 
 

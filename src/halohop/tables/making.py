@@ -10,8 +10,9 @@ from halohop.partitioning.book import Book
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.tables.arrays import make_arrays
 from halohop.tables.beginnings import Begins, beginnings_of
+from halohop.tables.held import Piece
 from halohop.tables.spec import MAX_NAME, TableSpec
-from halohop.tables.table import Piece, Table
+from halohop.tables.table import Table
 
 
 def make_table(spec: TableSpec, book: Book, parts: dict[int, Part], folder: Path | None) -> Table:

@@ -3,43 +3,24 @@
 import os
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
 from halohop.errors import ClusterError, IdError, SchemaError
-from halohop.tables.arrays import TableArrays
-from halohop.tables.beginnings import Begins
 from halohop.tables.filling import Filling
+from halohop.tables.held import Held, Piece
 from halohop.tables.messages import TableListing
 from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
 
 _READS = 2  # tries without the lock
 _CHILD_SECONDS, _PAUSE = 10.0, 0.001  # of a forked process, which has no lock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A partition's rows of a table.
-
-    Args:
-        part: the partition.
-        arrays: the rows, and the state of the optimiser.
-        begins: what rows are that were never written; None: zeros.
-    """
-
-    part: int
-    arrays: TableArrays
-    begins: Begins | None
 
 
 class Table:
@@ -74,17 +55,13 @@ class Table:
         self.steps = 0
         self.is_dropped = False
         self.filling: Filling | None = None
-        self._bounds = bounds
-        absent = len(pieces)
-        self._piece_of_part = [absent] * (len(bounds) - 1)
-        for index, piece in enumerate(pieces):
-            self._piece_of_part[piece.part] = index
+        self._held = Held(spec, bounds, pieces)
         self._broken = ""  # why what is here cannot be read any more
         self._counts = [piece.arrays.counts.numpy() for piece in pieces]
         self._process = os.getpid()
-        self._arrays: dict[str, ops.Pieces] = {"": self._joined([piece.arrays.rows for piece in pieces])}
+        self._arrays: dict[str, ops.Pieces] = {"": self._held.joined([piece.arrays.rows for piece in pieces])}
         touched = [piece.arrays.touched for piece in pieces if piece.arrays.touched is not None]
-        self._touched = self._joined(touched) if touched else None
+        self._touched = self._held.joined(touched) if touched else None
 
     # ---- reading
 
@@ -135,7 +112,7 @@ class Table:
             raise IdError(f"table {self.spec.name!r}: {error}") from error
         if len(fresh):
             at = torch.from_numpy(fresh)
-            for piece, lid, order in self._divided(ops.gather_rows(gid, at)):
+            for piece, lid, order in self._held.divided(ops.gather_rows(gid, at)):
                 ops.scatter_rows(self._beginnings(piece, lid), ops.gather_rows(at, order), rows)
         return rows
 
@@ -157,7 +134,7 @@ class Table:
         Raises:
             IdError: a row that is not here.
         """
-        self._divided(gid)
+        self._held.divided(gid)
 
     # ---- changing
 
@@ -200,7 +177,7 @@ class Table:
 
     def _windows(self, gid: Tensor, rows: Tensor) -> Iterator[tuple[Piece, Tensor, Tensor]]:
         """Lids of a piece and what is given for them, in order; so many at a time as the pages on disk allow."""
-        for piece, lid, order in self._divided(gid):
+        for piece, lid, order in self._held.divided(gid):
             given = ops.pick_rows(rows, order)
             for window in piece.arrays.windows(lid):
                 yield piece, lid[window], given[window]
@@ -231,7 +208,7 @@ class Table:
         with self.lock:
             self.make_states(rule)
             for name in rule.states():
-                self._arrays[name] = self._joined([piece.arrays.states[name] for piece in self.pieces])
+                self._arrays[name] = self._held.joined([piece.arrays.states[name] for piece in self.pieces])
             self.optimizer, self.rule = optimizer, rule
 
     def drop(self) -> None:
@@ -258,48 +235,7 @@ class Table:
 
     def first_of(self, part: int) -> int:
         """The gid of a partition's first row."""
-        return self._bounds[part]
-
-    def _divided(self, gid: Tensor) -> list[tuple[Piece, Tensor, Tensor]]:
-        """By partition that has some of the rows: their lids, and their positions."""
-        if (only := self._only_piece(gid.numpy())) is not None:
-            return [(only, torch.from_numpy(gid.numpy() - self._bounds[only.part]), torch.arange(len(gid)))]
-        buckets = self._buckets(gid)
-        absent = len(self.pieces)
-        if found := len(gid) - buckets.starts[absent]:
-            row = int(gid[buckets.order[-1]])
-            raise IdError(f"{found} of {len(gid)} rows of table {self.spec.name!r} are not held here, row {row} among them")
-        divided = []
-        for piece, (begin, end) in zip(self.pieces, pairwise(buckets.starts), strict=False):
-            if end > begin:
-                order = buckets.order[begin:end]
-                lid = ops.pick_rows(gid, order).numpy() - self._bounds[piece.part]
-                divided.append((piece, torch.from_numpy(lid), order))
-        return divided
-
-    def _only_piece(self, ids: NDArray[np.int64]) -> Piece | None:
-        """The piece that has all of the rows; None where there are several, or none."""
-        if not len(ids):
-            return None
-        part = bisect_right(self._bounds, int(ids.min())) - 1
-        if not 0 <= part < len(self._piece_of_part) or int(ids.max()) >= self._bounds[part + 1]:
-            return None
-        index = self._piece_of_part[part]
-        return self.pieces[index] if index < len(self.pieces) else None
-
-    def _buckets(self, gid: Tensor) -> ops.Buckets:
-        try:
-            return ops.bucket(gid, self._bounds, self._piece_of_part)
-        except IdError as error:
-            raise IdError(f"table {self.spec.name!r} has {self.spec.num_rows} rows: {error}") from error
-
-    def _joined(self, tensors: list[Tensor]) -> ops.Pieces:
-        """An array of all partitions here as one, by gid."""
-        by_part: list[Tensor | None] = [None] * (len(self._bounds) - 1)
-        for piece, tensor in zip(self.pieces, tensors, strict=True):
-            by_part[piece.part] = tensor
-        on_disk = [tensor.data_ptr() for piece, tensor in zip(self.pieces, tensors, strict=True) if piece.arrays.on_disk]
-        return ops.Pieces(by_part, self._bounds, disk_arrays=on_disk)
+        return self._held.bounds[part]
 
     def _touch(self, piece: Piece, lid: Tensor) -> None:
         """Writes what rows begin with that were never written; each row occurs once."""

@@ -45,14 +45,14 @@ class Gradients:
         """Whether backward has come to rows of this table."""
         return bool(self._found)
 
-    def together(self) -> tuple[Tensor, Tensor]:
-        """Gids (int64 ``[n]``) and gradients ``[n, *shape]`` of all lookups, in the order in which backward came; on the CPU.
+    def found(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Gids (int64 ``[n]``) and gradients ``[n, *shape]`` of each lookup, at least one, in the order in which backward came.
+        All are on the CPU.
 
         Raises:
             InputError: a gradient was changed in place since backward.
         """
-        gid = [torch.empty(0, dtype=torch.int64)]
-        grads = [torch.empty(0, *self._shape, dtype=self._dtype)]
+        gid, grads = [], []
         for rows, grad, version in self._found:
             if grad._version != version:
                 raise InputError(
@@ -64,9 +64,9 @@ class Gradients:
             whole = bool(known.all())
             gid.append(rows if whole else rows[known])
             grads.append(near if whole else near[known])
-        if len(gid) == 2:
-            return gid[1], grads[1].contiguous()
-        return torch.cat(gid), torch.cat(grads)
+        if not gid:
+            return [torch.empty(0, dtype=torch.int64)], [torch.empty(0, *self._shape, dtype=self._dtype)]
+        return gid, grads
 
     def drop(self) -> None:
         """Forgets what was found."""

@@ -42,12 +42,13 @@ class Tables:
 
     Attributes:
         is_open: whether the graph is.
+        pool: as given.
     """
 
     def __init__(self, graph: Lookups, owners: TableOwners, pool: ops.Pool, counters: Counters) -> None:
         self._graph = graph
         self._owners = owners
-        self._pool, self._counters = pool, counters
+        self.pool, self._counters = pool, counters
         self._names = TableNames(owners)
         self._shared = SharedRows(owners.book, owners.parts_here, pool, counters)
         self._writes = itertools.count()
@@ -137,7 +138,7 @@ class Tables:
         for name, gid in wanted:
             spec = self._names.spec(name)
             asked.append(Wanted(spec=spec, gid=self._owners.gids_of(gid, f"table {name!r}"), state=state))
-        return Reading(self._owners, self._names, self._shared, tuple(asked), self._pool, self._counters)
+        return Reading(self._owners, self._names, self._shared, tuple(asked), self.pool, self._counters)
 
     def write(self, name: str, gid: Tensor, rows: Tensor) -> None:
         """Writes rows; of equal ones the last stays. If one owner cannot, none does.
@@ -194,7 +195,7 @@ class Tables:
             scale=scale,
             max_norm=max_norm,
             seconds=seconds,
-            pool=self._pool,
+            pool=self.pool,
         )
 
     def _fitting(self, share: Share, way: Way) -> tuple[TableSpec, Share]:
