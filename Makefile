@@ -39,7 +39,7 @@ demo: $(VENV)/.installed-all
 # Strict: a warning, such as a link that leads nowhere, or a block of a tutorial that fails, is an error.
 site:
 	@$(MAKE) --no-print-directory VENV=.venv-site .venv-site/.installed-docs
-	.venv-site/bin/python -c "from halohop import ops; ops.warm_up(); ops.warm_up_tables()"
+	.venv-site/bin/python -m halohop compile
 	.venv-site/bin/python docs/site/build.py build/site
 	@echo "The site: build/site/index.html"
 
@@ -63,7 +63,7 @@ lint: venv
 # Byte code and machine code, once, before several processes want them.
 kernels: venv
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -c "from halohop import ops; ops.warm_up(); ops.warm_up_tables()"
+	$(BIN)/python -m halohop compile
 
 venv: $(VENV)/.installed-dev
 

@@ -55,7 +55,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch.distributed": ("optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
-    "filelock": ("ops/warmup.py",),
+    "filelock": ("ops/cpu_kept.py", "ops/warmup.py"),
     "fsspec": ("files/url_folder.py",),
     "kaminpar": ("partitioning/assigners/kaminpar.py",),
     "pyarrow": ("datasets/*", "files/parquet.py", "inference/*", "cluster/tables/export.py"),

@@ -17,12 +17,13 @@ from halohop.ops import cpu_kept, warmup
 SCRIPT = """
 import sys, torch
 from halohop import ops
-from halohop.ops import cpu_index, cpu_sample, warmup
+from halohop.ops import cpu_index, cpu_jit, cpu_sample, variants
 if sys.argv[1] == "one kernel":
-    warmup._call_every_kernel = lambda: ops.repeat_positions(torch.tensor([1]), 0, torch.empty(1, dtype=torch.int64))
+    variants.common = lambda: [lambda: ops.repeat_positions(torch.tensor([1]), 0, torch.empty(1, dtype=torch.int64))]
 lines = []
 ops.warm_up(lines.append)
-stats = [value.stats for module in (cpu_index, cpu_sample) for value in vars(module).values() if hasattr(value, "stats")]
+known = [*vars(cpu_index).values(), *vars(cpu_sample).values()]
+stats = [value.stats for value in known if isinstance(value, cpu_jit._Kernel)]
 print(*(sum(sum(counts.values()) for counts in kind) for kind in zip(*((each[2], each[1]) for each in stats))), *lines)
 """
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
@@ -37,8 +38,6 @@ def image(tmp_path: Path) -> Path:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a folder that cannot be written, by anyone, needs root and unshare")
     shutil.copytree(Path(halohop.__file__).parent, tmp_path / "image/site/halohop", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (tmp_path / "image/site").rglob("*.py"):
-        os.utime(file, (0, 0))  # layers of images keep no fractions of seconds, by which older releases of Numba go
     for folder in ("home", "kernels"):
         (tmp_path / "image" / folder).mkdir()
     return tmp_path / "image"

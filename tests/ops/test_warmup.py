@@ -12,18 +12,20 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from torch_geometric.data import Data
 
+import halohop
 from halohop import ops
 from halohop.errors import WriteError
-from halohop.ops import cpu_jit, warmup
+from halohop.ops import cpu_jit, cpu_kept, variants, warmup
 
 SCRIPT = """
 import sys, torch
 from halohop import ops
-from halohop.ops import cpu_index, warmup
-warmup._PATIENCE = 600  # whatever else this machine computes
+from halohop.ops import cpu_index, cpu_kept, variants
+cpu_kept.PATIENCE = 600  # whatever else this machine computes
 if sys.argv[1] == "one kernel":
-    warmup._call_every_kernel = lambda: ops.repeat_positions(torch.tensor([1]), 0, torch.empty(1, dtype=torch.int64))
+    variants.common = lambda: [lambda: ops.repeat_positions(torch.tensor([1]), 0, torch.empty(1, dtype=torch.int64))]
 lines = []
 ops.warm_up(lines.append)
 print(sum(cpu_index.repeat_positions.stats.cache_misses.values()), *lines)
@@ -48,7 +50,7 @@ def kernels():
         (module.__name__, name): value
         for module in modules
         for name, value in vars(module).items()
-        if hasattr(value, "signatures")
+        if isinstance(value, cpu_jit._Kernel)
     }
 
 
@@ -90,10 +92,23 @@ def test_one_of_several_processes_compiles(tmp_path, kernels, processes):
     assert finish(start(tmp_path, kernels)) == (0, "")
 
 
-def test_nothing_is_compiled_after_warming_up():
-    """Every variant that the other tests of the door use must be there: what warm_up forgets, a first batch pays for."""
+def test_the_first_batch_of_a_loader_compiles_nothing():
+    """What warm_up forgets, the first batch pays for: features, labels, masks, of a graph in memory."""
+    around = torch.arange(6)
+    data = Data(x=torch.ones(6, 3), y=around, edge_index=torch.stack([around, around.roll(1)]), edge_attr=torch.ones(6, 2))
+    data.train_mask = around > 1
     ops.warm_up()
-    before = {name: len(kernel.signatures) for name, kernel in kernels().items()}
+    before = compiled()
+    loader = halohop.NeighborLoader(data, [3, 2], data.train_mask, batch_size=2, shuffle=True, num_workers=0)
+    assert [len(batch.n_id) > 2 for batch in loader] == [True, True]
+    assert compiled() == before
+
+
+def test_everything_can_be_compiled_beforehand():
+    """Every variant that the other tests of the door use must be there: what an image has not, each of its processes compiles."""
+    for call in itertools.chain(variants.common(), variants.others()):
+        call()
+    before = compiled()
     for ids in (np.zeros(3, np.int32), np.zeros(3, np.int64)):
         typed = torch.from_numpy(ids)
         ops.bucket(typed, [0, 5], [0])
@@ -120,46 +135,52 @@ def test_nothing_is_compiled_after_warming_up():
             relabeler = ops.Relabeler(num_nodes)
             relabeler.start(typed)
             relabeler.add(torch.arange(0, 10, dtype=typed.dtype))
-    assert {name: len(kernel.signatures) for name, kernel in kernels().items()} == before
+    assert compiled() == before
 
 
-def test_processes_wait_for_a_compiler_no_longer_than_their_patience(tmp_path, monkeypatch):
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Machine code goes to a folder that is empty, but nothing takes long to compile."""
+    monkeypatch.setattr(cpu_kept, "folders", lambda: cpu_kept.Folders(written=tmp_path, read=(tmp_path,)))
+    monkeypatch.setattr(variants, "common", list)
+    return tmp_path
+
+
+def test_processes_wait_for_a_compiler_no_longer_than_their_patience(elsewhere, monkeypatch):
     """A process that stopped while compiling must not stop the others for ever."""
-    monkeypatch.setattr(cpu_jit, "cache_directory", lambda kernel: tmp_path)
-    monkeypatch.setattr(warmup, "_PATIENCE", 0.1)
+    monkeypatch.setattr(cpu_kept, "PATIENCE", 0.1)
     lines = []
-    with FileLock(tmp_path / f"halohop-{cpu_jit.fingerprint()}.lock"):
+    with FileLock(elsewhere / f"halohop-{cpu_jit.fingerprint()}.lock"):
         ops.warm_up(lines.append)
     assert len(lines) == 1
     assert "beside another process" in lines[0]
-    assert not list(tmp_path.glob("*.warm"))
+    assert not list(elsewhere.glob("*.warm"))
 
 
-def test_a_process_that_is_ready_does_nothing(monkeypatch):
+def test_a_process_that_is_ready_does_nothing(elsewhere, monkeypatch):
     """Every sampler and loader asks for it."""
     calls = []
-    monkeypatch.setattr(warmup, "_call_every_kernel", lambda: calls.append("kernels"))
+    monkeypatch.setattr(variants, "common", lambda: calls.append("asked") or [])
     for _ in range(3):
-        ops.warm_up()
+        ops.warm_up(print)
     assert len(calls) == 1
 
 
+def test_what_other_processes_could_not_compile_is_compiled_here(elsewhere, monkeypatch):
+    """A process that is forked to compile ends without a word, so the failure has to be seen where it can be raised."""
+    asked = []
+    monkeypatch.setattr(warmup, "call_all", lambda calls, *, processes, deadline: asked.append(processes) or len(asked) > 1)
+    ops.warm_up(lambda line: None)
+    assert asked[1:] == [1]
+    assert list(elsewhere.glob("*.warm"))
+
+
 def test_machine_without_a_cache_directory(monkeypatch):
-    monkeypatch.setattr(cpu_jit, "cache_directory", lambda kernel: None)
+    monkeypatch.setattr(cpu_kept, "folders", lambda: cpu_kept.Folders(written=None, read=()))
     lines = []
     ops.warm_up(lines.append)
     assert len(lines) == 1
     assert "NUMBA_CACHE_DIR" in lines[0]
-
-
-def test_kernels_work_where_nothing_can_be_kept(monkeypatch):
-    def refuse(*arguments, **options):
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
-
-    monkeypatch.setattr("numba.njit", refuse)
-    assert cpu_jit.kernel(abs) is abs
 
 
 @pytest.mark.parametrize("change", ["numba", "processor"])
@@ -172,16 +193,15 @@ def test_fingerprint_follows_what_machine_code_depends_on(change, monkeypatch):
     assert cpu_jit.fingerprint() != before
 
 
-def test_a_disk_that_is_full_is_named(tmp_path, monkeypatch):
-    """Numba says where a temporary file could not be made; what helps is another folder."""
+def test_a_disk_that_is_full_is_named(elsewhere, monkeypatch):
+    """What helps is another folder."""
 
     def full():
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cpu_jit, "cache_directory", lambda compiled: tmp_path)
-    monkeypatch.setattr(warmup, "_call_every_kernel", full)
+    monkeypatch.setattr(variants, "common", lambda: [full])
     with pytest.raises(
-        WriteError, match=rf"cannot write machine code to {tmp_path} .*NUMBA_CACHE_DIR.*: No space left on device"
+        WriteError, match=rf"cannot write machine code to {elsewhere} .*NUMBA_CACHE_DIR.*: No space left on device"
     ):
         ops.warm_up(print)
 
@@ -200,7 +220,8 @@ def test_a_change_of_any_kernel_module_makes_machine_code_stale(tmp_path, monkey
 
 
 def test_nothing_is_compiled_after_warming_up_for_tables():
-    ops.warm_up_tables()
+    for call in variants.of_tables():
+        call()
     before = compiled()
     for dtype, shape in itertools.product(ops.FLOATS, [(), (3,), (2, 4)]):
         kept, lid = ops.gradient_dtype(dtype), torch.tensor([3, 0])
@@ -221,5 +242,5 @@ def test_nothing_is_compiled_after_warming_up_for_tables():
 
 
 def compiled():
-    """How often this process has compiled each kernel, rather than loaded it."""
-    return {name: sum(kernel.stats.cache_misses.values()) for name, kernel in kernels().items()}
+    """For which types of arguments this process has each kernel."""
+    return {name: sorted(map(str, kernel.signatures)) for name, kernel in kernels().items()}

@@ -261,3 +261,4 @@ def infer(
 
 for command in (serve_command.serve, tools.health, tools.top, tools.bench, tools.demo):
     app.command(cls=Command)(command)
+app.command("compile", cls=Command)(tools.compile_kernels)

@@ -48,7 +48,7 @@ from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares
-from halohop.ops.warmup import warm_up, warm_up_tables
+from halohop.ops.warmup import compile_kernels, warm_up, warm_up_tables
 
 __all__ = [
     "FLOATS",
@@ -75,6 +75,7 @@ __all__ = [
     "all_finite",
     "bucket",
     "build_csc",
+    "compile_kernels",
     "copy_ids",
     "count_ends",
     "count_keys",

@@ -1,19 +1,35 @@
 """What all CPU kernels share: how they are compiled, and the prefetch instruction."""
 
 import hashlib
-import platform
+import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import intrinsic
 
 from halohop.ops import cpu_kept
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Kernel(CPUDispatcher):  # type: ignore[misc]
+    """Compiles at the first call for the types of its arguments, unless its machine code is on the disk."""
+
+    def __init__(self, function: Callable[..., Any], locals: Any = None, targetoptions: Any = None, **options: Any) -> None:
+        super().__init__(function, locals, targetoptions, **options)
+        self._cache = cpu_kept.MachineCode(function)
+
+    def compile(self, sig: Any) -> Any:
+        """One thread and one process at a time compiles the same; the others wait, and load."""
+        _compile_before_forks()
+        with global_compiler_lock, self._cache.alone(sig):
+            return super().compile(sig)
 
 
 def kernel(function: Function) -> Function:
@@ -23,18 +39,28 @@ def kernel(function: Function) -> Function:
     safety needs it; Numba's own bounds checks are off. Integers inside a kernel are all unsigned or all signed: Numba turns a
     mixture of int64 and uint64 into float64.
 
-    Numba notices a change of a kernel's source file and compiles again, but not a change of another file that a helper lives in.
-    So the helpers of a kernel stand in the kernel's own module. `prefetch` is the exception: a stale one is slower, never wrong.
+    A kernel whose name begins with an underscore is called by kernels only: it is compiled without what Python needs to call it.
+
+    A change of a kernel's source file is noticed, and of this one, but not of another file that a helper lives in. So the helpers
+    of a kernel stand in the kernel's own module.
     """
-    options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-    if cpu_kept.is_read_only():
-        kept: Function = cpu_kept.with_kept_code(function, **options)
-        return kept
-    try:
-        compiled: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no directory to keep machine code in (read-only container without a home): compile in every process
-        compiled = numba.njit(**options)(function)
+    options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+    helper = function.__name__.startswith("_")
+    compiled: Function = _Kernel(function, targetoptions=options | {"no_cpython_wrapper": helper})
     return compiled
+
+
+def load_compiler() -> None:
+    """Makes Numba load all that it compiles with, which takes half a second; otherwise the first kernel to compile does."""
+    cpu_target.target_context.refresh()
+
+
+@cache
+def _compile_before_forks() -> None:
+    """From now on a fork waits for what another thread compiles: in the new process that thread would hold the lock for ever."""
+    if hasattr(os, "register_at_fork"):
+        acquire, release = global_compiler_lock.acquire, global_compiler_lock.release
+        os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
@@ -57,12 +83,6 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 prefetch: Any = intrinsic(_prefetch)
 
 
-def cache_directory(compiled: Any) -> Path | None:
-    """Where the machine code of this kernel is kept; None if nowhere."""
-    path = compiled.stats.cache_path
-    return None if path is None else Path(path)
-
-
 def kernel_files(folder: Path) -> list[Path]:
     """The modules that hold kernels, this one among them, by name."""
     return sorted(folder.glob("cpu_*.py"))
@@ -73,6 +93,6 @@ def fingerprint() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for path in kernel_files(Path(__file__).parent):
         digest.update(path.read_bytes())
-    for text in (numba.__version__, platform.python_version(), platform.machine(), *cpu_kept.processor()):
+    for text in cpu_kept.system():
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()

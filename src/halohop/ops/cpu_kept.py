@@ -1,15 +1,39 @@
-"""Machine code that was compiled beforehand, such as for an image of a container: found in a folder that cannot be written."""
+"""Machine code of kernels on disk: a file for each kernel and each types of its arguments, named after all that it depends on.
 
+So a file is whole and right, or absent: processes that compile at the same time write the same, and one that is killed while it
+writes leaves nothing that is found. A folder may be copied, or made for another processor, and need not be writable.
+"""
+
+import hashlib
+import inspect
 import os
-from collections.abc import Callable, Mapping
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from filelock import FileLock, Timeout
+from numba.core import serialize
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 
-from halohop.errors import InputError
+from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
+from halohop.files.aside import writing
+from halohop.files.whole import read_sealed, sealed_file
+
+PATIENCE = 120.0
+"""Seconds to wait for another process that compiles; then this one compiles, too."""
+
+_SUFFIX = ".kernel"
+_HERE = Path(__file__).parent / "__pycache__"
 
 _LEVELS: Mapping[str, frozenset[str]] = {
     "x86-64-v2": frozenset({"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}),
@@ -19,37 +43,146 @@ _LEVELS: Mapping[str, frozenset[str]] = {
 """What each level of the x86-64 psABI asks of a processor, beside what the level before it does; by LLVM's names."""
 
 
-class _Locator(CompileResultCacheImpl._locator_classes[0]):  # type: ignore[misc]  # the first is that of NUMBA_CACHE_DIR
-    """Takes the folder without trying to write to it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folders:
+    """Where machine code is.
 
-    def ensure_cache_path(self) -> None:
-        """It is there, or nothing is found."""
+    Args:
+        written: where new code goes; None: nowhere, each process compiles for itself.
+        read: where code is looked for, in this order.
+    """
+
+    written: Path | None
+    read: tuple[Path, ...]
 
 
-class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]  # noqa: RUF012  # as Numba spells it
+def folders() -> Folders:
+    """NUMBA_CACHE_DIR where it is set, else beside the kernels' sources, else the user's folder of caches."""
+    return _folders(numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", ""))
 
 
-class _Kept(FunctionCache):  # type: ignore[misc]
-    """Loads what is there; what is not is compiled for this process alone."""
+@cache
+def _folders(named: str, caches: str, home: str) -> Folders:
+    if named:
+        folder = Path(named) / "halohop"
+        if _writable(folder):
+            return Folders(written=folder, read=(folder,))
+        if Path(named).is_dir():
+            return Folders(written=None, read=(folder,))
+    own = Path(caches) if caches else Path(home) / ".cache"
+    users = [own / "halohop" / "kernels"] if caches or home else []
+    for folder in (_HERE, *users):
+        if _writable(folder):
+            return Folders(written=folder, read=tuple(dict.fromkeys((folder, _HERE))))
+    return Folders(written=None, read=(*users, _HERE))
 
-    _impl_class = _Implementation
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made there, or the folder itself, which is not made yet."""
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+class MachineCode(_Cache):  # type: ignore[misc]
+    """That of one kernel, as Numba looks for it: no index, no stamps of time.
+
+    Args:
+        function: the kernel's Python function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        source = Path(inspect.getfile(function))
+        self._name = f"{source.stem}.{function.__qualname__}"
+        self._source = digest_of(source), digest_of(Path(__file__).with_name("cpu_jit.py"))  # as they are when this is imported
+
+    @property
+    def cache_path(self) -> str | None:
+        written = folders().written
+        return None if written is None else str(written)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """What was compiled for a signature; None if nothing was.
+
+        Of Numba only what allocates arrays is made ready: loading all that it compiles with takes half a second.
+        """
+        rtsys.initialize(target)
+        for folder in folders().read:
+            with suppress(IncompleteDatasetError, CorruptDatasetError, PermissionError):  # it is compiled, and written anew
+                code = read_sealed(folder / self._file(signature))
+                return CompileResult._rebuild(target, *serialize.loads(code))
+        return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Nothing can be kept."""
+        """
+        Raises:
+            WriteError: it cannot be written, as on a full disk; names the file.
+        """
+        folder = folders().written
+        if folder is None or compiled.library.has_dynamic_globals:
+            return
+        file = folder / self._file(signature)
+        with writing(file):
+            folder.mkdir(parents=True, exist_ok=True)
+        with sealed_file(file) as stream:
+            stream.write(serialize.dumps(compiled._reduce()))
+        if folder == _HERE:  # of one installation: what its older sources became is not needed any more
+            for stale in folder.glob(f"{self._name}-{self._variant(signature)}-*{_SUFFIX}"):
+                if stale != file:
+                    stale.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self, signature: Any) -> Iterator[None]:
+        """No other process compiles the same while the block lasts, or for as long as the patience lasts."""
+        places, name = folders(), self._file(signature)
+        if places.written is None or any((folder / name).exists() for folder in places.read):
+            yield
+            return
+        with writing(places.written):
+            places.written.mkdir(parents=True, exist_ok=True)
+        lock = FileLock((places.written / name).with_suffix(".lock"), timeout=PATIENCE)
+        with suppress(Timeout):
+            lock.acquire()
+        try:
+            yield
+        finally:
+            if lock.is_locked:
+                Path(lock.lock_file).unlink(missing_ok=True)  # who waits for it finds the file that it guards
+                lock.release()
+
+    def enable(self) -> None:
+        """It always is."""
+
+    def disable(self) -> None:
+        """It never is."""
+
+    def flush(self) -> None:
+        """Files may be removed at any time."""
+
+    def _file(self, signature: Any) -> str:
+        return f"{self._name}-{self._variant(signature)}-{_digest(*self._source)}{_SUFFIX}"
+
+    def _variant(self, signature: Any) -> str:
+        return _digest(str(signature), *system())
 
 
 def is_read_only() -> bool:
     """Whether NUMBA_CACHE_DIR names a folder that is there and cannot be written."""
-    folder = numba.config.CACHE_DIR
-    return bool(folder) and Path(folder).is_dir() and not os.access(folder, os.W_OK)
+    return bool(numba.config.CACHE_DIR) and folders().written is None
 
 
-def with_kept_code(function: Callable[..., Any], **options: Any) -> Any:
-    """`numba.njit`, with machine code from the folder NUMBA_CACHE_DIR, which cannot be written."""
-    compiled = numba.njit(**options)(function)
-    compiled._cache = _Kept(function)
-    return compiled
+@cache
+def digest_of(source: Path) -> str:
+    """Of a file's contents, when this is first called."""
+    return hashlib.blake2b(source.read_bytes(), digest_size=8).hexdigest()
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=8).hexdigest()
+
+
+def system() -> tuple[str, ...]:
+    """What machine code depends on beside its source and types: compiler, Python and processor."""
+    return (numba.__version__, llvmlite.__version__, sys.version, platform.machine(), *processor())
 
 
 def processor() -> tuple[str, str]:

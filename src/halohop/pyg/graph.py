@@ -35,6 +35,7 @@ class LiveGraph(Graph):
 
     def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None, *, edge_dir: EdgeDir = "in") -> None:
         check_edge_dir(edge_dir)
+        ops.warm_up()
         build = in_one_part(structure_from_pyg(data, names), edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
         parts = dict(enumerate(build.parts))

@@ -68,6 +68,26 @@ def bench(
     Console().print(render(rows, title=f"{name}, {size} synthetic graph, fanout {fanout}"))
 
 
+def compile_kernels(
+    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the machine code goes, instead.")] = None,
+    cpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compile for x86-64-v2, -v3 or -v4, or generic.", show_default="this machine"),
+    ] = None,
+) -> None:
+    """Compile all kernels now, so that no process has to: for an image, or for a folder that hosts share.
+
+    What runs with them needs the same NUMBA_CACHE_DIR and NUMBA_CPU_NAME, which are printed where they are not as they were.
+
+    $ halohop compile
+
+    $ halohop compile --into /opt/kernels --cpu x86-64-v3
+    """
+    from halohop.launch.commands.compiling import compile_for
+
+    compile_for(into, cpu)
+
+
 def demo(
     context: typer.Context,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the run.")] = Path("runs/demo"),

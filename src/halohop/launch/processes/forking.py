@@ -26,6 +26,7 @@ from halohop.errors import ClusterError
 from halohop.launch.processes import forked
 from halohop.launch.processes.starting import Order, Process, Start, fresh, name_process
 from halohop.launch.terminal import logs
+from halohop.ops.forked import can_fork
 
 _NUMBER = struct.Struct("i")
 _DESCRIPTORS = 4
@@ -47,7 +48,7 @@ def fork_server(*, alone: bool) -> Iterator[Start]:
     Raises:
         WriteError: machine code of the kernels cannot be kept.
     """
-    if not (alone and _can_fork()):
+    if not (alone and can_fork()):
         yield fresh
         return
     with _one_thread():
@@ -87,17 +88,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _can_fork() -> bool:
-    """On Linux only: elsewhere the system's own libraries do not work in a forked process."""
-    if sys.platform != "linux" or torch.cuda.is_initialized():
-        return False
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # Linux before 5.3
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

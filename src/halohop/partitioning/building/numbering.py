@@ -65,6 +65,8 @@ def number_nodes(table: NodeTable, part: Tensor, num_parts: int, memory: int | N
         memory: bytes that this may take beside the result; None: as many as it needs.
     """
     count, raw = table.num_nodes, table.raw_id
+    if num_parts == 1 and raw is None:
+        return NodeOrder(bounds=(0, count), gid=None, by_part=True, raw_ends=None)
     counts = torch.zeros(num_parts, dtype=torch.int64)
     for rows in slices(count, memory):
         counts += torch.bincount(part[rows], minlength=num_parts)

@@ -1,0 +1,103 @@
+"""Calls that need every kernel once for each types of its arguments, on graphs of two nodes: what is compiled beforehand."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import torch
+
+from halohop.ops import cpu_paging
+from halohop.ops.beginnings import fill_normal, fill_uniform
+from halohop.ops.eligible import Eligible
+from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
+from halohop.ops.labor import Sources
+from halohop.ops.relabel import Relabeler
+from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
+from halohop.ops.sample import sample_neighbors
+from halohop.ops.sparse import SparseRows
+from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares
+
+Call = Callable[[], object]
+
+_INDPTR, _IDS = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1])
+_ID_DTYPES = (torch.int64, torch.int32)
+_WORDS = (torch.int64, torch.int32, torch.uint8)
+
+
+def common() -> Iterator[Call]:
+    """What a loader of neighbours needs, uniformly drawn from a graph in memory; those that take longest to compile first."""
+    yield partial(_draw, 1)
+    yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
+    yield partial(_copy_rows, torch.int64, torch.int32, back=False)
+    yield partial(_relabel, torch.int32, dense_limit=2)
+    yield partial(build_csc, _IDS.int(), 2, dtype=torch.int32)
+    yield partial(repeat_positions, _IDS, 0, torch.empty(2, dtype=torch.int64))
+
+
+def others() -> Iterator[Call]:
+    """What other options and other graphs need, but for tables."""
+    yield from (partial(_draw, fanout, replace=replace) for fanout, replace in ((100, False), (1, True)))
+    yield from (partial(_draw, 1, replace=replace, weights=torch.ones(3)) for replace in (False, True))
+    yield from (partial(_draw, 1, sources=Sources(ids=_IDS.to(dtype))) for dtype in _ID_DTYPES)
+    yield from (partial(_draw_by_time, dtype) for dtype in (torch.int64, torch.float64))
+    yield from (partial(_copy_rows, word, ids, back=True) for word in _WORDS for ids in _ID_DTYPES)
+    yield from (partial(_relabel, ids, dense_limit=limit) for ids in _ID_DTYPES for limit in (2, 0))
+    yield from (partial(bucket, _IDS.to(ids), (0, 1, 2), (0, 1)) for ids in _ID_DTYPES)
+    yield from (partial(build_csc, _IDS.to(ids), 2) for ids in _ID_DTYPES)
+    yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
+    yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
+    values = (torch.int64, torch.int32, torch.int16, torch.uint8)
+    yield from (partial(_fill_sparse, value, index) for value in values for index in (torch.int32, torch.int16))
+
+
+def of_tables() -> Iterator[Call]:
+    """What tables that train need besides."""
+    yield from (partial(_step, dtype) for dtype in FLOATS)
+    yield from (partial(_sum_and_fill, dtype) for dtype in (torch.float32, torch.float64))
+
+
+def _draw(fanout: int, **options: object) -> None:
+    sample_neighbors(_INDPTR, _IDS, _IDS, fanout, 0, **options)  # type: ignore[arg-type]
+
+
+def _draw_by_time(dtype: torch.dtype) -> None:
+    times = torch.zeros(3, dtype=dtype)
+    _draw(1, eligible=Eligible(times=times, latest=times, last=True, excluded=_IDS))
+
+
+def _copy_rows(word: torch.dtype, ids: torch.dtype, *, back: bool) -> None:
+    source, rows = torch.zeros(3, dtype=word), _IDS.to(ids)
+    taken = gather_rows(source, rows)
+    if back:
+        scatter_rows(taken, rows, source)
+
+
+def _relabel(ids: torch.dtype, *, dense_limit: int) -> None:
+    relabeler = Relabeler(2, dense_limit=dense_limit)
+    relabeler.start(_IDS)
+    relabeler.start(_IDS.to(ids))
+    relabeler.add(_IDS.to(ids))
+    relabeler.find(_IDS.to(ids))
+
+
+def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:
+    SparseRows(indptr=_INDPTR, indices=_IDS.to(indices), values=torch.ones(3, dtype=values), width=2).dense()
+
+
+def _step(dtype: torch.dtype) -> None:
+    lid = torch.tensor([1, 0])
+    rows, grads = torch.zeros(2, 1, dtype=dtype), torch.zeros(2, 1, dtype=gradient_dtype(dtype))
+    state = torch.zeros_like(grads)
+    step_sgd(rows, lid, grads, lr=0.0)
+    step_adagrad(rows, state, lid, grads, lr=0.0, eps=1.0)
+    step_rowwise_adagrad(rows, state[:, 0], lid, grads, lr=0.0, eps=1.0)
+    step_adam(rows, state, torch.zeros_like(state), lid, grads, lr=0.0, eps=1.0, beta1=0.0, beta2=0.0)
+
+
+def _sum_and_fill(dtype: torch.dtype) -> None:
+    rows, lid = torch.zeros(2, 1, dtype=dtype), torch.tensor([1, 0])
+    sum_of_squares(sum_by_id([lid, lid], [rows, rows], mean=True)[1])
+    all_finite(rows)
+    for fill in (fill_uniform, fill_normal):
+        fill(rows, 0, lid, 0.0, 1.0)
