@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from halohop.ops import segment_spmm
 from halohop.typing import NodeType, Relation
 
 PREDICTIONS, CONFIDENCE, EMBEDDINGS = "predictions", "confidence", "embeddings"
@@ -45,9 +46,21 @@ class Neighbours:
         out: Tensor = torch.segment_reduce(flat, how, lengths=self.counts, axis=0, initial=empty)
         return out.view(len(self.counts), *values.shape[1:])
 
+    def sum_of(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Per node the sum of its sources' rows ``[m, ...]``, times the weights of edges ``[edges]`` or ``[edges, heads]``.
+
+        On the CPU no edge has a row of its own. On a GPU, where that would add in another order each time, it has.
+        """
+        if rows.device.type == "cpu":
+            return segment_spmm(rows, self.src, torch.cat([self.counts.new_zeros(1), self.counts.cumsum(0)]), weight=weights)
+        messages = rows[self.src]
+        if weights is not None:
+            messages = messages * weights.view(*weights.shape, *[1] * (messages.dim() - weights.dim()))
+        return self.reduce(messages)
+
     def share_of_mean(self, values: Tensor) -> Tensor:
         """What these edges contribute to each node's mean of `values` ``[m, width]`` over all its in-edges."""
-        return self.reduce(values[self.src]) / self.degree.clamp(min=1)[:, None]
+        return self.sum_of(values) / self.degree.clamp(min=1)[:, None]
 
 
 class LayeredModel:

@@ -143,7 +143,7 @@ def _fold_self_loop_mean(conv: SelfLoopMeanConv, x: Tensor, neighbours: Iterable
     total: Tensor = conv.weight(x)
     degree = torch.zeros(len(x), dtype=torch.int64, device=x.device)
     for piece in neighbours:
-        total = total + piece.reduce(conv.weight(piece.x)[piece.src])
+        total = total + piece.sum_of(conv.weight(piece.x))
         degree = piece.degree
     return total / (1 + degree)[:, None]
 
@@ -168,7 +168,7 @@ def _fold_attention(conv: GATConv, x: Tensor, neighbours: Iterable[Neighbours]) 
         higher = torch.maximum(highest, piece.reduce(scores, "max", -torch.inf))
         fading, weights = (highest - higher).exp(), (scores - higher[dst]).exp()
         weight = weight * fading + piece.reduce(weights)
-        total = total * fading[..., None] + piece.reduce(sources[piece.src] * weights[..., None])
+        total = total * fading[..., None] + piece.sum_of(sources, weights)
         highest = higher
     out: Tensor = (total / weight[..., None]).flatten(1) + conv.bias
     return out
