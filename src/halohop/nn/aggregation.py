@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.dense import Linear
@@ -74,17 +75,29 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], Tensor
         hop: what they are aggregated over.
         reduced: aggregates rows of any width; commutes with products.
     """
-    if type(lin) in (Linear, nn.Linear) and _multiplies_first(lin, x, hop):
+    if _is_product(lin) and _multiplies_first(lin, x, hop):
         first = reduced(F.linear(x, lin.weight))
         return first if lin.bias is None else first + lin.bias
     out: Tensor = lin(reduced(x))
     return out
 
 
+def with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
+    """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
+    alone = _is_product(made) and _is_product(lin) and lin.bias is None and not torch.is_autocast_enabled(out.device.type)
+    if alone and out.dtype == rows.dtype == lin.weight.dtype:
+        return out.addmm_(rows, lin.weight.t())
+    total: Tensor = out + lin(rows)
+    return total
+
+
+def _is_product(lin: nn.Module) -> bool:
+    """Whether a layer is a product of matrices and nothing else."""
+    return type(lin) in (Linear, nn.Linear) and not lin._forward_hooks and not lin._forward_pre_hooks
+
+
 def _multiplies_first(lin: Any, x: Tensor, hop: Hop) -> bool:
     """Whether to multiply all sources' rows costs less than to aggregate wide ones and multiply those of the destinations."""
-    if lin._forward_hooks or lin._forward_pre_hooks:
-        return False
     narrow, width = lin.weight.shape
     backwards = 1 + x.requires_grad
     saved = _NUMBER * hop.num_edges * (backwards * width - 2 * narrow)

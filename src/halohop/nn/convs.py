@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as pyg
 
+from halohop.nn.aggregation import with_product
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of
 
@@ -31,7 +32,7 @@ class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
             there = self.lin(there).relu()
         out = self._aggregated(there, hop, lin=self.lin_l)
         if self.root_weight and here is not None:
-            out = out + self.lin_r(here)
+            out = with_product(self.lin_l, out, self.lin_r, here)
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
 
@@ -49,7 +50,7 @@ class GraphConv(ListedConv, pyg.GraphConv):  # type: ignore[misc]
         there, here = pair_of(x, hop)
         weight = None if edge_weight is None else edge_weight.view(-1)
         out = self._aggregated(there, hop, weight, self.lin_rel)
-        return out if here is None else out + self.lin_root(here)
+        return out if here is None else with_product(self.lin_rel, out, self.lin_root, here)
 
 
 class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]

@@ -94,7 +94,12 @@ def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
                 f"x has {len(rows)} rows, and the edges of this layer are of {number} nodes; give hops to layers outermost "
                 "first, one to each"
             )
-    return there[: hop.num_src], None if here is None else here[: hop.num_dst]
+    return first(there, hop.num_src), None if here is None else first(here, hop.num_dst)
+
+
+def first(rows: Tensor, number: int) -> Tensor:
+    """The first rows; all of them as they are, since the gradient of a slice is a copy."""
+    return rows if len(rows) == number else rows[:number]
 
 
 def _are_rows(x: Any) -> bool:
