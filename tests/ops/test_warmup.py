@@ -241,6 +241,20 @@ def test_nothing_is_compiled_after_warming_up_for_tables():
     assert compiled() == before
 
 
+def test_nothing_is_compiled_for_layers_after_everything_was():
+    for call in variants.of_layers():
+        call()
+    before = compiled()
+    begins = torch.tensor([0, 1, 3])
+    for dtype, ids in itertools.product((torch.bfloat16, torch.float32, torch.float64), (torch.int32, torch.int64)):
+        src, x = torch.tensor([2, 0, 1], dtype=ids), torch.randn(3, 2, 4, dtype=dtype, requires_grad=True)
+        scores = ops.segment_add(x[..., 0], x[:2, :, 0], src, begins) + ops.segment_dot(x, x[:2], src, begins)
+        share = ops.segment_softmax(scores + ops.segment_gatv2(x, x[:2], x[0], src, begins), begins)
+        for reduce, weight in itertools.product(("sum", "mean", "max"), (None, share, share[:, 0])):
+            ops.segment_spmm(x, src, begins, reduce=reduce, weight=weight).sum().backward(retain_graph=True)
+    assert compiled() == before
+
+
 def compiled():
     """For which types of arguments this process has each kernel."""
     return {name: sorted(map(str, kernel.signatures)) for name, kernel in kernels().items()}

@@ -27,7 +27,7 @@ _NO_EDGE = np.empty(0, np.int64)
 def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor, Tensor]:
     _check_ends(begins, len(src))
     begins_out, dst, place = np.zeros(num_src + 2, np.int64), np.empty(len(src), np.int64), np.empty(len(src), np.int64)
-    _check(cpu_segments.by_source(_flat(src), _flat(begins), begins_out, dst, place), src, begins, num_src)
+    _check(cpu_segments.by_source(_ids(src), _flat(begins), begins_out, dst, place), src, begins, num_src)
     return torch.from_numpy(dst), torch.from_numpy(begins_out[:-1]), torch.from_numpy(place)
 
 
@@ -35,28 +35,28 @@ def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, 
     out = empty(None, (len(begins) - 1, *x.shape[1:]), x.dtype)
     rows = _flat(x)
     weights = rows[:0] if weight is None else _flat(weight)
-    arguments = (rows, *_sizes(x), u64(len(x)), _flat(src), _flat(begins), weights, _edges(edge), mean)
+    arguments = (rows, *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), mean)
     _run(cpu_segments.weighted_sum, arguments, (_flat(out),), src, begins, x)
     return out
 
 
 def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor | None) -> Tensor:
     out = empty(None, (len(src), left.shape[1]), left.dtype)
-    arguments = (_flat(left), _flat(right), *_sizes(left), u64(len(left)), _flat(src), _flat(begins), _edges(edge))
+    arguments = (_flat(left), _flat(right), *_sizes(left), u64(len(left)), _ids(src), _flat(begins), _edges(edge))
     _run(cpu_segments.dot, arguments, (_flat(out),), src, begins, left)
     return out
 
 
 def add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     out = empty(None, (len(src), left.shape[1]), left.dtype)
-    arguments = (_flat(left), _flat(right), _row(left), u64(len(left)), _flat(src), _flat(begins))
+    arguments = (_flat(left), _flat(right), _row(left), u64(len(left)), _ids(src), _flat(begins))
     _run(cpu_segments.add, arguments, (_flat(out),), src, begins, left)
     return out
 
 
 def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     out = empty(None, (len(begins) - 1, *x.shape[1:]), x.dtype)
-    arguments = (_flat(x), _row(x), u64(len(x)), _flat(src), _flat(begins))
+    arguments = (_flat(x), _row(x), u64(len(x)), _ids(src), _flat(begins))
     _run(cpu_segments.greatest, arguments, (_flat(out),), src, begins, x)
     return out
 
@@ -64,7 +64,7 @@ def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
 def greatest_backward(grad: Tensor, x: Tensor, out: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     shares, result = empty(None, tuple(out.shape), out.dtype), empty(None, tuple(x.shape), x.dtype)
     rows, top = _flat(x), _flat(out)
-    _run(cpu_segments.share, (_flat(grad), rows, top, _row(x), _flat(src), _flat(begins)), (_flat(shares),), src, begins, x)
+    _run(cpu_segments.share, (_flat(grad), rows, top, _row(x), _ids(src), _flat(begins)), (_flat(shares),), src, begins, x)
     dst, ends, _ = by_source(src, begins, len(x))
     arguments = (_flat(shares), rows, top, _row(x), _flat(dst), _flat(ends))
     _run(cpu_segments.greatest_backward, arguments, (_flat(result),), dst, ends, out)
@@ -104,7 +104,7 @@ def gatv2(left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: T
         rows.dtype.type(slope),
         *_sizes(left),
         u64(len(left)),
-        _flat(src),
+        _ids(src),
         _flat(begins),
     )
     _run(cpu_gatv2.scores, arguments, (_flat(out),), src, begins, left)
@@ -117,13 +117,13 @@ def gatv2_backward(
     to_left, to_right = (empty(None, tuple(rows.shape), rows.dtype) for rows in (left, right))
     lefts, rights, weights, grads = _flat(left), _flat(right), _flat(attention), _flat(grad)
     sizes, factor = _sizes(left), lefts.dtype.type(slope)
-    of_lists = (lefts, rights, weights, factor, grads, *sizes, _flat(src), _flat(begins), _NO_EDGE)
+    of_lists = (lefts, rights, weights, factor, grads, *sizes, _ids(src), _flat(begins), _NO_EDGE)
     _run(cpu_gatv2.rows_backward, of_lists, (_flat(to_right),), src, begins, left)
     dst, ends, place = by_source(src, begins, len(left))
     of_sources = (rights, lefts, weights, factor, grads, *sizes, _flat(dst), _flat(ends), _flat(place))
     _run(cpu_gatv2.rows_backward, of_sources, (_flat(to_left),), dst, ends, right)
     shares = np.zeros((-(-(len(begins) - 1) // int(cpu_segments.BLOCK)), attention.numel()), lefts.dtype)
-    of_blocks = (lefts, rights, factor, grads, *sizes, _flat(src), _flat(begins), cpu_segments.BLOCK)
+    of_blocks = (lefts, rights, factor, grads, *sizes, _ids(src), _flat(begins), cpu_segments.BLOCK)
     _run(cpu_gatv2.attention_backward, of_blocks, (shares.reshape(-1),), src, begins, left)
     return to_left, to_right, torch.from_numpy(shares.sum(0)).view(attention.shape)
 
@@ -185,6 +185,11 @@ def _check_ends(begins: Tensor, num_edges: int) -> None:
 def _flat(values: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = values.detach().contiguous().view(-1).numpy()
     return array
+
+
+def _ids(src: Tensor) -> NDArray[Any]:
+    """As int64, so that each kernel is compiled once per dtype of rows."""
+    return _flat(src.long())
 
 
 def _edges(edge: Tensor | None) -> NDArray[Any]:

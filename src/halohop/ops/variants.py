@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from halohop.ops import cpu_paging
+from halohop.ops import cpu_paging, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
@@ -51,6 +51,13 @@ def others() -> Iterator[Call]:
     yield from (partial(_fill_sparse, value, index) for value in values for index in (torch.int32, torch.int16))
 
 
+def of_layers() -> Iterator[Call]:
+    """What layers over lists need, and their gradients."""
+    yield from (
+        partial(_aggregate, number, dtype) for number in range(len(_AGGREGATIONS)) for dtype in (torch.float32, torch.float64)
+    )
+
+
 def of_tables() -> Iterator[Call]:
     """What tables that train need besides."""
     yield from (partial(_step, dtype) for dtype in FLOATS)
@@ -83,6 +90,21 @@ def _relabel(ids: torch.dtype, *, dense_limit: int) -> None:
 
 def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:
     SparseRows(indptr=_INDPTR, indices=_IDS.to(indices), values=torch.ones(3, dtype=values), width=2).dense()
+
+
+_AGGREGATIONS: tuple[Callable[[torch.Tensor, torch.Tensor], object], ...] = (
+    lambda x, weight: segment_kernels.weighted_sum(x, _IDS, _INDPTR, weight, None, False),
+    lambda x, weight: segment_kernels.dot(x, x[:2], _IDS, _INDPTR, None),
+    lambda x, weight: segment_kernels.add(weight, weight[:2], _IDS, _INDPTR),
+    lambda x, weight: segment_kernels.greatest_backward(x[:2], x, segment_kernels.greatest(x, _IDS, _INDPTR), _IDS, _INDPTR),
+    lambda x, weight: segment_kernels.softmax_backward(weight, segment_kernels.softmax(weight, _INDPTR), _INDPTR),
+    lambda x, weight: segment_kernels.gatv2(x, x[:2], x[0], _IDS, _INDPTR, 0.2),
+    lambda x, weight: segment_kernels.gatv2_backward(weight, x, x[:2], x[0], _IDS, _INDPTR, 0.2),
+)
+
+
+def _aggregate(number: int, dtype: torch.dtype) -> None:
+    _AGGREGATIONS[number](torch.zeros(3, 1, 2, dtype=dtype), torch.zeros(3, 1, dtype=dtype))
 
 
 def _step(dtype: torch.dtype) -> None:

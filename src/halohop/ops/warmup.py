@@ -75,7 +75,7 @@ def compile_kernels(announce: Callable[[str], None] = _say) -> None:
             if named
             else "there is no directory to keep machine code in; name one by NUMBA_CACHE_DIR"
         )
-    _compile("-all", chain(variants.common(), variants.others(), variants.of_tables()), announce)
+    _compile("-all", chain(variants.common(), variants.others(), variants.of_layers(), variants.of_tables()), announce)
     for kind in ("", "-tables"):
         if (folder := cpu_kept.folders().written) is not None:
             _marker(folder, kind).touch()
