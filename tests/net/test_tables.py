@@ -114,6 +114,10 @@ def test_rows_of_an_owner_on_this_machine_are_read_in_its_memory(parts: Path) ->
         assert after["table_shared_bytes"] > before.get("table_shared_bytes", 0)
         assert after.get("table_remote_rows", 0) == before.get("table_remote_rows", 0)
         assert after["transport_calls"] == before["transport_calls"]
+        other = graphs[2]
+        attached, before = halohop.DistTensor.attach(other, "v"), other.statistics()
+        assert torch.equal(attached[local[:5]], expected[:5])
+        assert other.statistics()["table_shared_rows"] - before.get("table_shared_rows", 0) == 5
         table.drop()
 
 

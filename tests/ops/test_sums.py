@@ -87,6 +87,16 @@ def test_squares_are_finite_only_where_all_numbers_are(place: int, bad: float) -
 def test_entries_that_are_not_finite_are_found(values: list[float], dtype: torch.dtype) -> None:
     rows = torch.tensor(values, dtype=dtype)
     assert ops.all_finite(rows) == reference_rules.all_finite(rows)
+    assert ops.any_huge(rows) == reference_rules.any_huge(rows)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 2.0**97), (torch.float64, 2.0**769)])
+def test_sums_of_what_is_not_huge_are_finite(dtype: torch.dtype, least: float) -> None:
+    most = torch.tensor([least, -least], dtype=dtype).nextafter(torch.zeros(2, dtype=dtype))
+    assert not ops.any_huge(most)
+    assert (most * 2.0**30).isfinite().all()
+    for huge in (least, -least, math.inf, math.nan):
+        assert ops.any_huge(torch.tensor([1.0, huge], dtype=dtype))
 
 
 @pytest.mark.parametrize("place", [0, 31, 32, 69])

@@ -139,6 +139,18 @@ def test_gradients_that_are_not_finite_are_named_by_id_and_the_other_ranks_hear_
     assert first_of(learned(graph)) == 0.5
 
 
+@pytest.mark.parametrize("duplicates", ["sum", "mean"])
+def test_finite_gradients_of_one_row_whose_sum_is_not_are_named(graph: Graph, duplicates: Any) -> None:
+    embedding = learned(graph)
+    optimizer = SparseSGD([embedding], lr=0.5, duplicates=duplicates)
+    for raw, factor in ((70, 3e38), (30, 3e38), (70, 3e38)):
+        backward(embedding, raw, factor)
+    with pytest.raises(InputError, match="not finite"):
+        optimizer.step()
+    optimizer.zero_grad()
+    assert float(embedding.weight[torch.arange(NODES) * 10].sum()) == 2 * NODES
+
+
 @pytest.mark.parametrize(("duplicates", "sent", "left"), [("sum", 2, 1 - 0.1 * 3), ("mean", 4, 0.9)])
 def test_rows_are_sent_once_where_their_gradients_are_added_up(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, duplicates: str, sent: int, left: float
@@ -263,7 +275,7 @@ def test_what_owners_cannot_do_is_refused(graph: Graph) -> None:
         SparseSGD([embedding, embedding])
     with pytest.raises(InputError, match="two graphs"):
         SparseSGD([embedding, learned(partitioned(ring(3), 1), "other")])
-    for wrong in (-1.0, float("nan"), float("inf")):
+    for wrong in (-1.0, float("nan"), float("inf"), "x", None, torch.ones(2)):
         with pytest.raises(InputError, match="lr="):
             SparseSGD([embedding], lr=wrong)
     for name in ("momentum", "weight_decay"):
@@ -277,6 +289,15 @@ def test_what_owners_cannot_do_is_refused(graph: Graph) -> None:
         SparseSGD(embedding.parameters())
     with pytest.raises(InputError, match="beta1"):
         SparseAdam([embedding], betas=(1.0, 0.9))
+    for betas in ("x", (0.9,), 0.9, ("x", 0.9)):
+        with pytest.raises(InputError, match="betas="):
+            SparseAdam([embedding], betas=betas)
+    for timeout in ("x", 0.0, -1.0, None):
+        with pytest.raises(InputError, match=f"timeout={timeout!r} is"):
+            SparseSGD([embedding], timeout=timeout)
+    for name in ("eps", "lr_decay", "initial_accumulator_value"):
+        with pytest.raises(InputError, match=f"{name}='x' is no number"):
+            SparseAdagrad([embedding], **{name: "x"})
     with pytest.raises(InputError, match="eps"):
         RowwiseAdagrad([embedding], eps=-1.0)
     with pytest.raises(InputError, match="ranks='max'"):
@@ -288,8 +309,9 @@ def test_what_owners_cannot_do_is_refused(graph: Graph) -> None:
         scaler.step(optimizer)
     with pytest.raises(InputError, match="divide_by_initial_world_size=False"):
         optimizer.join_hook(divide_by_initial_world_size=False)
-    with pytest.raises(InputError, match="max_norm=0"):
-        optimizer.clip_grad_norm(0)
+    for norm in (0, "x"):
+        with pytest.raises(InputError, match="max_norm="):
+            optimizer.clip_grad_norm(norm)
     lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)  # it cycles beta1
     backward(embedding)
     with pytest.raises(InputError, match="cycle_momentum=False"):

@@ -394,6 +394,31 @@ def test_an_interrupted_change_holds_up_no_later_one(owner, monkeypatch):
     assert ask(owner, ranks.step(0, 1, share([1], 1.0), seconds=0.2)).applied
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 3e38), ("float16", 3e38), ("float64", 1.5e308)])
+@pytest.mark.parametrize("duplicates", ["sum", "mean"])
+def test_finite_gradients_whose_sum_is_not_are_refused_by_row(owner, dtype, most, duplicates):
+    real = torch.float64 if dtype == "float64" else torch.float32
+    make(owner, spec_of("y", dtype=dtype))
+    ranks = Ranks([owner], 2, rules={"y": RuleSpec(kind="sgd", duplicates=duplicates)}, group="sgd")
+    waiting = later(owner, ranks.step(0, 0, share([4, 6], [[1, most], [most, 1]], name="y", dtype=real)))
+    with pytest.raises(InputError, match=r"sums of finite gradients of 1 rows of table 'y' are not finite \(rows 6\)"):
+        ask(owner, ranks.step(1, 0, share([6, 4], [[most, 1], [1, -most]], name="y", dtype=real)))
+    assert isinstance(taken(waiting), InputError)
+    assert not read(owner, "y").any()
+    later(owner, ranks.step(0, 1, share([4], 1.0, name="y", dtype=real)))
+    assert ask(owner, ranks.step(1, 1, share([], 0.0, name="y", dtype=real))).applied
+
+
+def test_sums_of_ordinary_gradients_are_not_looked_at_again(owner, monkeypatch):
+    def looked_at(*_):
+        raise AssertionError("looked at")
+
+    monkeypatch.setattr("halohop.tables.plan.require_finite", looked_at)
+    ranks = Ranks([owner], 2)
+    later(owner, ranks.step(0, 0, share([4] * 1000, 1e29)))
+    assert ask(owner, ranks.step(1, 0, share([4], 1e29))).applied
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_ctrl_c_comes_after_the_step_that_it_would_have_cut(owner, monkeypatch, others):
     ranks = Ranks([owner], 1 + others)

@@ -5,6 +5,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -173,3 +174,13 @@ def test_lookups_that_cannot_work(graph: Graph) -> None:
         embedding()
     with pytest.raises(InputError, match="float"):
         DistEmbedding(graph, None, 3, "whole", dtype=torch.int64, node_type="node")
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda", 3.5])
+def test_devices_that_are_not_there_are_named(graph: Graph, device: Any) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    embedding = DistEmbedding(graph, None, 2, "learned", node_type="node")
+    with pytest.raises(InputError, match=f"device={device!r} cannot have rows: .*; leave it out"):
+        embedding(torch.tensor([0]), device=device)
+    assert not embedding.gradients.looked_up

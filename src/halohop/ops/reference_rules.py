@@ -26,6 +26,11 @@ def all_finite(rows: Tensor) -> bool:
     return all(math.isfinite(value) for value in rows.reshape(-1).tolist())
 
 
+def any_huge(rows: Tensor) -> bool:
+    least = 2.0**97 if rows.dtype == torch.float32 else 2.0**769
+    return any(not abs(value) < least for value in rows.reshape(-1).tolist())
+
+
 def sum_of_squares(rows: Tensor) -> float:
     """In float64: eight sums, of every eighth entry, folded in halves; what remains is added to the total one by one."""
     squares = [value * value for value in rows.double().reshape(-1).tolist()]

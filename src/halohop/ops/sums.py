@@ -1,7 +1,7 @@
 """Putting rows together: those with equal ids, and the squares of all their entries."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from halohop.ops.pieces import words_at
 from halohop.ops.pool import Pool, empty
 
 _EXPONENTS = {torch.float32: np.uint32(0x7F800000), torch.float64: np.uint64(0x7FF0000000000000)}
+"""All bits of an exponent, which are ones in entries that are not finite, and in no others."""
+_HUGE = {torch.float32: np.uint32(0x70000000), torch.float64: np.uint64(0x7000000000000000)}
+"""Its highest three, which are ones from 2^97 (of float64: 2^769) on."""
 
 
 def sum_by_id(
@@ -118,11 +121,28 @@ def all_finite(rows: Tensor) -> bool:
         >>> all_finite(torch.tensor([1.0, 3e38])), all_finite(torch.tensor([1.0, float("nan")]))
         (True, False)
     """
+    return not _any(rows, _EXPONENTS)
+
+
+def any_huge(rows: Tensor) -> bool:
+    """Whether an entry is not finite, or so large that a sum of 2^30 such entries need not be: 2^97, or 2^769 of float64.
+
+    Args, Raises: as of `all_finite`, which takes as long.
+
+    Example:
+        >>> any_huge(torch.tensor([1.0, 1e29])), any_huge(torch.tensor([1.0, -1e30]))
+        (False, True)
+    """
+    return _any(rows, _HUGE)
+
+
+def _any(rows: Tensor, masks: Mapping[torch.dtype, Any]) -> bool:
+    """Whether an entry has all bits of its dtype's mask."""
     require_cpu(rows, "rows")
-    if rows.dtype not in _EXPONENTS:
+    if rows.dtype not in masks:
         raise InputError(f"rows must be float32 or float64, got {rows.dtype}")
-    exponent: Any = _EXPONENTS[rows.dtype]  # all its bits are ones in such an entry, and in no other
-    return not cpu_sums.count_equal(rows.detach().contiguous().view(-1).numpy().view(exponent.dtype), exponent)
+    mask = masks[rows.dtype]
+    return bool(cpu_sums.count_equal(rows.detach().contiguous().view(-1).numpy().view(mask.dtype), mask))
 
 
 def sum_of_squares(rows: Tensor) -> float:

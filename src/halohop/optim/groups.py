@@ -64,7 +64,19 @@ def learning_rate(group: Mapping[str, Any]) -> float:
     Raises:
         InputError: it is no finite number of at least 0.
     """
-    lr = float(group["lr"])
+    lr = number("lr", group["lr"])
     if not (lr >= 0 and math.isfinite(lr)):
         raise InputError(f"lr={group['lr']} is to be a finite number of at least 0")
     return lr
+
+
+def number(name: str, value: Any) -> float:
+    """An argument that is a number, or a tensor of one.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name}={value!r} is no number; give one, such as 0.01") from error

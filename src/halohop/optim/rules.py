@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from halohop.errors import InputError
+from halohop.optim.groups import number
 from halohop.optim.sparse_optimizer import SparseOptimizer, StepArguments
 from halohop.tables.rule_spec import Bias, RuleSpec
 
@@ -49,9 +51,9 @@ class SparseAdagrad(SparseOptimizer):
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
         return RuleSpec(
             kind="adagrad",
-            eps=float(group["eps"]),
-            lr_decay=float(group["lr_decay"]),
-            initial=float(group["initial_accumulator_value"]),
+            eps=number("eps", group["eps"]),
+            lr_decay=number("lr_decay", group["lr_decay"]),
+            initial=number("initial_accumulator_value", group["initial_accumulator_value"]),
             ranks=self._ranks,
             duplicates=self._duplicates,
             maximize=group["maximize"],
@@ -80,8 +82,8 @@ class RowwiseAdagrad(SparseOptimizer):
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
         return RuleSpec(
             kind="rowwise_adagrad",
-            eps=float(group["eps"]),
-            initial=float(group["initial_accumulator_value"]),
+            eps=number("eps", group["eps"]),
+            initial=number("initial_accumulator_value", group["initial_accumulator_value"]),
             ranks=self._ranks,
             duplicates=self._duplicates,
             maximize=group["maximize"],
@@ -111,10 +113,13 @@ class SparseAdam(SparseOptimizer):
         super().__init__(embeddings, {"lr": lr, "betas": betas, "eps": eps, "bias": bias}, given)
 
     def _rule(self, group: Mapping[str, Any]) -> RuleSpec:
-        beta1, beta2 = map(float, group["betas"])
+        betas = group["betas"]
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise InputError(f"betas={betas!r} are no two numbers; give two, such as (0.9, 0.999)")
+        beta1, beta2 = (number("betas", beta) for beta in betas)
         return RuleSpec(
             kind="adam",
-            eps=float(group["eps"]),
+            eps=number("eps", group["eps"]),
             beta1=beta1,
             beta2=beta2,
             bias=group["bias"],

@@ -11,7 +11,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.optim import Optimizer
 
 from halohop.errors import InputError
-from halohop.optim.groups import check_embeddings, check_names, check_numbers, learning_rate
+from halohop.optim.groups import check_embeddings, check_names, check_numbers, learning_rate, number
 from halohop.optim.joining import LeaveHook, join_with_models
 from halohop.optim.rank import Rank
 from halohop.optim.shares import share_of
@@ -83,7 +83,7 @@ class SparseOptimizer(Optimizer, Joinable):
         world = world_of(given.get("world"))
         check_number(world)
         name = given.get("name") or f"{type(self).__name__}({','.join(self._rules)})"
-        timeout = given.get("timeout", 60.0)
+        timeout = number("timeout", given.get("timeout", 60.0))
         if not timeout > 0:
             raise InputError(f"timeout={timeout} is to be a number of seconds above 0")
         self._rank = Rank(self._embeddings[0].graph.tables, name, world, seconds=timeout)
@@ -139,9 +139,10 @@ class SparseOptimizer(Optimizer, Joinable):
         It is the 2-norm of all tables' gradients together, over all owners, after those of equal rows and of all ranks were put
         together; `step` finds it, and `grad_norm` is it afterwards. All ranks have to call this, with the same number.
         """
-        if not max_norm > 0 or not math.isfinite(max_norm):
+        largest = number("max_norm", max_norm)
+        if not largest > 0 or not math.isfinite(largest):
             raise InputError(f"max_norm={max_norm} is to be a number above 0")
-        self._max_norm = float(max_norm)
+        self._max_norm = largest
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

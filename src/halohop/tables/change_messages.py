@@ -44,6 +44,7 @@ class Share:
         rows: ``[n, *shape]``: rows in the table's dtype, or gradients in float32 (of a float64 table, in float64).
         lr: the learning rate of a step; the same from all ranks.
         spec: as of `TableQuery`.
+        huge: whether sums of its gradients may not be finite; the owner finds it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Share:
     rows: Tensor
     lr: float = 0.0
     spec: str = ""
+    huge: bool = False
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "Share":
         """Some of its rows, by ascending positions."""

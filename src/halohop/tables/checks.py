@@ -1,5 +1,7 @@
 """Whether a change fits a table: asked before anything is written."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -11,8 +13,8 @@ from halohop.tables.table import Table
 _SHOWN = 5  # rows that an error names
 
 
-def check_share(table: Table, share: Share, way: Way) -> None:
-    """Whether these rows can be written, added to, or trained by these gradients.
+def checked(table: Table, share: Share, way: Way) -> Share:
+    """The share, if these rows can be written, added to, or trained by these gradients; marked where its gradients are huge.
 
     Raises:
         InputError: another dtype or shape, one that torch cannot add, or gradients that are not finite.
@@ -32,17 +34,24 @@ def check_share(table: Table, share: Share, way: Way) -> None:
     table.require_here(gid)
     if way == "add":
         _require_sums(rows.dtype)
-    if way == "step" and not ops.all_finite(rows):
-        _require_finite(spec.name, gid, rows)
+    if way != "step" or not ops.any_huge(rows):
+        return share
+    if not ops.all_finite(rows):
+        require_finite(spec.name, gid, rows)
+    return replace(share, huge=True)
 
 
-def _require_finite(name: str, gid: Tensor, grads: Tensor) -> None:
+def require_finite(name: str, gid: Tensor, grads: Tensor, what: str = "gradients") -> None:
+    """
+    Raises:
+        InputError: gradients of some rows, which it names, are not finite.
+    """
     fine = torch.isfinite(grads).reshape(len(grads), -1).all(1)
     if not bool(fine.all()):
         bad = gid[~fine].unique()
         shown = ", ".join(map(str, bad[:_SHOWN].tolist())) + (", ..." if len(bad) > _SHOWN else "")
         raise InputError(
-            f"gradients of {len(bad)} rows of table {name!r} are not finite (rows {shown}); nothing was changed; lower the "
+            f"{what} of {len(bad)} rows of table {name!r} are not finite (rows {shown}); nothing was changed; lower the "
             "learning rate, or clip the gradients"
         )
 

@@ -88,6 +88,7 @@ class TableListing:
         optimizer: which optimiser trains it; empty: none.
         state: of the optimiser, names of arrays and their row shapes.
         num_bytes: at this owner, rows and state.
+        shared: its rows there.
     """
 
     spec: TableSpec
@@ -95,6 +96,7 @@ class TableListing:
     optimizer: str
     state: dict[str, tuple[int, ...]]
     num_bytes: int
+    shared: tuple[SharedPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

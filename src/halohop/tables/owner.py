@@ -5,6 +5,7 @@ import os
 import secrets
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ from halohop.tables.change_messages import (
 )
 from halohop.tables.changes import Ledger
 from halohop.tables.checkpoints import Checkpoints
-from halohop.tables.checks import check_share
+from halohop.tables.checks import checked
 from halohop.tables.deadlines import Deadlines
 from halohop.tables.messages import (
     ClearCheckpointsRequest,
@@ -144,12 +145,8 @@ class Owner:
     def _make(self, request: MakeTableRequest) -> TableMade:
         ops.warm_up_tables()
         table, fills = self.catalog.make(request.spec, request.sender, request.parts)
-        shared = (piece.arrays.shared(piece.part) for piece in table.pieces)
-        return TableMade(
-            fills=tuple(piece.part for piece in table.pieces if fills),
-            shared=tuple(place for place in shared if place is not None),
-            owner=self.name,
-        )
+        fills_here = tuple(piece.part for piece in table.pieces if fills)
+        return TableMade(fills=fills_here, shared=table.shared(), owner=self.name)
 
     def _drop(self, name: str) -> None:
         table = self.catalog.remove(name)
@@ -180,7 +177,7 @@ class Owner:
         if known is not None:
             return known
         try:
-            tables = self._checked(request)
+            request, tables = self._checked(request)
         except Exception as error:
             ledger.refuse(request.moment, error)
             raise
@@ -188,8 +185,8 @@ class Owner:
             return filling.when_over(lambda: self._change(request))
         return ledger.share(request, tables)
 
-    def _checked(self, request: ChangeRequest) -> dict[str, Table]:
-        """The tables of a change, which its shares fit."""
+    def _checked(self, request: ChangeRequest) -> tuple[ChangeRequest, dict[str, Table]]:
+        """A change whose shares were checked, and its tables, which they fit."""
         moment, trains = request.moment, request.way == "step"
         if trains != bool(moment.session) or (not trains and (moment.size, moment.rank, moment.round) != (1, 0, 0)):
             raise InputError(f"{moment} is no moment of a {request.way!r}: ranks of a session share steps, one client the others")
@@ -199,11 +196,10 @@ class Owner:
         if len(tables) != len(request.shares):
             raise InputError(f"a table occurs twice among the shares {[share.name for share in request.shares]}")
         for share in request.shares:
-            table = tables[share.name]
-            if trains and table.optimizer != moment.group:
+            if trains and tables[share.name].optimizer != moment.group:
                 raise InputError(f"table {share.name!r} is not trained by optimizer {moment.group!r}; begin with a TrainRequest")
-            check_share(table, share, request.way)
-        return tables
+        shares = tuple(checked(tables[share.name], share, request.way) for share in request.shares)
+        return replace(request, shares=shares), tables
 
     def _train(self, request: TrainRequest) -> Training:
         moment = request.moment

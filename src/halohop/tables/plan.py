@@ -9,6 +9,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.errors import ClusterError, InputError
 from halohop.tables.change_messages import Applied, Share, Way
+from halohop.tables.checks import require_finite
 from halohop.tables.rules import coalesce, square
 from halohop.tables.table import Table
 
@@ -95,7 +96,7 @@ def planned(
         pool: where the memory of sums comes from.
 
     Raises:
-        InputError: learning rates that differ.
+        InputError: learning rates that differ, or gradients whose sum is not finite.
     """
     by_table: dict[str, list[Share]] = {}
     rates: dict[str, dict[float, int]] = {}
@@ -117,4 +118,6 @@ def _part(way: Way, table: Table, shares: list[Share], size: int, pool: ops.Pool
     rule = table.rule
     assert rule is not None
     gid, rows = coalesce([share.gid for share in shares], [share.rows for share in shares], rule.spec.duplicates, pool=pool)
+    if any(share.huge for share in shares):
+        require_finite(table.spec.name, gid, rows, "sums of finite gradients")
     return Part(table=table, gid=gid, rows=rows, lr=shares[0].lr, scale=1 / size if rule.spec.ranks == "mean" else 1.0)

@@ -15,7 +15,7 @@ from halohop import ops
 from halohop.errors import ClusterError, IdError, SchemaError
 from halohop.tables.filling import Filling
 from halohop.tables.held import Held, Piece
-from halohop.tables.messages import TableListing
+from halohop.tables.messages import SharedPart, TableListing
 from halohop.tables.rules import Rule
 from halohop.tables.spec import TableSpec
 
@@ -229,7 +229,12 @@ class Table:
                 optimizer=self.optimizer,
                 state={name: pieces.row_shape for name, pieces in self._arrays.items() if name},
                 num_bytes=sum(piece.arrays.num_bytes for piece in self.pieces),
+                shared=self.shared(),
             )
+
+    def shared(self) -> tuple[SharedPart, ...]:
+        """Where other processes of this machine find the rows."""
+        return tuple(place for piece in self.pieces if (place := piece.arrays.shared(piece.part)) is not None)
 
     # ---- partitions
 

@@ -108,10 +108,13 @@ class DistEmbedding(nn.Module):
 
         Raises:
             IdError: an id that is not there.
+            InputError: neither is given, or the device is not there.
         """
         given = ids if gid is None else gid
         if given is None:
             raise InputError("a lookup needs ids, or gid")
+        if device is not None:
+            _require_device(device)
         wanted, rows = self._found(given, by_gid=gid is not None)
         rows = rows.view(*given.shape, self.embedding_dim).to(given.device if device is None else device)
         return self.gradients.recorded(rows, wanted) if torch.is_grad_enabled() else rows
@@ -163,3 +166,11 @@ class DistEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, name={self.name!r}"
+
+
+def _require_device(device: Any) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # each of them, by device and build of torch
+        why = str(error).partition("\n")[0]
+        raise InputError(f"device={device!r} cannot have rows: {why}; leave it out for the device of the ids") from error

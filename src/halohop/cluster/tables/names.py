@@ -3,10 +3,11 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from halohop.cluster.tables.owners import TableOwners
+from halohop.cluster.tables.shared_rows import SharedRows
 from halohop.errors import ClusterError, HalohopError, InputError, RemoteError, SchemaError, WriteError
 from halohop.tables.messages import (
     DropTableRequest,
@@ -28,14 +29,15 @@ class TableNames:
 
     Args:
         owners: of all tables.
+        shared: learns where other processes of this machine have rows.
 
     Attributes:
         client: names this client.
     """
 
-    def __init__(self, owners: TableOwners) -> None:
+    def __init__(self, owners: TableOwners, shared: SharedRows) -> None:
         self.client = secrets.token_hex(8)
-        self._owners = owners
+        self._owners, self._shared = owners, shared
         self._lock = threading.Lock()
         self._specs: dict[str, TableSpec] = {}
         self._processes: dict[int, str] = {}  # what owners call themselves, since they were first asked
@@ -48,9 +50,9 @@ class TableNames:
             ClusterError: only some owners have it.
         """
         found = self._found(spec.name)
-        if found is not None and found.digest != spec.digest:
+        if found and (other := found[min(found)].spec).digest != spec.digest:
             raise InputError(
-                f"table {spec.name!r} is there already, as {described(found)}, and not as {described(spec)}; "
+                f"table {spec.name!r} is there already, as {described(other)}, and not as {described(spec)}; "
                 "take another name, or drop it first"
             )
         try:
@@ -65,10 +67,10 @@ class TableNames:
             WriteError,
             RemoteError,
         ) as error:  # one cannot have it, so none has
-            if found is None:
+            if not found:
                 self._undo(spec.name, error)
             raise
-        self._know(spec)
+        self._know(spec, made)
         self._note_processes({owner: reply.owner for owner, reply in made.items()})
         return made
 
@@ -90,9 +92,9 @@ class TableNames:
         if known is not None:
             return known
         found = self._found(name)
-        if found is None:
+        if not found:
             raise SchemaError(f"there is no table {name!r}; there are {[table.spec.name for table in self.list()]}")
-        return self._know(found)
+        return self._know(found[min(found)].spec, found)
 
     def list(self) -> tuple[TableListing, ...]:
         """All tables, by name; bytes are those at all owners together."""
@@ -147,28 +149,28 @@ class TableNames:
             return _caused(SchemaError(f"there is no table {spec.name!r} any more: it was dropped; make it again"), error)
         return error
 
-    def _found(self, name: str) -> TableSpec | None:
-        """The table as all owners have it, or none; one that another client is about to make is waited for."""
+    def _found(self, name: str) -> dict[int, TableListing]:
+        """The table as all owners have it, alike; empty if there is none. One that another client is about to make is waited
+        for."""
         ends, pause = time.monotonic() + _MAKING_SECONDS, threading.Event()
         while True:
             found = {
-                owner: table.spec
+                owner: table
                 for owner, listings in self._listings().items()
                 for table in listings.tables
                 if table.spec.name == name
             }
             if not found:
-                return None
+                return {}
             if len(found) == self._owners.num_owners:
                 break
             if time.monotonic() > ends:
                 without = [holder.name for owner, holder in enumerate(self._owners.holders) if owner not in found]
                 raise _came_back_empty(name, ", ".join(without))
             pause.wait(_PAUSE)
-        first = found[min(found)]
-        if any(spec.digest != first.digest for spec in found.values()):
+        if len({table.spec.digest for table in found.values()}) > 1:
             raise ClusterError(f"the owners of table {name!r} have it in different ways; drop it, and make it again")
-        return first
+        return found
 
     def _listings(self) -> dict[int, TableListings]:
         listings: dict[int, TableListings] = self._owners.ask_all(ListTablesRequest())
@@ -180,7 +182,11 @@ class TableNames:
             for owner, name in names.items():
                 self._processes.setdefault(owner, name)
 
-    def _know(self, spec: TableSpec) -> TableSpec:
+    def _know(self, spec: TableSpec, at: Mapping[int, TableListing | TableMade]) -> TableSpec:
+        """Notes a table, and where its owners have it."""
+        for owner, found in at.items():
+            if self._owners.holders[owner].remote:
+                self._shared.know(spec, found.shared)
         with self._lock:
             self._specs[spec.name] = spec
         return spec

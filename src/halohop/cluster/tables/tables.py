@@ -49,8 +49,8 @@ class Tables:
         self._graph = graph
         self._owners = owners
         self.pool, self._counters = pool, counters
-        self._names = TableNames(owners)
         self._shared = SharedRows(owners.book, owners.parts_here, pool, counters)
+        self._names = TableNames(owners, self._shared)
         self._writes = itertools.count()
         self.is_open = True
 
@@ -81,9 +81,6 @@ class Tables:
             TransportError: an owner cannot be asked; names it.
         """
         made = self._names.make(spec)
-        for owner, reply in made.items():
-            if self._owners.holders[owner].remote:
-                self._shared.know(spec, reply.shared)
         parts = {owner: reply.fills for owner, reply in made.items() if reply.fills}
         if parts:
             try:
