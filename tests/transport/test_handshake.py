@@ -114,7 +114,7 @@ def test_another_version(monkeypatch):
     with pytest.raises(ProtocolError):
         ServerHandshake(TOKEN, THEIRS, IDENTITY, hello)
     monkeypatch.undo()
-    with pytest.raises(ProtocolError, match="version 9, this side 2"):
+    with pytest.raises(ProtocolError, match="version 9, this side 3"):
         ClientHandshake(TOKEN, MINE).step(refusal)
 
 

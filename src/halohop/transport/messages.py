@@ -3,7 +3,8 @@
 A message is a dataclass of numbers, strings, tuples, dicts, nested dataclasses and tensors. Its header is msgpack, validated
 field by field against the type's annotations (by msgspec) when it is read; unknown fields are refused. A tensor stands in it as
 ``[dtype, size, size, ...]`` and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU;
-receiving copies none that arrived aligned.
+receiving copies none that arrived aligned. Many whole numbers are sent in as few bytes as their range takes (`integers`): then
+``[dtype, narrower dtype, base]`` stands for the dtype.
 """
 
 import math
@@ -17,7 +18,9 @@ import torch
 from torch import Tensor
 
 from halohop.errors import DeadlineExceededError, InputError, PeerLostError, ProtocolError
+from halohop.ops.pool import Pool
 from halohop.transport.handshake import DIGEST_BYTES
+from halohop.transport.integers import narrowed, widened
 from halohop.transport.shapes import StrictTypes, digest
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -32,6 +35,8 @@ _DTYPES = {
     )
 }
 _MAX_DIMENSIONS = 64
+IDLE_BYTES = 2**28
+"""Of memory that a codec keeps for the next numbers that it makes narrow or wide."""
 
 LOSSES = {"lost": PeerLostError, "unanswered": DeadlineExceededError}
 """Kinds of failures of a handler that waits for peers of its own, and did not get their answer."""
@@ -95,6 +100,7 @@ class Codec:
                 raise InputError(f"message type {name} has a field that cannot be sent: {error}") from error
         self._types = known
         self.digest = digest(known.values(), DIGEST_BYTES)
+        self._pool = Pool(limit_bytes=IDLE_BYTES)
 
     def encode(self, message: Any) -> list[Buffer]:
         """Header and buffers. The buffers share memory with the message's tensors: leave these unchanged until they are sent.
@@ -107,14 +113,15 @@ class Codec:
             raise InputError(f"{name} is not a registered message type; known: {sorted(self._types)}")
         buffers: list[Buffer] = []
 
-        def put(value: Any) -> list[str | int]:
+        def put(value: Any) -> list[Any]:
             if not isinstance(value, Tensor):
                 raise InputError(f"{name} holds a {type(value).__name__}, which cannot be sent")
             dtype = str(value.dtype).removeprefix("torch.")
             if dtype not in _DTYPES or value.layout is not torch.strided:
                 raise InputError(f"{name} holds a {value.layout} tensor of {value.dtype}, which cannot be sent")
-            buffers.append(_bytes_of(value))
-            return [dtype, *value.shape]
+            less = narrowed(value, self._pool) if value.is_contiguous() and value.device.type == "cpu" else None
+            buffers.append(_bytes_of(value if less is None else less[0]))
+            return [dtype if less is None else [dtype, *less[1:]], *value.shape]
 
         try:
             body = msgspec.msgpack.Encoder(enc_hook=put).encode(message)
@@ -151,7 +158,7 @@ class Codec:
             buffer = next(buffers, None)
             if buffer is None:
                 raise ProtocolError("a tensor without its bytes")
-            return _tensor_of(value, memoryview(buffer))
+            return _tensor_of(value, memoryview(buffer), self._pool)
 
         try:
             self._strict[message].decode(header[end:])
@@ -193,16 +200,19 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return np.asarray(_Memory(tensor)).data if tensor.numel() else memoryview(b"")
 
 
-def _tensor_of(spec: Any, buffer: memoryview) -> Tensor:
+def _tensor_of(spec: Any, buffer: memoryview, pool: Pool) -> Tensor:
     """The tensor that `spec`, an unchecked ``[dtype, *shape]``, describes; allocates nothing before the sizes agree."""
     if not isinstance(spec, list | tuple) or not spec or len(spec) > 1 + _MAX_DIMENSIONS:
         raise ProtocolError("a tensor without dtype and shape")
-    dtype = _DTYPES.get(spec[0]) if isinstance(spec[0], str) else None
+    name, sent_as, base = spec[0] if isinstance(spec[0], list | tuple) and len(spec[0]) == 3 else (spec[0], spec[0], 0)
+    dtype, sent = (_DTYPES.get(kind) if isinstance(kind, str) else None for kind in (name, sent_as))
     shape = spec[1:]
-    if dtype is None or not all(type(size) is int and size >= 0 for size in shape):
+    if dtype is None or sent is None or type(base) is not int or not all(type(size) is int and size >= 0 for size in shape):
         raise ProtocolError(f"no such dtype or shape: {str(spec)[:100]}")
-    if math.prod(shape) * dtype.itemsize != buffer.nbytes or math.prod(max(size, 1) for size in shape) >= 2**60:
-        raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {dtype} and shape {str(shape)[:100]}")
+    if math.prod(shape) * sent.itemsize != buffer.nbytes or math.prod(max(size, 1) for size in shape) >= 2**60:
+        raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {sent} and shape {str(shape)[:100]}")
+    if name is not spec[0]:
+        return widened(buffer, shape, dtype, sent_as, base, pool)
     if not buffer.nbytes:
         return torch.empty(shape, dtype=dtype)
     if dtype is torch.bool and np.frombuffer(buffer, dtype=np.uint8).max() > 1:
