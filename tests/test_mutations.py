@@ -32,8 +32,8 @@ MUTATIONS = {
     ),
     "routing: answers go to the wrong questions": Mutation(
         module="cluster/router.py",
-        line="            for share, answer in zip(shares[shard], question.answers(replies[shard]), strict=True):\n",
-        instead="            for share, answer in zip(shares[shard][::-1], question.answers(replies[shard]), strict=True):\n",
+        line="            for share, answer in zip(shares[shard], answers, strict=True):\n",
+        instead="            for share, answer in zip(shares[shard][::-1], answers, strict=True):\n",
         found_by=("cluster/test_graph.py", "net/test_open.py"),
     ),
     "merge: right for two owners only": Mutation(

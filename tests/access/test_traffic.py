@@ -42,7 +42,7 @@ def test_rows_and_bytes_are_those_that_hosts_ask_each_other_for(tmp_path: Path, 
             batches=10**6,  # all
             copies=[map_replica(tmp_path / "parts", manifest, part) for part in range(2)],
         )
-    with hosts(tmp_path / "parts", [[0], [1]]) as graphs:
+    with hosts(tmp_path / "parts", [[0], [1]], cache=None) as graphs:
         for rank, graph in enumerate(graphs):
             world = World(rank=rank, size=2)
             options = {"batch_size": BATCH, "shuffle": True, "seed": 0, "world": world, "num_workers": 0, "locality": locality}

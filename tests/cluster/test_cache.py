@@ -12,8 +12,10 @@ import torch
 import halohop
 from halohop import Graph, ops
 from halohop.cluster.cache import RowCache
+from halohop.cluster.landing import Landing
 from halohop.errors import InputError
 from halohop.loading.metrics import scrape
+from halohop.store.requests import RowQuery
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
 from halohop.store.tables import GraphTables, NodeTable
 from halohop.testing.graphs import power_law
@@ -48,7 +50,17 @@ def table(count: int = 100, **columns: ColumnSpec) -> Schema:
     return Schema(nodes={NODE: TableSpec(count=count, columns=columns)}, edges={})
 
 
+NOWHERE = Landing(RowQuery(table=NODE, columns=(), gid=torch.arange(0)), None, ops.Pool()).at(torch.arange(0))
 X = ColumnSpec(dtype="float32", shape=(4,))
+
+
+def taken(cache: RowCache, gid: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Which rows of the column "x" the cache had, these, and which it did not have."""
+    landing = Landing(RowQuery(table=NODE, columns=("x",), gid=gid), None, ops.Pool())
+    found = cache.take(NODE, ("x",), gid, landing.at(torch.arange(len(gid))))
+    assert found is not None
+    rows = landing.columns()[0][found.here] if landing.used else torch.empty(0, 4)
+    return found.here, rows, found.missing
 
 
 def rows_of(gid: torch.Tensor) -> torch.Tensor:
@@ -124,12 +136,10 @@ def test_the_room_is_kept_to():
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
         gid = torch.randint(10_000, (400,), generator=generator)
-        found = cache.take(NODE, ("x",), gid)
-        assert found is not None
-        assert torch.equal(found.here.sort().values, torch.tensor(sorted({*range(400)} - {*found.missing.tolist()})))
-        if len(found.here):
-            assert torch.equal(found.rows[0][0], rows_of(gid[found.here]))
-        missing = gid[found.missing]
+        here, rows, away = taken(cache, gid)
+        assert torch.equal(here.sort().values, torch.tensor(sorted({*range(400)} - {*away.tolist()})))
+        assert torch.equal(rows, rows_of(gid[here]))
+        missing = gid[away]
         cache.keep(NODE, ("x",), missing, ((rows_of(missing),), {}))
     kept = cache._tables[NODE]
     assert 15_000 < sum(column.nbytes for column in kept.columns.values()) + 18 * kept.num_kept <= 20_000
@@ -151,8 +161,8 @@ def test_too_little_room_for_a_row_keeps_none():
     cache = RowCache(table(x=ColumnSpec(dtype="float32", shape=(1000,))), 5_000, ops.Pool())
     gid = torch.arange(3)
     cache.keep(NODE, ("x",), gid, ((torch.ones(3, 1000),), {}))
-    assert len(cache.take(NODE, ("x",), gid).here) == 0
-    assert cache.statistics() == {"cache_kept_rows": 0}
+    assert len(taken(cache, gid)[0]) == 0
+    assert cache.statistics() == {"cache_kept_rows": 0, "cache_kept_bytes": 0, "cache_missed_rows": 3}
 
 
 def test_a_cache_never_takes_more_than_the_nodes_need():
@@ -160,7 +170,24 @@ def test_a_cache_never_takes_more_than_the_nodes_need():
     gid = torch.arange(100)
     cache.keep(NODE, ("x",), gid, ((rows_of(gid),), {}))
     assert cache._tables[NODE].columns["x"].nbytes < 100 * 16 * 4
-    assert len(cache.take(NODE, ("x",), gid).here) == 100
+    assert len(taken(cache, gid)[0]) == 100
+
+
+def test_rows_that_are_never_needed_again_are_hardly_kept():
+    """Of a stream of new rows every eighth answer is kept, when the room was filled twice; when rows come again, all are."""
+    cache = RowCache(table(count=1 << 20, x=X), 8_000, ops.Pool())
+
+    def is_kept(gid: torch.Tensor) -> bool:
+        _, _, away = taken(cache, gid)
+        cache.keep(NODE, ("x",), gid[away], ((rows_of(gid[away]),), {}))
+        return len(ops.known_places(cache._tables[NODE].index.find(gid, 1))) > len(gid) // 2
+
+    kept = [is_kept(torch.arange(100 * batch, 100 * batch + 100)) for batch in range(101)]
+    assert all(kept[:4])
+    assert sum(kept[20:100]) == 10
+    again = [is_kept(torch.arange(30)) for _ in range(60)]
+    assert all(again[20:])
+    assert all(is_kept(torch.arange(100 * batch, 100 * batch + 100)) for batch in range(4))
 
 
 def test_threads_find_whole_rows():
@@ -170,11 +197,10 @@ def test_threads_find_whole_rows():
         generator, hits = torch.Generator().manual_seed(seed), 0
         for _ in range(100):
             gid = torch.randint(1000, (64,), generator=generator)
-            found = cache.take(NODE, ("x",), gid)
-            if len(found.here):
-                assert torch.equal(found.rows[0][0], rows_of(gid[found.here]))
-            hits += len(found.here)
-            missing = gid[found.missing]
+            here, rows, away = taken(cache, gid)
+            assert torch.equal(rows, rows_of(gid[here]))
+            hits += len(here)
+            missing = gid[away]
             cache.keep(NODE, ("x",), missing, ((rows_of(missing),), {}))
         return hits
 
@@ -188,7 +214,7 @@ def test_a_forked_process_does_not_wait_for_its_parents_lock():
     cache.keep(NODE, ("x",), gid, ((rows_of(gid),), {}))
 
     def child() -> None:
-        assert cache.take(NODE, ("x",), gid) is None
+        assert cache.take(NODE, ("x",), gid, NOWHERE) is None
         cache.keep(NODE, ("x",), gid, ((rows_of(gid),), {}))
 
     with cache._tables[NODE].lock:
@@ -196,7 +222,7 @@ def test_a_forked_process_does_not_wait_for_its_parents_lock():
         process.start()
         process.join(60)
     assert process.exitcode == 0
-    assert len(cache.take(NODE, ("x",), gid).here) == 10
+    assert len(taken(cache, gid)[0]) == 10
 
 
 @pytest.mark.parametrize("size", ["much", 0, -5, True])

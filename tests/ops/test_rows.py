@@ -81,6 +81,34 @@ def test_gather_equals_the_reference(dtype, shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gather_to_equals_the_reference(dtype, shape):
+    source, positions = numbers(dtype, 200, *shape), torch.tensor([7, 2, 11, 0, 5, 2, 8])
+    for many in (1, 30):  # more than a block of the kernel
+        rows, places = ROWS.repeat(many), (positions + 12 * torch.arange(many)[:, None]).view(-1)
+        out, expected = (numbers(dtype, 12 * many, *shape, seed=1) for _ in range(2))
+        reference.gather_rows_to(source, rows, places, expected)
+        for whole in (source, ops.Pieces([source[:4], source[4:]], [0, 4, 200])):
+            for index in (rows, rows.int()):
+                ops.gather_rows_to(whole, index, places, out)
+                assert_same(out, expected)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"rows": torch.tensor([0, 10])}, {"positions": torch.tensor([0, 3])}, {"rows": torch.tensor([-1, 0])}]
+)
+def test_gather_to_stays_inside(bad):
+    given = {
+        "source": torch.zeros(10, 2),
+        "rows": torch.tensor([0, 9]),
+        "positions": torch.tensor([0, 1]),
+        "out": torch.zeros(3, 2),
+    }
+    with pytest.raises(IdError, match=r"10|3|-1"):
+        ops.gather_rows_to(**{**given, **bad})
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_missing_rows_are_zeros_or_what_one_says(dtype, shape):
     source = numbers(dtype, 10, *shape)
     for rows in ([4, -1, -1, 9, 0], [-1, 3, -1], [-1], [2], [], [-1, -1, 5, 5]):

@@ -224,7 +224,7 @@ class TransportContract(PeerContract):
 
     def test_messages_that_are_too_large(self) -> None:
         def handler(request: LocateRequest) -> LocateReply:
-            return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.int64))
+            return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.float64))
 
         small, large = Limits(max_message_bytes=2**17), Limits(max_message_bytes=2**24)
         for mine, theirs in ((small, large), (large, small), (small, small)):

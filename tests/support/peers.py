@@ -56,7 +56,7 @@ class PeerContract:
 
     @staticmethod
     def ask(value: int, size: int = 1) -> LocateRequest:
-        return LocateRequest(node_type="node", raw=torch.full((size,), value))
+        return LocateRequest(node_type="node", raw=torch.full((size,), value, dtype=torch.float64))
 
     def assert_named(self, error: BaseException, listener: Listener | str, operation: str = "LocateRequest") -> None:
         """The error says who, where and what."""

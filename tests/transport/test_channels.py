@@ -37,7 +37,7 @@ BOTH = pytest.mark.parametrize("token", [TOKEN, SEALED], ids=["plain", "sealed"]
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:
-    return LocateRequest(node_type="node", raw=torch.full((size,), value))
+    return LocateRequest(node_type="node", raw=torch.full((size,), value, dtype=torch.float64))
 
 
 def answer(request: LocateRequest) -> LocateReply:

@@ -25,7 +25,7 @@ SYSTEM = 16 * MB
 
 
 def ask(client: int, size: int = 1) -> LocateRequest:
-    return LocateRequest(node_type="node", raw=torch.full((size,), client))
+    return LocateRequest(node_type="node", raw=torch.full((size,), client, dtype=torch.float64))
 
 
 class Room:
@@ -37,7 +37,7 @@ class Room:
 
     def _answer(self, request):
         self.made[int(request.raw[0])] += 1
-        return LocateReply(gid=torch.zeros(ROWS, dtype=torch.int64))
+        return LocateReply(gid=torch.zeros(ROWS, dtype=torch.float64))
 
     @contextmanager
     def open(self):

@@ -63,7 +63,7 @@ class TestTcp(TransportContract):
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:
-    return LocateRequest(node_type="node", raw=torch.full((size,), value))
+    return LocateRequest(node_type="node", raw=torch.full((size,), value, dtype=torch.float64))
 
 
 def answer(request: LocateRequest) -> LocateReply:
@@ -549,7 +549,7 @@ def test_large_tensors_survive_being_dropped_by_the_sender():
     """Zero-copy sending must keep the memory alive until the system has taken it."""
 
     def handler(request):
-        return LocateReply(gid=torch.full((300_000,), int(request.raw[0])))
+        return LocateReply(gid=torch.full((300_000,), request.raw[0]))
 
     with pair(handler=handler) as (channel, _):
         futures = [channel.submit(ask(value, size=50_000)) for value in range(30)]

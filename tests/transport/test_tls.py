@@ -40,7 +40,7 @@ class TestEncrypted(TransportContract):
 
 
 def ask(value: int, size: int = 1) -> LocateRequest:
-    return LocateRequest(node_type="plain words", raw=torch.full((size,), value))
+    return LocateRequest(node_type="plain words", raw=torch.full((size,), value, dtype=torch.float64))
 
 
 def answer(request: LocateRequest) -> LocateReply:
@@ -170,7 +170,7 @@ def test_the_largest_message_fits_with_its_seal():
     limits = Limits(max_message_bytes=2**16, call_seconds=20, attempt_seconds=2)
 
     def reply(request):
-        return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.int64))
+        return LocateReply(gid=torch.zeros(int(request.raw[0]), dtype=torch.float64))
 
     sizes = range(8100, 8200)
     fits = [size for size in sizes if size_of(CODEC.encode(reply(ask(size)))) <= 2**16]

@@ -35,7 +35,8 @@ class HostTraffic:
         rows: nodes of a batch.
         remote_rows: those of them that are on other hosts.
         remote_rows_error: the standard error of that mean; None with one batch.
-        bytes_from: by owner, what a batch receives of it: rows, and drawn neighbours; 0 from the host itself.
+        bytes_from: by owner, what a batch receives of it at most: rows, and drawn neighbours, where no row stays from batches
+            before, and ids are sent at their full width; 0 from the host itself.
     """
 
     host: int

@@ -1,29 +1,36 @@
-"""A cache of rows that other hosts own: what was fetched lately and is needed often stays here, within some bytes."""
+"""A cache of rows that other hosts own: what was fetched for the last batches, or is needed often, stays, within some bytes."""
 
 import math
 import os
 import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.landing import Site
 from halohop.cluster.merging import Rows
 from halohop.errors import InputError
-from halohop.memory import parse_size
+from halohop.memory import parse_size, spare_bytes
 from halohop.ops.cache import MOST_COLUMNS, PLACE_BYTES, WAYS
+from halohop.partitioning.book import Book
 from halohop.store.schema import Schema, TableSpec
 from halohop.telemetry import Gauge
-from halohop.typing import RESERVED, TableKey
+from halohop.typing import RESERVED, NodeType, TableKey
+
+AUTO = "auto"
+"""A cache of at most the memory that may lie idle (`halohop.memory.spare_bytes`): 1/16 of the machine's, 4 GiB at most."""
+_RARE = 8
+_ROUNDS = 2  # so many rows for each place are asked for before their use is judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cached:
-    """What a cache has of some rows: which (positions, int64), the rows, and which it does not have."""
+class Taken:
+    """Which of some rows a cache had, and which not: positions, int64."""
 
     here: Tensor
-    rows: Rows
     missing: Tensor
 
 
@@ -36,45 +43,59 @@ class RowCache:
     The room is divided among the node types by the size of their rows; a type's part is taken when its first rows come. A process
     that was forked keeps nothing of its own: a lock may be held, and its parent's rows are not its own.
 
+    It costs little where it does not help: of a type whose rows are hardly ever needed again, only every eighth answer is kept,
+    which shows whether that stays so.
+
     Args:
         schema: of the graph.
         room: bytes for all rows, and what finds them.
         pool: where the memory of answers comes from.
+        counts: of each node type, how many nodes other hosts own; None: all.
     """
 
-    def __init__(self, schema: Schema, room: int, pool: ops.Pool) -> None:
+    def __init__(self, schema: Schema, room: int, pool: ops.Pool, counts: Mapping[NodeType, int] | None = None) -> None:
         self._pool = pool
         self._process = os.getpid()
         self._dense = {
             name: frozenset(column for column, spec in table.columns.items() if not spec.sparse)
             for name, table in schema.nodes.items()
         }
-        sizes = {name: table.count * _bytes_of_row(table) for name, table in schema.nodes.items()}
+        counts = {name: table.count for name, table in schema.nodes.items()} if counts is None else counts
+        sizes = {name: counts[name] * _bytes_of_row(table) for name, table in schema.nodes.items()}
         total = max(sum(sizes.values()), 1)
-        self._tables = {name: _Table(room=room * sizes[name] // total, count=table.count) for name, table in schema.nodes.items()}
+        self._tables = {name: _Table(room=room * sizes[name] // total, count=counts[name]) for name in schema.nodes}
 
-    def take(self, table: TableKey, columns: tuple[str, ...], gid: Tensor) -> Cached | None:
-        """Rows that are here; None where such rows are never kept."""
+    def take(self, table: TableKey, columns: tuple[str, ...], gid: Tensor, site: Site) -> Taken | None:
+        """Copies the rows that are here to their places; None where such rows are never kept."""
         kept = self._kept(table, columns)
         if kept is None:
             return None
         with kept.lock:
             places = kept.find(columns, gid, self._pool)
             here = ops.known_places(places)
-            at = ops.gather_rows(places, here, pool=self._pool)
-            rows = tuple(ops.gather_rows(kept.columns[name], at, pool=self._pool) for name in columns) if len(here) else ()
-        return Cached(here=here, rows=(rows, {}), missing=ops.missing_places(places))
+            kept.note(len(gid), len(here))
+            if len(here):
+                at, site = ops.gather_rows(places, here, pool=self._pool), site.of(here, self._pool)
+                for number, name in enumerate(columns):
+                    site.gather(number, kept.columns[name], at)
+        return Taken(here=here, missing=ops.missing_places(places))
 
     def keep(self, table: TableKey, columns: tuple[str, ...], gid: Tensor, rows: Rows) -> None:
         """Takes rows that were fetched."""
         kept = self._kept(table, columns)
         if kept is not None and len(gid):
             with kept.lock:
-                kept.put(columns, gid, rows[0], self._pool)
+                if kept.takes_more():
+                    kept.put(columns, gid, rows[0], self._pool)
 
     def statistics(self) -> dict[str, float]:
-        """How many rows are here now."""
-        return {"cache_kept_rows": Gauge(sum(table.num_kept for table in self._tables.values()))}
+        """How many rows are here now, and their bytes; and how many were looked for in vain so far."""
+        tables = self._tables.values()
+        return {
+            "cache_kept_rows": Gauge(sum(table.num_kept for table in tables)),
+            "cache_kept_bytes": Gauge(sum(table.num_kept * table.row_bytes for table in tables)),
+            "cache_missed_rows": sum(table.missed for table in tables),
+        }
 
     def _kept(self, table: TableKey, columns: tuple[str, ...]) -> "_Table | None":
         if not isinstance(table, str) or os.getpid() != self._process:
@@ -83,17 +104,25 @@ class RowCache:
         return self._tables[table] if columns and unchanging else None
 
 
-def cache_of(size: str | int | None, schema: Schema, pool: ops.Pool) -> RowCache | None:
-    """The cache that a user asks for: none, or one of so many bytes.
+def cache_of(size: str | int | None, schema: Schema, book: Book, parts: Collection[int], pool: ops.Pool) -> RowCache | None:
+    """The cache that a user asks for: none, one of so many bytes, or `AUTO`.
+
+    Args:
+        size: as users give it.
+        schema: of the graph.
+        book: who owns what.
+        parts: the partitions that are in this process.
+        pool: where the memory of answers comes from.
 
     Raises:
         InputError: it is no size.
     """
     if size is None:
         return None
-    if isinstance(size, bool) or (room := parse_size(size)) < 1:
-        raise InputError(f"cache={size!r} is no size of a cache; give bytes, such as '512MB', or None for no cache")
-    return RowCache(schema, room, pool)
+    if isinstance(size, bool) or (room := spare_bytes() if size == AUTO else parse_size(size)) < 1:
+        raise InputError(f"cache={size!r} is no size of a cache; give bytes, such as '512MB', {AUTO!r}, or None for no cache")
+    counts = {name: bounds[-1] - sum(book.count(name, part) for part in parts) for name, bounds in book.nodes.items()}
+    return RowCache(schema, room, pool, counts)
 
 
 class _Table:
@@ -102,12 +131,29 @@ class _Table:
     def __init__(self, *, room: int, count: int) -> None:
         self.room, self.count = room, count
         self.lock = threading.Lock()
+        self.missed = 0
+        self.row_bytes = 0
+        self._asked = self._found = 0  # rows, of late: those of before count half, again and again
+        self._answers = 0
         self.columns: dict[str, Tensor] = {}
         self.index: ops.CacheIndex | None = None
 
     @property
     def num_kept(self) -> int:
         return 0 if self.index is None else self.index.num_kept
+
+    def note(self, asked: int, found: int) -> None:
+        """Takes in how many of some rows were here."""
+        self.missed += asked - found
+        self._asked, self._found = self._asked + asked, self._found + found
+        if self.index is not None and self._asked > 2 * _ROUNDS * self.index.num_places:
+            self._asked, self._found = self._asked // 2, self._found // 2
+
+    def takes_more(self) -> bool:
+        """Whether an answer is to be kept; called once for each."""
+        self._answers += 1
+        early = self.index is None or self._asked < _ROUNDS * self.index.num_places
+        return early or self._found * _RARE >= self._asked or self._answers % _RARE == 0
 
     def find(self, columns: tuple[str, ...], gid: Tensor, pool: ops.Pool) -> Tensor:
         if self.index is None or not self.columns.keys() >= set(columns):
@@ -131,6 +177,7 @@ class _Table:
         places = min(self.room // row_bytes, -(-self.count // WAYS) * 2 * WAYS)
         if places < WAYS or len(like) > MOST_COLUMNS:
             return
+        self.row_bytes = row_bytes
         self.index = ops.CacheIndex(places)
         self.columns = {name: column.new_empty((self.index.num_places, *column.shape[1:])) for name, column in like.items()}
 

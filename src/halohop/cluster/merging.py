@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.landing import Landing
 from halohop.store.requests import HopAnswer, RowQuery
 
 Answer = TypeVar("Answer")
@@ -27,16 +28,6 @@ class Piece(Generic[Answer]):
 
     rows: Tensor
     answer: Answer
-
-
-def num_bytes(answer: HopAnswer | Rows) -> int:
-    """What an answer weighs."""
-    if isinstance(answer, HopAnswer):
-        ids = 0 if answer.edge_id is None else answer.edge_id.nbytes
-        return answer.counts.nbytes + answer.src_gid.nbytes + answer.edge_gid.nbytes + ids
-    dense, sparse = answer
-    stored = [tensor for rows in sparse.values() for tensor in (rows.indptr, rows.indices, rows.values)]
-    return sum(tensor.nbytes for tensor in (*dense, *stored))
 
 
 def merge_hops(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> HopAnswer:
@@ -64,31 +55,17 @@ def _edge_ids(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> Tensor | No
     return ops.join_rows(ids, pool=pool)
 
 
-def merge_rows(pieces: Sequence[Piece[Rows]], query: RowQuery, known: Tensor | None, pool: ops.Pool) -> Rows:
+def merge_rows(pieces: Sequence[Piece[Rows]], query: RowQuery, landing: Landing, pool: ops.Pool) -> Rows:
     """The rows of a query.
 
     Args:
         pieces: of the query, or of its known ids.
         query: as it was asked; with ids -1 where it is padded.
-        known: where it has other ids, int64; None where it is not padded.
+        landing: where the dense columns of all pieces are, but of one that is the whole query in order.
         pool: where the memory comes from.
     """
-    return _merge_dense(pieces, query, known, pool), _merge_sparse(pieces, query, pool)
-
-
-def _merge_dense(pieces: Sequence[Piece[Rows]], query: RowQuery, known: Tensor | None, pool: ops.Pool) -> tuple[Tensor, ...]:
-    if len(pieces) == 1 and known is None:
-        return pieces[0].answer[0]
-    places = [piece.rows if known is None else ops.gather_rows(known, piece.rows, pool=pool) for piece in pieces]
-    merged = []
-    for columns in zip(*(piece.answer[0] for piece in pieces), strict=True):
-        out = pool.empty((len(query.gid), *columns[0].shape[1:]), columns[0].dtype)
-        for rows, at in zip(columns, places, strict=True):
-            ops.scatter_rows(rows, at, out)
-        if known is not None:
-            ops.fill_missing(out, query.gid)
-        merged.append(out)
-    return tuple(merged)
+    dense = landing.columns() if landing.used else pieces[0].answer[0]
+    return dense, _merge_sparse(pieces, query, pool)
 
 
 def _merge_sparse(pieces: Sequence[Piece[Rows]], query: RowQuery, pool: ops.Pool) -> dict[str, ops.SparseRows]:

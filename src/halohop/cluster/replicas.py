@@ -1,23 +1,27 @@
 """Rows and lists of nodes that other partitions own, copied here: they answer like a shard, without the network."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.shard import LocalShard
+from halohop.cluster.landing import Site
+from halohop.cluster.shard import LocalShard, answered
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.draw import Draw
 from halohop.store.replica import Replica
 from halohop.store.requests import (
+    FetchReply,
     FetchRequest,
     HopAnswer,
     HopQuery,
     Reply,
     Request,
+    RowQuery,
     SampleReply,
     SampleRequest,
 )
@@ -75,19 +79,19 @@ class Replicas:
         """Answers at once, about rows and lists that are here."""
         match request:
             case FetchRequest(queries=rows):
-                asked: Request[Any] = FetchRequest(
-                    queries=tuple(replace(query, gid=self._places(query.table, query.gid)) for query in rows)
-                )
-                return cast("Future[Reply]", self._shard.ask(asked))
-            case SampleRequest(draw=draw, queries=lists):
-                future: Future[Any] = Future()
-                try:
-                    answers = self._shard.ask(SampleRequest(draw=draw, queries=tuple(map(self._inside, lists)))).result().answers
-                    future.set_result(SampleReply(answers=tuple(map(self._outside, lists, answers))))
-                except Exception as error:
-                    future.set_exception(error)
-                return cast("Future[Reply]", future)
+                return cast("Future[Reply]", self.fetch_to(rows, [None] * len(rows)))
+            case SampleRequest():
+                return answered(lambda: self._sample(request))
         raise SchemaError(f"copies cannot answer {type(request).__name__}")
+
+    def fetch_to(self, queries: Sequence[RowQuery], sites: Sequence[Site | None]) -> "Future[FetchReply]":
+        """As `LocalShard.fetch_to`."""
+        return self._shard.fetch_to([replace(query, gid=self._places(query.table, query.gid)) for query in queries], sites)
+
+    def _sample(self, request: SampleRequest) -> SampleReply:
+        inside = replace(request, queries=tuple(map(self._inside, request.queries)))
+        answers = self._shard.ask(inside).result().answers
+        return SampleReply(answers=tuple(map(self._outside, request.queries, answers)))
 
     def _places(self, table: TableKey, gid: Tensor) -> Tensor:
         kept = self._nodes[table] if isinstance(table, str) else self._edges[table]

@@ -6,7 +6,7 @@ The answers come back in the order of the question, so the caller cannot tell on
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.cache import RowCache
-from halohop.cluster.merging import Answer, Piece, merge_hops, merge_rows, num_bytes
+from halohop.cluster.landing import Landing
+from halohop.cluster.merging import Answer, Piece, merge_hops, merge_rows
 from halohop.cluster.questions import Lists, Question, RowsOf, Share
 from halohop.cluster.replicas import Replicas
 from halohop.errors import ClusterError, SchemaError
@@ -147,9 +148,11 @@ class Router:
     def _fetch(self, request: FetchRequest) -> FetchReply:
         places = [ops.known_places(query.gid) if query.padded else None for query in request.queries]
         queries = [query if at is None else query.of(at, self._pool) for query, at in zip(request.queries, places, strict=True)]
-        routed = self._routed(RowsOf(queries=queries, cache=self._cache, pool=self._pool))
+        landings = [Landing(query, at, self._pool) for query, at in zip(request.queries, places, strict=True)]
+        routed = self._routed(RowsOf(queries=queries, landings=landings, cache=self._cache, pool=self._pool))
         merged = [
-            merge_rows(pieces, asked, at, self._pool) for pieces, asked, at in zip(routed, request.queries, places, strict=True)
+            merge_rows(pieces, asked, landing, self._pool)
+            for pieces, asked, landing in zip(routed, request.queries, landings, strict=True)
         ]
         return FetchReply(rows=tuple(dense for dense, _ in merged), sparse=tuple(sparse for _, sparse in merged))
 
@@ -193,15 +196,12 @@ class Router:
                     shares.setdefault(shard, []).append(some)
             if not known:  # one shard is asked all the same: its empty answer has the dtype
                 shares.setdefault(self._nearest, []).append(owned[self._nearest])
-        replies = self._ask_all(
-            {shard: question.request([(share.query, share.rows) for share in asked]) for shard, asked in shares.items()}
-        )
+        replies = {shard: question.ask(self._shards[shard], shares[shard]) for shard in self._order if shard in shares}
         for shard in sorted(replies):
-            for share, answer in zip(shares[shard], question.answers(replies[shard]), strict=True):
+            answers = question.answers(replies[shard].result(), shares[shard], remote=self._remote[shard])
+            for share, answer in zip(shares[shard], answers, strict=True):
                 pieces[share.query].append(Piece(rows=share.rows, answer=answer))
-                self._count(self._kinds[shard], share, answer)
-                if self._remote[shard]:
-                    question.keep(share, answer)
+                self._count(self._kinds[shard], share, question, answer)
         return pieces
 
     def _divided(self, share: Share, question: Question[Answer], pieces: list[Piece[Answer]]) -> Iterator[tuple[int, Share]]:
@@ -216,18 +216,18 @@ class Router:
                 share = share.of(ops.missing_places(places), self._pool)
         cached = question.cached(share) if len(share.rows) else None
         if cached is not None and len(cached.here):
-            answer = cast(Answer, cached.rows)
-            pieces.append(Piece(rows=share.of(cached.here, self._pool).rows, answer=answer))
-            self._count("cache", share.of(cached.here, self._pool), answer)
+            held = share.of(cached.here, self._pool)
+            pieces.append(Piece(rows=held.rows, answer=cached.answer))
+            self._count("cache", held, question, cached.answer)
             share = share.of(cached.missing, self._pool)
         if len(share.rows):
             yield share.owner, share
 
-    def _count(self, kind: str, share: Share, answer: Any) -> None:
+    def _count(self, kind: str, share: Share, question: Question[Answer], answer: Answer) -> None:
         """Ids that were answered, and the bytes that need not cross the network for them."""
         counted: dict[str, float] = {f"{kind}_rows": len(share.rows)}
         if kind in ("replica", "cache"):
-            counted[f"{kind}_bytes"] = num_bytes(answer)
+            counted[f"{kind}_bytes"] = question.num_bytes(share, answer)
         self._counters.add_all(counted)
         if share.owner in self._peers:
             self._peers[share.owner].add_all(counted)

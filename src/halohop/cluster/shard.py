@@ -1,8 +1,9 @@
 """The partitions in this process: answer every request about the rows and edges that they own."""
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +12,13 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.edge_ids import EdgeIds
 from halohop.cluster.hottest import hot_rows
+from halohop.cluster.landing import Site
+from halohop.cluster.listed import Listed, named
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.feature import Feature, Stored
 from halohop.store.part import Part
 from halohop.store.requests import (
-    EdgesReply,
     EdgesRequest,
     FetchReply,
     FetchRequest,
@@ -28,7 +30,6 @@ from halohop.store.requests import (
     RowQuery,
     SampleReply,
     SampleRequest,
-    SelectReply,
     SelectRequest,
 )
 from halohop.store.residency import IN_MEMORY, Residency
@@ -36,10 +37,6 @@ from halohop.store.topology import Topology
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
 from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
-
-Value = TypeVar("Value")
-
-_BLOCK = 1 << 20  # ids compared at a time
 
 
 class LocalShard:
@@ -73,10 +70,10 @@ class LocalShard:
         owner: Owner | None = None,
     ) -> None:
         self.owner = owner or Owner(book, parts, folder=None, anywhere=True, pool=pool)
-        self._parts = parts
         self._residency = residency
         self._book = book
         self._edge_ids = EdgeIds(book, parts)
+        self._listed = Listed(book, parts)
         self._pool = pool
         self._counters = counters
         first = next(iter(parts.values()))
@@ -145,15 +142,11 @@ class LocalShard:
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Answers at once: the future that comes back is done, unless it is about tables and waits for others."""
-        future: Future[Any] = Future()
-        try:
-            reply = self._answer(request)
-            if isinstance(reply, Future):
-                return reply
-            future.set_result(reply)
-        except Exception as error:
-            future.set_exception(error)
-        return cast("Future[Reply]", future)
+        return answered(lambda: self._answer(request))
+
+    def fetch_to(self, queries: Sequence[RowQuery], sites: Sequence[Site | None]) -> "Future[FetchReply]":
+        """Answers a `FetchRequest` at once, but dense columns of queries with a site are written there, and not in the reply."""
+        return answered(lambda: self._fetch(queries, sites))
 
     def statistics(self) -> dict[str, float]:
         """What is kept for clients."""
@@ -168,32 +161,51 @@ class LocalShard:
             case SampleRequest():
                 return self._sample(request)
             case FetchRequest():
-                with self._counters.span("gather"):
-                    found = [self._rows(query) for query in request.queries]
-                    return FetchReply(rows=tuple(rows for rows, _ in found), sparse=tuple(sparse for _, sparse in found))
+                return self._fetch(request.queries, [None] * len(request.queries))
             case LocateRequest():
-                return self._locate(request)
+                return self._listed.locate(request)
             case LocateEdgesRequest():
                 return LocateReply(gid=self._edge_ids.locate(request.relation, request.edge_id))
             case SelectRequest():
-                return self._select(request)
+                return self._listed.select(request)
             case EdgesRequest():
-                return self._edges(request)
+                return self._listed.edges(request)
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
 
     def _sample(self, request: SampleRequest) -> SampleReply:
         return SampleReply(
             answers=tuple(
-                _lookup(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool, self._counters)
+                named(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool, self._counters)
                 for query in request.queries
             )
         )
 
-    def _rows(self, query: RowQuery) -> tuple[tuple[Tensor, ...], dict[str, ops.SparseRows]]:
-        table = _lookup(self._tables, query.table, "table")
-        found = [(name, self._column(table, name, query)) for name in query.columns]
-        sparse = {name: rows for name, rows in found if isinstance(rows, ops.SparseRows)}
-        return tuple(rows for _, rows in found if isinstance(rows, Tensor)), sparse
+    def _fetch(self, queries: Sequence[RowQuery], sites: Sequence[Site | None]) -> FetchReply:
+        with self._counters.span("gather"):
+            found = [self._rows(query, site) for query, site in zip(queries, sites, strict=True)]
+            return FetchReply(rows=tuple(rows for rows, _ in found), sparse=tuple(sparse for _, sparse in found))
+
+    def _rows(self, query: RowQuery, site: Site | None) -> tuple[tuple[Tensor, ...], dict[str, ops.SparseRows]]:
+        table = named(self._tables, query.table, "table")
+        dense: list[Tensor] = []
+        sparse: dict[str, ops.SparseRows] = {}
+        written = 0
+        for name in query.columns:
+            pieces = table.columns.get(name) if site is not None and name not in table.features else None
+            if pieces is not None and site is not None:
+                self._count_disk(pieces, query)
+                site.gather(written, pieces, query.gid)
+                written += 1
+                continue
+            rows = self._column(table, name, query)
+            if isinstance(rows, ops.SparseRows):
+                sparse[name] = rows
+            elif site is None:
+                dense.append(rows)
+            else:
+                site.put(written, rows)
+                written += 1
+        return tuple(dense), sparse
 
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor | ops.SparseRows:
         if (query.table, name) in self._degrees:
@@ -201,71 +213,31 @@ class LocalShard:
         if name == BLOCK and table.blocks is not None:
             return Stored(pieces=table.blocks).take(query.gid, padded=query.padded, pool=self._pool)
         if name not in (RAW_ID, EDGE_ID):
-            if name in table.columns and table.columns[name].on_disk:
-                self._counters.add("disk_rows", len(query.gid))
-            feature = table.features.get(name) or Stored(pieces=_lookup(table.columns, name, f"column of {query.table!r}"))
+            if name in table.columns:
+                self._count_disk(table.columns[name], query)
+            feature = table.features.get(name) or Stored(pieces=named(table.columns, name, f"column of {query.table!r}"))
             return feature.take(query.gid, padded=query.padded, pool=self._pool)
         if table.ids is None:
             return query.gid
         ids = Stored(pieces=table.ids).take(query.gid, padded=query.padded, pool=self._pool)
         return ids if ids.dtype == torch.int64 else ops.copy_ids(ids, self._pool.empty((len(ids),), torch.int64))
 
-    def _locate(self, request: LocateRequest) -> LocateReply:
-        raw = request.raw.numpy()
-        gid = np.full(len(raw), -1)
-        for index, part in self._parts.items():
-            nodes = _lookup(part.nodes, request.node_type, "node type")
-            offset = self._book.offset(request.node_type, index)
-            if nodes.raw_id is None:
-                found = np.flatnonzero((raw >= offset) & (raw < offset + nodes.num_nodes))
-                gid[found] = raw[found]
-            elif nodes.num_nodes:
-                known = nodes.raw_id.numpy()
-                lid = np.minimum(np.searchsorted(known, raw), nodes.num_nodes - 1)
-                found = np.flatnonzero(known[lid] == raw)
-                gid[found] = lid[found] + offset
-        return LocateReply(gid=torch.from_numpy(gid))
+    def _count_disk(self, pieces: ops.Pieces, query: RowQuery) -> None:
+        if pieces.on_disk:
+            self._counters.add("disk_rows", len(query.gid))
 
-    def _select(self, request: SelectRequest) -> SelectReply:
-        chosen = [self._selected(request, part) for part in request.parts]
-        gid, raw = (torch.cat(column) for column in zip(*chosen, strict=True))
-        order = torch.argsort(raw)
-        return SelectReply(gid=gid[order], raw=raw[order])
 
-    def _selected(self, request: SelectRequest, part: int) -> tuple[Tensor, Tensor]:
-        nodes = _lookup(_lookup(self._parts, part, "partition").nodes, request.node_type, "node type")
-        if request.mask is None:
-            lid = torch.arange(nodes.num_nodes)
-        else:
-            lid = _lookup(nodes.columns, request.mask, f"column of {request.node_type!r}").nonzero().view(-1)
-        gid = lid + self._book.offset(request.node_type, part)
-        return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
-
-    def _edges(self, request: EdgesRequest) -> EdgesReply:
-        pieces = [self._edges_of(request.relation, part, request.edge_id) for part in request.parts]
-        neighbor_gid, gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
-        src_gid, dst_gid = (neighbor_gid, gid) if self._book.list_end else (gid, neighbor_gid)
-        order = torch.argsort(edge_id)
-        return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
-
-    def _edges_of(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the edges in the partition's lists, the neighbours, the nodes whose lists they are, and the ids."""
-        edges = _lookup(_lookup(self._parts, part, "partition").edges, relation, "relation")
-        first, first_edge = self._book.offset(self._book.list_type(relation), part), self._book.offset(relation, part)
-        if wanted is None:
-            lid = torch.repeat_interleave(edges.indptr.diff())
-            edge_id = torch.arange(edges.num_edges) + first_edge if edges.edge_id is None else edges.edge_id
-            return edges.indices.long(), lid + first, edge_id.long()
-        if edges.edge_id is None:
-            at = wanted[(wanted >= first_edge) & (wanted < first_edge + edges.num_edges)] - first_edge
-        else:
-            at = _found(edges.edge_id, wanted)
-        lid = torch.searchsorted(edges.indptr, at, right=True) - 1
-        return (
-            edges.indices[at].long(),
-            lid + first,
-            at + first_edge if edges.edge_id is None else edges.edge_id[at].long(),
-        )
+def answered(answer: Callable[[], object]) -> "Future[Any]":
+    """A future that is done, with what a function returns or raises; or the future that it returns."""
+    future: Future[Any] = Future()
+    try:
+        reply = answer()
+        if isinstance(reply, Future):
+            return reply
+        future.set_result(reply)
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,22 +249,3 @@ class _Table:
     columns: dict[str, ops.Pieces]
     features: dict[str, Feature] = field(default_factory=dict)
     blocks: ops.Pieces | None = None
-
-
-def _found(ids: Tensor, wanted: Tensor) -> Tensor:
-    """Where `ids` holds what is wanted (ascending), read once from end to end: there is no index."""
-    if not len(wanted):
-        return wanted
-    positions = []
-    for begin in range(0, len(ids), _BLOCK):
-        block = ids[begin : begin + _BLOCK].long()
-        nearest = wanted[torch.searchsorted(wanted, block).clamp_(max=len(wanted) - 1)]
-        positions.append((nearest == block).nonzero().view(-1) + begin)
-    return torch.cat([wanted[:0], *positions])
-
-
-def _lookup(known: dict[Any, Value], key: object, what: str) -> Value:
-    try:
-        return known[key]
-    except KeyError:
-        raise SchemaError(f"unknown {what} {key!r}; known: {list(known)}") from None

@@ -38,7 +38,7 @@ def connect(
     limits: Limits | None = None,
     deadline: float = 60.0,
     first: str | None = None,
-    cache: str | int | None = None,
+    cache: str | int | None = "auto",
     num_servers: int | None = None,
 ) -> Graph:
     """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
@@ -99,7 +99,7 @@ def connected(
     deadline: float,
     first: str | None = None,
     here: Holding | None = None,
-    cache: str | int | None = None,
+    cache: str | int | None = "auto",
     num_servers: int | None = None,
 ) -> Graph:
     """`connect`, for a process that may hold some of the partitions: it asks the servers about the others."""
@@ -121,7 +121,7 @@ def connected(
         manifest, dataset = decode(introductions.manifest, "the manifest that the servers sent"), introductions.dataset
         book = book_of(manifest)
         pool, counters = ops.Pool(), Counters()
-        rows = cache_of(cache, manifest.schema, pool)
+        rows = cache_of(cache, manifest.schema, book, mine, pool)
         makers: BatchServers | None = None
         if sampling == "servers":
             channels = [server.channel for server in known]

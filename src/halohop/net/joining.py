@@ -42,7 +42,7 @@ def joined(holding: Holding, meeting: Meeting, servers: Servers, *, deadline: fl
     rendezvous, world = meeting.rendezvous, meeting.world
     book, parts = holding.book, tuple(holding.parts)
     pool, counters = ops.Pool(), Counters()
-    rows = cache_of(cache, holding.manifest.schema, pool)
+    rows = cache_of(cache, holding.manifest.schema, book, parts, pool)
     shard = holding.shard(pool, counters) if parts else None
     with ExitStack() as undo:  # whatever fails half-way leaves no server behind
         server = None

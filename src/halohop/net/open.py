@@ -40,7 +40,7 @@ def open_graph(
     verify: bool = False,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
-    cache: str | int | None = None,
+    cache: str | int | None = "auto",
     limits: Limits | None = None,
     deadline: float = 60.0,
     master: str | None = None,
@@ -169,7 +169,7 @@ def rejoin(
     columns: Given | None = None,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
-    cache: str | int | None = None,
+    cache: str | int | None = "auto",
     limits: Limits,
     deadline: float,
 ) -> Graph:

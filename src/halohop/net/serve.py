@@ -178,7 +178,7 @@ def serve(
     verify: bool = False,
     memory: str | int | None = None,
     hot_memory: str | int = 0,
-    cache: str | int | None = None,
+    cache: str | int | None = "auto",
     board: Board | None = None,
     clients: Expected = None,
     seeds: str | Path | None = None,

@@ -48,7 +48,7 @@ class Keeping:
 
     lease_seconds: float = 60.0
     max_samplers: int = 8
-    cache: str | int | None = None
+    cache: str | int | None = "auto"
 
     def __post_init__(self) -> None:
         for name in ("lease_seconds", "max_samplers"):
@@ -190,7 +190,7 @@ class BatchService:
         keeping: Keeping,
     ) -> None:
         self.samplers: Leased[bytes, NeighborSampler] = Leased(most=keeping.max_samplers)
-        self._cache = cache_of(keeping.cache, holding.manifest.schema, pool)
+        self._cache = cache_of(keeping.cache, holding.manifest.schema, holding.book, tuple(holding.parts), pool)
         self._holding = holding
         self._mine = mine
         self._limits = servers.limits

@@ -25,6 +25,7 @@ from halohop.ops.index import (
 )
 from halohop.ops.keys import KeyIndex, pad_texts
 from halohop.ops.labor import Sources
+from halohop.ops.missing import fill_missing, gather_known, known_places, missing_places
 from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
@@ -34,12 +35,9 @@ from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import (
-    fill_missing,
-    gather_known,
     gather_rows,
+    gather_rows_to,
     join_rows,
-    known_places,
-    missing_places,
     pick_rows,
     scatter_rows,
 )
@@ -89,6 +87,7 @@ __all__ = [
     "fractions",
     "gather_known",
     "gather_rows",
+    "gather_rows_to",
     "gradient_dtype",
     "induced",
     "join_rows",

@@ -148,6 +148,37 @@ def gather(
 
 
 @kernel
+def gather_to(
+    source: NDArray[Any],
+    origins: NDArray[Any],
+    bounds: NDArray[Any],
+    width: Any,
+    rows: NDArray[Any],
+    positions: NDArray[Any],
+    num_rows: Any,
+    out: NDArray[Any],
+) -> Any:
+    """Row positions[i] of `out`, which has `num_rows`, = row rows[i] of `source`; as `gather`. Stops at a position outside."""
+    n: Any = u64(rows.size)
+    num_words = u64(source.size)
+    ahead = _BLOCK if width == _ONE else min(_rows_ahead(source, width), _BLOCK)
+    steps, block, places = _steps(origins, _ABSENT), np.empty(_BLOCK, np.int64), np.empty(_BLOCK + _BLOCK, np.uint64)
+    for end in range(_ZERO, n + _BLOCK, _BLOCK):  # finds the places from `end` on, then copies the block before them
+        half = end & _BLOCK
+        if end < n and not _find_places(rows, end, steps, bounds, width, num_words, block, places[half : half + _BLOCK]):
+            return _first_missing(rows, end, origins, bounds)
+        for i in range(end - min(end, _BLOCK), min(end, n)):
+            _prefetch_words(source, places[(i + ahead) & _RING_MASK], width)
+            place, position = places[i & _RING_MASK], u64(positions[i])
+            if position >= num_rows:
+                return i
+            into = position * width
+            for c in range(width):
+                out[into + c] = source[place + c]
+    return n
+
+
+@kernel
 def find_spans(
     indptr: NDArray[Any],
     origins: NDArray[Any],

@@ -4,10 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halohop.ops.missing import gather_known
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.ranked import RankedSet
-from halohop.ops.rows import gather_known, gather_rows
+from halohop.ops.rows import gather_rows
 from halohop.telemetry import Counters
 
 

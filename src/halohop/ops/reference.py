@@ -200,6 +200,10 @@ def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
             column[i] = value
 
 
+def gather_rows_to(source: Tensor, rows: Tensor, positions: Tensor, out: Tensor) -> None:
+    scatter_rows(gather_rows(source, rows), positions, out)
+
+
 def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
     for i, position in enumerate(positions.tolist()):
         out[position] = values[i]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,27 +77,42 @@ def pick_rows(source: Tensor, rows: Tensor, *, pool: Pool | None = None) -> Tens
     return gather_rows(source, rows, pool=pool)
 
 
-def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
-    """`gather_rows`, but a row -1 is none: zeros. It works run by run, so they should come in runs.
+def gather_rows_to(source: Tensor | Pieces, rows: Tensor, positions: Tensor, out: Tensor) -> None:
+    """Writes row ``rows[i]`` of `source` to row ``positions[i]`` of `out`: a gather and a scatter in one pass.
 
     Args:
-        source, pool: as of `gather_rows`.
-        rows: int64 ``[n]``.
+        source, rows: as of `gather_rows`.
+        positions: int64 ``[n]``; where one occurs twice, its last row stays.
+        out: ``[num_rows, ...]``, contiguous, of the dtype of `source`; its other rows stay as they are.
 
     Raises:
-        IdError, InputError: as of `gather_rows`.
+        IdError: a row outside `source`, or a position outside `out`; part of `out` may be written then.
+        InputError: wrong dtypes or shapes, `out` not contiguous, a tensor that is not on the CPU.
 
     Example:
-        >>> gather_known(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, -1])).tolist()
-        [[3.0, 4.0], [0.0, 0.0]]
+        >>> out = torch.zeros(3, dtype=torch.int64)
+        >>> gather_rows_to(torch.tensor([5, 6]), torch.tensor([1, 1]), torch.tensor([2, 0]), out)
+        >>> out.tolist()
+        [6, 0, 6]
     """
+    pieces = source if isinstance(source, Pieces) else None
+    if pieces is None and isinstance(source, Tensor):
+        _require_rows(source, "source")
+        pieces = Pieces([source], [0, len(source)]) if _is_plain(source) else None
     row_shape = source.row_shape if isinstance(source, Pieces) else tuple(source.shape[1:])
-    out = empty(pool, (len(rows), *row_shape), source.dtype)
-    for begin, end, known in _runs(rows):
-        if known:
-            gather_rows(source, rows[begin:end], out=out[begin:end])
-    fill_missing(out, rows)
-    return out
+    _check_out(out, (len(out), *row_shape), source.dtype)
+    if pieces is None or pieces.row_bytes == 0 or out.data_ptr() % pieces.word.itemsize:
+        scatter_rows(gather_rows(source, rows), positions, out)
+        return
+    index, places = integers(rows, "rows"), integers(positions, "positions", length=len(rows))
+    words, num_rows = _as_words(out, pieces.word), np.uint64(len(out))
+    for part in windows(pieces, index):
+        some = index[part]
+        done = cpu_index.gather_to(pieces.words, pieces.origins, pieces.bounds, pieces.width, some, places[part], num_rows, words)
+        if done < len(some):
+            at = part.start + int(done)
+            _check_range(places[at : at + 1], len(out))
+            raise IdError(f"row {int(index[at])} at position {at} is {pieces.explain(int(index[at]))}")
 
 
 def join_rows(pieces: Sequence[Tensor], *, pool: Pool | None = None) -> Tensor:
@@ -129,46 +143,6 @@ def join_rows(pieces: Sequence[Tensor], *, pool: Pool | None = None) -> Tensor:
         bytes_out[begin : begin + len(words)] = words
         begin += len(words)
     return out
-
-
-def known_places(rows: Tensor) -> Tensor:
-    """Where `rows` (int64 ``[n]``) is not -1: int64, ascending."""
-    return torch.from_numpy(np.flatnonzero(rows.numpy() >= 0))
-
-
-def missing_places(rows: Tensor) -> Tensor:
-    """Where `rows` (int64 ``[n]``) is -1: int64, ascending."""
-    return torch.from_numpy(np.flatnonzero(rows.numpy() < 0))
-
-
-def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
-    """Writes `value` wherever `rows` (int64 ``[n]``) is -1.
-
-    Args:
-        column: ``[n, ...]``, contiguous, any dtype.
-        rows, value: which places, and what.
-
-    Example:
-        >>> column = torch.tensor([5, 6])
-        >>> fill_missing(column, torch.tensor([0, -1]), -100)
-        >>> column.tolist()
-        [5, -100]
-    """
-    size = column.element_size()
-    word = np.dtype(f"u{min(size, 8)}")  # NumPy fills words fast, and wakes none of torch's threads
-    pattern = torch.full((1,), value, dtype=column.dtype).view(torch.uint8).numpy().view(word)
-    for begin, end, known in _runs(rows):
-        if not known and column[begin:end].numel():
-            words = column[begin:end].reshape(-1).view(torch.uint8).numpy().view(word)
-            for part, bits in enumerate(pattern):  # two of complex128
-                words[part :: len(pattern)] = bits
-
-
-def _runs(rows: Tensor) -> list[tuple[int, int, bool]]:
-    """Begin and end of each run of rows that are known, or missing."""
-    known = rows.numpy() >= 0
-    edges = [0, *(np.flatnonzero(known[1:] != known[:-1]) + 1).tolist(), len(known)]
-    return [(begin, end, bool(known[begin])) for begin, end in pairwise(edges) if begin < end]
 
 
 def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:

@@ -12,7 +12,7 @@ from halohop.ops.eligible import Eligible
 from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
 from halohop.ops.labor import Sources
 from halohop.ops.relabel import Relabeler
-from halohop.ops.rows import gather_rows, scatter_rows
+from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
 from halohop.ops.sparse import SparseRows
@@ -42,6 +42,7 @@ def others() -> Iterator[Call]:
     yield from (partial(_draw, 1, sources=Sources(ids=_IDS.to(dtype))) for dtype in _ID_DTYPES)
     yield from (partial(_draw_by_time, dtype) for dtype in (torch.int64, torch.float64))
     yield from (partial(_copy_rows, word, ids, back=True) for word in _WORDS for ids in _ID_DTYPES)
+    yield from (partial(gather_rows_to, torch.zeros(2, dtype=word), _IDS, _IDS, torch.zeros(2, dtype=word)) for word in _WORDS)
     yield from (partial(_relabel, ids, dense_limit=limit) for ids in _ID_DTYPES for limit in (2, 0))
     yield from (partial(bucket, _IDS.to(ids), (0, 1, 2), (0, 1)) for ids in _ID_DTYPES)
     yield from (partial(build_csc, _IDS.to(ids), 2) for ids in _ID_DTYPES)

@@ -63,7 +63,7 @@ class TrainConfig:
         backlog_bytes: what the batches that a trainer has made ahead may weigh together; None: `halohop.memory.spare_bytes`.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
-        cache: bytes that a trainer may take for rows of other hosts that it needs often; None: none. See `halohop.open`.
+        cache: bytes that a trainer may take for rows of other hosts, "auto", or None: none. See `halohop.open`.
         memory: bytes of a host's memory that its mapped partitions may take; None: half of what is available. See `halohop.open`.
         hot_memory: bytes that a trainer may take for copies of the rows on disk that are read most; None: none.
         sampling: who makes the batches of a graph on servers: these ("servers"), or the trainer, hop by hop ("client").
@@ -120,7 +120,7 @@ class TrainConfig:
     seed: int = 0
     workers: int | None = None
     backlog_bytes: int | None = None
-    cache: int | None = None
+    cache: int | str | None = "auto"
     memory: int | None = None
     hot_memory: int | None = None
     device: str = "auto"
@@ -169,7 +169,7 @@ class TrainConfig:
         check_at_least(1, **{name: getattr(self, name) for name in names})
         check_at_least(0, seed=self.seed, patience=self.patience, workers=self.workers or 0, weight_decay=self.weight_decay)
         check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
-        if self.cache is not None:
+        if isinstance(self.cache, int):
             check_at_least(1, cache=self.cache)
         check_at_least(0, memory=self.memory or 0, hot_memory=self.hot_memory or 0)
         if self.embed_dim is not None:

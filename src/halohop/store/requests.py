@@ -78,6 +78,12 @@ class HopAnswer:
     edge_gid: Tensor
     edge_id: Tensor | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """What its tensors weigh."""
+        ids = 0 if self.edge_id is None else self.edge_id.nbytes
+        return self.counts.nbytes + self.src_gid.nbytes + self.edge_gid.nbytes + ids
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleReply:

@@ -27,7 +27,7 @@ def serve(
     tables: serve_options.Tables = None,
     clients: serve_options.Clients = None,
     grace: serve_options.Grace = 0.0,
-    cache: shared.Cache = None,
+    cache: shared.Cache = "auto",
     memory: memory_options.Memory = None,
     hot_memory: memory_options.HotMemory = None,
     verify: shared.Verify = False,

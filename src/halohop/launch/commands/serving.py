@@ -11,6 +11,7 @@ from rich.console import Console
 
 import halohop
 from halohop.errors import InputError
+from halohop.launch.options.parsing import cache_bytes
 from halohop.net.finders import Finder
 from halohop.net.service import Keeping
 from halohop.store.disk import read_manifest
@@ -35,7 +36,7 @@ def serve(
     tables: Path | None = None,
     clients: int | None = None,
     grace: float = 0.0,
-    cache: str | None = None,
+    cache: str | None = "auto",
     memory: str | None = None,
     hot_memory: str | None = None,
     verify: bool = False,
@@ -63,7 +64,7 @@ def serve(
                 seeds=seeds,
                 tables=tables,
                 clients=clients,
-                cache=cache,
+                cache=cache_bytes(cache),
                 memory=memory,
                 hot_memory=hot_memory or 0,
                 verify=verify,

@@ -59,7 +59,7 @@ def num_bytes(text: str | None) -> int | None:
 def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:
     """The config that a command's parameters spell, by their names; `others` go first."""
     readers: dict[str, Callable[[str | None], Any]] = {"fanout": numbers, "eval_fanout": numbers, "relation": names}
-    readers |= dict.fromkeys(("backlog_bytes", "cache", "memory", "hot_memory"), num_bytes)
+    readers |= dict.fromkeys(("backlog_bytes", "memory", "hot_memory"), num_bytes) | {"cache": cache_bytes}
     values: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in given:
@@ -75,6 +75,27 @@ def check_numbers(text: str | None) -> str | None:
         numbers(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not like 15,10,5: one whole number per hop, -1 for all neighbours") from None
+    return text
+
+
+def cache_bytes(text: str | None) -> int | str | None:
+    """The size of a cache that an option spells: "auto", "none", or a size.
+
+    Example:
+        >>> cache_bytes("auto"), cache_bytes("none"), cache_bytes("1KiB")
+        ('auto', None, 1024)
+    """
+    if text in (None, "none"):
+        return None
+    return text if text == "auto" else num_bytes(text)
+
+
+def check_cache(text: str | None) -> str | None:
+    """Callback of an option that spells the size of a cache: refuses what is none."""
+    try:
+        cache_bytes(text)
+    except InputError as error:
+        raise typer.BadParameter(f"{error}; or auto, or none") from None
     return text
 
 

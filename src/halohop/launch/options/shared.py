@@ -7,7 +7,7 @@ import typer
 
 from halohop.launch.options import choices
 from halohop.launch.options.choices import Decoder, Form, Method, Model, Sampling, Strategy
-from halohop.launch.options.parsing import check_numbers, check_size, read_config_option, read_run_option
+from halohop.launch.options.parsing import check_cache, check_numbers, check_size, read_config_option, read_run_option
 
 MODEL, TRAINING, LINKS = "Model", "Training", "Link prediction"
 EVALUATION, PLACE = "Evaluation and inference", "Where it runs"
@@ -194,13 +194,12 @@ Nodes = Annotated[
 Trainers = Annotated[int, _group(PLACE, "Processes per node.", min=1)]
 Workers = Annotated[int | None, _group(PLACE, "Threads per trainer that make batches.", show_default="its share of the cores")]
 Cache = Annotated[
-    str | None,
+    str,
     _group(
         PLACE,
-        "What rows of other hosts that are needed often may take, per process.",
+        "What rows of other hosts that were fetched lately, or are needed often, may take, per process: a size, auto, or none.",
         metavar="SIZE",
-        callback=check_size,
-        show_default="none are kept",
+        callback=check_cache,
     ),
 ]
 BacklogBytes = Annotated[

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 class ServeOptions:
     """Options of `halohop serve` that servers on Ray take, by the same names."""
 
-    cache: str | int | None = None
+    cache: str | int | None = "auto"
     memory: str | int | None = None
     hot_memory: str | int = 0
     grace: float = 0.0

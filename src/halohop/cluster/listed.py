@@ -1,0 +1,110 @@
+"""What some partitions list: nodes by the user's ids, nodes of a split, edges in the order of the user's input."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halohop.errors import SchemaError
+from halohop.partitioning.book import Book
+from halohop.store.part import Part
+from halohop.store.requests import EdgesReply, EdgesRequest, LocateReply, LocateRequest, SelectReply, SelectRequest
+from halohop.typing import Relation
+
+Value = TypeVar("Value")
+
+_BLOCK = 1 << 20  # ids compared at a time
+
+
+class Listed:
+    """Answers the questions that are about whole partitions.
+
+    Args:
+        book: who owns what.
+        parts: the partitions by number.
+    """
+
+    def __init__(self, book: Book, parts: dict[int, Part]) -> None:
+        self._book, self._parts = book, parts
+
+    def locate(self, request: LocateRequest) -> LocateReply:
+        raw = request.raw.numpy()
+        gid = np.full(len(raw), -1)
+        for index, part in self._parts.items():
+            nodes = named(part.nodes, request.node_type, "node type")
+            offset = self._book.offset(request.node_type, index)
+            if nodes.raw_id is None:
+                found = np.flatnonzero((raw >= offset) & (raw < offset + nodes.num_nodes))
+                gid[found] = raw[found]
+            elif nodes.num_nodes:
+                known = nodes.raw_id.numpy()
+                lid = np.minimum(np.searchsorted(known, raw), nodes.num_nodes - 1)
+                found = np.flatnonzero(known[lid] == raw)
+                gid[found] = lid[found] + offset
+        return LocateReply(gid=torch.from_numpy(gid))
+
+    def select(self, request: SelectRequest) -> SelectReply:
+        chosen = [self._selected(request, part) for part in request.parts]
+        gid, raw = (torch.cat(column) for column in zip(*chosen, strict=True))
+        order = torch.argsort(raw)
+        return SelectReply(gid=gid[order], raw=raw[order])
+
+    def _selected(self, request: SelectRequest, part: int) -> tuple[Tensor, Tensor]:
+        nodes = named(named(self._parts, part, "partition").nodes, request.node_type, "node type")
+        if request.mask is None:
+            lid = torch.arange(nodes.num_nodes)
+        else:
+            lid = named(nodes.columns, request.mask, f"column of {request.node_type!r}").nonzero().view(-1)
+        gid = lid + self._book.offset(request.node_type, part)
+        return gid, gid if nodes.raw_id is None else nodes.raw_id[lid]
+
+    def edges(self, request: EdgesRequest) -> EdgesReply:
+        pieces = [self._edges_of(request.relation, part, request.edge_id) for part in request.parts]
+        neighbor_gid, gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
+        src_gid, dst_gid = (neighbor_gid, gid) if self._book.list_end else (gid, neighbor_gid)
+        order = torch.argsort(edge_id)
+        return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
+
+    def _edges_of(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the edges in the partition's lists, the neighbours, the nodes whose lists they are, and the ids."""
+        edges = named(named(self._parts, part, "partition").edges, relation, "relation")
+        first, first_edge = self._book.offset(self._book.list_type(relation), part), self._book.offset(relation, part)
+        if wanted is None:
+            lid = torch.repeat_interleave(edges.indptr.diff())
+            edge_id = torch.arange(edges.num_edges) + first_edge if edges.edge_id is None else edges.edge_id
+            return edges.indices.long(), lid + first, edge_id.long()
+        if edges.edge_id is None:
+            at = wanted[(wanted >= first_edge) & (wanted < first_edge + edges.num_edges)] - first_edge
+        else:
+            at = _found(edges.edge_id, wanted)
+        lid = torch.searchsorted(edges.indptr, at, right=True) - 1
+        return (
+            edges.indices[at].long(),
+            lid + first,
+            at + first_edge if edges.edge_id is None else edges.edge_id[at].long(),
+        )
+
+
+def _found(ids: Tensor, wanted: Tensor) -> Tensor:
+    """Where `ids` holds what is wanted (ascending), read once from end to end: there is no index."""
+    if not len(wanted):
+        return wanted
+    positions = []
+    for begin in range(0, len(ids), _BLOCK):
+        block = ids[begin : begin + _BLOCK].long()
+        nearest = wanted[torch.searchsorted(wanted, block).clamp_(max=len(wanted) - 1)]
+        positions.append((nearest == block).nonzero().view(-1) + begin)
+    return torch.cat([wanted[:0], *positions])
+
+
+def named(known: dict[Any, Value], key: object, what: str) -> Value:
+    """What has a name.
+
+    Raises:
+        SchemaError: nothing has it.
+    """
+    try:
+        return known[key]
+    except KeyError:
+        raise SchemaError(f"unknown {what} {key!r}; known: {list(known)}") from None
