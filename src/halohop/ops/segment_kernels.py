@@ -1,9 +1,10 @@
 """The functions of `halohop.ops.reference_segments` on the CPU: kernels, in several threads where the work is large.
 
-Lists are divided among as many threads as torch may use. They are started for the call: that costs 50 us a thread, where work
-that is divided takes milliseconds. None stay, so a process can be forked, and none compete with torch's.
+Lists are divided among as many threads as torch may use. They are started for the call, 50 us a thread: so more are
+used where there is more work. None stay, so a process can be forked, and none compete with torch's.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from halohop.ops.pool import empty
 u64 = np.uint64
 Kernel = Callable[..., Any]
 
-_ALONE = 1 << 19  # values that one thread reads in less time than it takes to start some
+_START = 1 << 16  # values that are read in the time in which a thread is started
 _NO_EDGE = np.empty(0, np.int64)
 
 
@@ -156,7 +157,7 @@ def _run(kernel: Kernel, arguments: tuple[Any, ...], results: tuple[Any, ...], s
 def _bounds(begins: Tensor, work: int) -> list[int]:
     """Where each thread's lists begin: a multiple of BLOCK, so that blocks are whole; each thread has about as many edges."""
     num_lists, block = len(begins) - 1, int(cpu_segments.BLOCK)
-    threads = min(torch.get_num_threads(), work // _ALONE)
+    threads = min(torch.get_num_threads(), math.isqrt(work // _START))  # n take work / n + n * _START: least at that root
     if threads < 2:
         return [0, num_lists]
     heads = begins.numpy()[::block]

@@ -30,9 +30,10 @@ def _sum_by_source(grad: Tensor, src: Tensor, begins: Tensor, num_src: int, weig
     return weighted_sum(grad, dst, ends, weight, place if edge is None else edge[place], False)
 
 
-def _keep_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _keep(ctx, inputs, output)
-    ctx.mean = inputs[-1]
+def _keep_weighted(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, src, begins, weight, edge, ctx.mean = inputs
+    ctx.num_src = x.shape[0]
+    ctx.save_for_backward(x if ctx.needs_input_grad[3] else None, src, begins, weight, edge)  # rows only for weights
 
 
 def _weighted_sum_backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -47,7 +48,7 @@ def _weighted_sum_backward(ctx: Any, grad: Tensor) -> Gradients:
         to_weight = None if to_weight is None else to_weight * share
         weight = share if weight is None else weight * share
     if ctx.needs_input_grad[0]:
-        to_x = _sum_by_source(grad, src, begins, x.shape[0], weight, edge)
+        to_x = _sum_by_source(grad, src, begins, ctx.num_src, weight, edge)
     return to_x, None, None, to_weight, None, None
 
 
@@ -136,7 +137,7 @@ def _like(number: int) -> Callable[..., Tensor]:
 
 
 by_source: Callable[..., tuple[Tensor, Tensor, Tensor]] = _operator("by_source", _of_sources)
-weighted_sum: Callable[..., Tensor] = _operator("weighted_sum", _of_lists, _keep_mean, _weighted_sum_backward)
+weighted_sum: Callable[..., Tensor] = _operator("weighted_sum", _of_lists, _keep_weighted, _weighted_sum_backward)
 dot: Callable[..., Tensor] = _operator("dot", _of_edges, _keep, _dot_backward)
 add: Callable[..., Tensor] = _operator("add", _of_edges, _keep_lists, _add_backward)
 greatest: Callable[..., Tensor] = _operator("greatest", _of_lists, _keep_all, _greatest_backward)

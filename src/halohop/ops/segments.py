@@ -192,7 +192,7 @@ def _check_values(name: str, values: Tensor) -> None:
 
 def _check_lists(src: Tensor, begins: Tensor, device: torch.device) -> None:
     if src.dim() != 1 or src.dtype not in (torch.int64, torch.int32):
-        raise InputError(f"src must be one-dimensional int64 or int32, got {src.dtype} of shape {tuple(src.shape)}")
+        raise InputError(f"src must be one-dimensional int64 or int32, got {src.dtype} of shape {tuple(src.shape)}; convert it")
     if src.device != device:
         raise InputError(f"src lies on {src.device}, and the rows on {device}; move it with .to({str(device)!r})")
     _check_begins(begins, len(src), device)
@@ -201,7 +201,8 @@ def _check_lists(src: Tensor, begins: Tensor, device: torch.device) -> None:
 def _check_begins(begins: Tensor, num_edges: int, device: torch.device) -> None:
     if begins.dim() != 1 or begins.dtype != torch.int64 or len(begins) == 0:
         raise InputError(
-            f"begins must be one-dimensional int64 with at least one entry, got {begins.dtype} of shape {tuple(begins.shape)}"
+            f"begins must be one-dimensional int64 with at least one entry, got {begins.dtype} of shape "
+            f"{tuple(begins.shape)}; it is the colptr of CSC"
         )
     if begins.device != device:
         raise InputError(f"begins lies on {begins.device}, and the rows on {device}; move it with .to({str(device)!r})")
