@@ -56,8 +56,8 @@ MUTATIONS = {
     ),
     "tables: gradients of one row count once": Mutation(
         module="tensors/gradients.py",
-        line="        return torch.cat(gid), torch.cat(grads)\n",
-        instead="        return gid[-1], grads[-1]\n",
+        line="        return gid, grads\n",
+        instead="        return gid[-1:], grads[-1:]\n",
         found_by=("tensors/test_dist_embedding.py",),
     ),
     "columns: all, whatever is asked for": Mutation(
@@ -176,8 +176,8 @@ MUTATIONS = {
     ),
     "rules: gradients of equal rows, the last rank's first": Mutation(
         module="tables/rules.py",
-        line="ops.sum_by_id(gid, grads,",
-        instead="ops.sum_by_id(gid[::-1], grads[::-1],",
+        line="ops.unite(gid, grads,",
+        instead="ops.unite(gid[::-1], grads[::-1],",
         found_by=("tables/test_rules.py",),
     ),
     "beginnings: by place in the partition instead of by id": Mutation(

@@ -47,7 +47,7 @@ class Arrays:
     def copy(self) -> "Arrays":
         return Arrays(**{name: getattr(self, name).clone() for name in self.__dataclass_fields__})
 
-    def step(self, door: object, rule: str, lid: Tensor, grads: Tensor, scale: float = 1.0) -> None:
+    def step(self, door: object, rule: str, lid: Tensor, grads: Tensor | ops.SummedRows, scale: float = 1.0) -> None:
         """One step of a rule, by the kernels or the reference."""
         run: Callable[..., None] = getattr(door, f"step_{rule.removesuffix(' by row')}")
         match rule:
@@ -97,6 +97,21 @@ def test_a_row_is_changed_in_the_same_way_among_any_others(touched: int) -> None
             arrays.step(ops, rule, lid[chosen], grads[chosen])
     for found, wanted in zip(arrays.all(), together.all(), strict=True):
         assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+@pytest.mark.parametrize("rule", RULES)
+def test_gradients_that_lie_in_several_places_change_rows_alike(rule: str, dtype: torch.dtype) -> None:
+    arrays = Arrays.of(40, (3,), dtype)
+    expected = arrays.copy()
+    gid = [torch.randperm(40)[:25], torch.randperm(40)[:25]]
+    grads = [torch.randn(25, 3, dtype=ops.gradient_dtype(dtype)) for _ in gid]
+    arrays.step(ops, rule, *ops.unite(gid, grads))
+    expected.step(ops, rule, *ops.sum_by_id(gid, grads))
+    for found, wanted in zip(arrays.all(), expected.all(), strict=True):
+        assert torch.equal(found, wanted)
+    with pytest.raises(InputError, match=r"grads must be torch\.float32 of shape"):
+        ops.step_sgd(torch.zeros(40, 2), *ops.unite(gid, grads), lr=0.1)
 
 
 @pytest.mark.parametrize("rule", RULES)

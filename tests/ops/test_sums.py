@@ -38,9 +38,25 @@ def test_rows_of_several_tensors_are_added_as_if_they_were_one(
 ) -> None:
     gid = [torch.tensor(sorted(set(some)) if rise else some, dtype=torch.int64) for some in ids]
     rows = [torch.randn(len(some), *shape, dtype=dtype) * 10 ** torch.randn(1, dtype=dtype) for some in gid]
+    expected = reference_rules.sum_by_id(gid, rows, mean=mean)
+    before = [values.clone() for values in rows]
     found = ops.sum_by_id(gid, rows, mean=mean, pool=ops.Pool())
-    for one, other in zip(found, reference_rules.sum_by_id(gid, rows, mean=mean), strict=True):
+    united, sums = ops.unite(gid, rows, mean=mean)
+    for one, other in zip((*found, united, sums.tensor()), (*expected, *expected), strict=True):
         assert torch.equal(one, other)
+    assert (len(sums), sums.shape, sums.dtype) == (len(united), tuple(expected[1].shape), dtype)
+    assert sums.sum_of_squares() == pytest.approx(reference_rules.sum_of_squares(expected[1]), rel=1e-12)
+    assert torch.equal(sums[1:].tensor(), expected[1][1:])
+    assert torch.equal(sums.pick(torch.arange(len(united)).flip(0)).tensor(), expected[1].flip(0))
+    for one, other in zip(rows, before, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_rows_of_one_rank_are_not_copied() -> None:
+    gid, rows = [torch.tensor([2, 9]), torch.tensor([5, 9])], [torch.ones(2, 3), torch.ones(2, 3)]
+    _, sums = ops.unite(gid, rows)
+    rows[0][0], rows[1][0] = 7.0, 8.0
+    assert sums.tensor()[:, 0].tolist() == [7.0, 8.0, 2.0]
 
 
 def test_rows_may_begin_at_any_address() -> None:

@@ -238,6 +238,7 @@ def test_nothing_is_compiled_after_warming_up_for_tables():
         ids = torch.tensor([2**40, 1])
         ops.sum_of_squares(ops.sum_by_id(ids, grads, mean=True)[1])
         ops.all_finite(ops.sum_by_id([ids, ids], [grads, grads])[1])
+        ops.unite([ids, ids], [grads, grads], mean=True)[1].sum_of_squares()
     assert compiled() == before
 
 

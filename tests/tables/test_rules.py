@@ -8,7 +8,7 @@ import torch
 from halohop import ops
 from halohop.errors import InputError
 from halohop.tables.rule_spec import RuleSpec
-from halohop.tables.rules import Rule, coalesce, square
+from halohop.tables.rules import Rule, coalesce
 
 SPECS = {
     "sgd": RuleSpec(kind="sgd", maximize=True),
@@ -58,9 +58,9 @@ def test_gradients_of_ranks_are_put_together_in_their_order() -> None:
     ids = [torch.tensor([8, 8, 3]), torch.tensor([8, 8])]
     grads = [torch.tensor([2.0**24, 1.0, 5.0]), torch.tensor([1.0, -(2.0**24)])]
     gid, sums = coalesce(ids, grads, "sum")
-    assert (gid.tolist(), sums.tolist()) == ([3, 8], [5.0, 0.0])
+    assert (gid.tolist(), sums.tensor().tolist()) == ([3, 8], [5.0, 0.0])
     gid, means = coalesce([torch.tensor([8, 3]), torch.tensor([8])], [torch.tensor([3.0, 5.0]), torch.tensor([6.0])], "mean")
-    assert (gid.tolist(), means.tolist()) == ([3, 8], [5.0, 4.5])
+    assert (gid.tolist(), means.tensor().tolist()) == ([3, 8], [5.0, 4.5])
 
 
 def test_learning_rate_of_adagrad_decays_with_the_steps() -> None:
@@ -109,4 +109,5 @@ def test_a_table_of_other_numbers_is_refused(dtype: torch.dtype) -> None:
 
 
 def test_squares_are_those_of_all_entries() -> None:
-    assert square(torch.tensor([[1.0, 2.0], [3.0, 4.0]])) == 30.0
+    sums = coalesce([torch.tensor([8, 3])], [torch.tensor([[1.0, 2.0], [3.0, 4.0]])], "sum")[1]
+    assert sums.sum_of_squares() == 30.0

@@ -45,7 +45,7 @@ from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, s
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
-from halohop.ops.sums import all_finite, any_huge, sum_by_id, sum_of_squares
+from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_tables
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "Sources",
     "SparsePieces",
     "SparseRows",
+    "SummedRows",
     "add_absence",
     "all_finite",
     "any_huge",
@@ -120,6 +121,7 @@ __all__ = [
     "stream_key",
     "sum_by_id",
     "sum_of_squares",
+    "unite",
     "warm_up",
     "warm_up_tables",
     "widened",

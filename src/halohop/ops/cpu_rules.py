@@ -1,8 +1,8 @@
 """CPU kernels by which gradients change rows. `halohop.ops.reference_rules` says in plain torch what they compute.
 
-Row i of `grads` belongs to row lid[i]; all arrays are flat, `width` entries a row. Each kernel passes over the touched rows once,
-and asks for the cache lines of a row and its state a few rows ahead. Row numbers have been checked before: a change that could
-stop half-way would be no change.
+The gradient of row lid[i] begins at places[i] of `grads`. All arrays are flat, `width` entries a row. Each kernel passes over the
+touched rows once, and asks for the cache lines of a row and its state a few rows ahead. Row numbers have been checked before: a
+change that could stop half-way would be no change.
 
 Arithmetic is that of the gradients' dtype, and so is the state. Rows of two bytes come as their bits: uint16 for bfloat16, int16
 for float16.
@@ -137,25 +137,35 @@ def _rows_ahead(width: Any, itemsize: Any, arrays: Any) -> Any:
 
 
 @kernel
-def sgd(rows: NDArray[Any], width: Any, lid: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any) -> None:
+def sgd(
+    rows: NDArray[Any], width: Any, lid: NDArray[Any], places: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any
+) -> None:
     n, ahead = u64(lid.size), _rows_ahead(width, rows.itemsize, _ONE)
     for i in range(n):
         _ask(rows, u64(lid[min(i + ahead, n - _ONE)]) * width, width)
-        row, own = u64(lid[i]) * width, i * width
+        row, own = u64(lid[i]) * width, places[i]
         for c in range(width):
             _write(rows, row + c, _read(rows, row + c) - lr * (grads[own + c] * scale))
 
 
 @kernel
 def adagrad(
-    rows: NDArray[Any], sums: NDArray[Any], width: Any, lid: NDArray[Any], grads: NDArray[Any], scale: Any, lr: Any, eps: Any
+    rows: NDArray[Any],
+    sums: NDArray[Any],
+    width: Any,
+    lid: NDArray[Any],
+    places: NDArray[Any],
+    grads: NDArray[Any],
+    scale: Any,
+    lr: Any,
+    eps: Any,
 ) -> None:
     n, ahead = u64(lid.size), _rows_ahead(width, sums.itemsize, u64(2))
     for i in range(n):
         later = u64(lid[min(i + ahead, n - _ONE)]) * width
         _ask(rows, later, width)
         _ask(sums, later, width)
-        row, own = u64(lid[i]) * width, i * width
+        row, own = u64(lid[i]) * width, places[i]
         for c in range(width):
             grad = grads[own + c] * scale
             total = sums[row + c] + grad * grad
@@ -210,11 +220,21 @@ def squares(values: NDArray[Any]) -> Any:
 
 
 @kernel
+def squares_of_rows(values: NDArray[Any], width: Any, places: NDArray[Any]) -> Any:
+    """The same of the rows at some places."""
+    total = f64(0)
+    for i in range(places.size):
+        total += _sum_of_squares(values, places[i], width)
+    return total
+
+
+@kernel
 def rowwise_adagrad(
     rows: NDArray[Any],
     sums: NDArray[Any],
     width: Any,
     lid: NDArray[Any],
+    places: NDArray[Any],
     grads: NDArray[Any],
     scale: Any,
     lr: Any,
@@ -227,7 +247,7 @@ def rowwise_adagrad(
         later = u64(lid[min(i + ahead, n - _ONE)])
         _ask(rows, later * width, width)
         prefetch(sums, later)
-        at, own = u64(lid[i]), i * width
+        at, own = u64(lid[i]), places[i]
         row = at * width
         sums[at] += sums.dtype.type(_sum_of_squares(grads, own, width) * factor)
         size = lr / (math.sqrt(sums[at]) + eps)
@@ -243,6 +263,7 @@ def adam(
     steps: NDArray[Any],
     width: Any,
     lid: NDArray[Any],
+    places: NDArray[Any],
     grads: NDArray[Any],
     scale: Any,
     lr: Any,
@@ -261,7 +282,7 @@ def adam(
         _ask(rows, later * width, width)
         _ask(mean, later * width, width)
         _ask(square, later * width, width)
-        at, own = u64(lid[i]), i * width
+        at, own = u64(lid[i]), places[i]
         row = at * width
         if steps.size:
             steps[at] += 1

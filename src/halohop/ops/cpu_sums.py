@@ -64,7 +64,7 @@ def add_up(
 ) -> Any:
     """Adds up runs of rows with equal keys, in order; writes each run's id, length and sum, and returns how many there are.
 
-    Row i is the `width` entries from places[i] on, modulo 2**64."""
+    Row i is the `width` entries from places[i] on."""
     n, run = u64(places.size), _ZERO
     for i in range(n):
         later = places[min(i + _AHEAD, n - _ONE)]
@@ -83,6 +83,51 @@ def add_up(
                 sums[into + c] = entries[begin + c]
             run += _ONE
     return run
+
+
+@kernel
+def count_runs(keys: NDArray[Any]) -> Any:
+    """How many runs of equal keys there are, and how many of these are longer than one."""
+    runs, shared = _ZERO, _ZERO
+    for i in range(u64(keys.size)):
+        begins = i == _ZERO or keys[i] != keys[i - _ONE]
+        runs += u64(begins)
+        shared += u64(not begins and (i == _ONE or keys[i - _ONE] != keys[i - _ONE - _ONE]))
+    return runs, shared
+
+
+@kernel
+def unite(
+    keys: NDArray[Any],
+    places: NDArray[Any],
+    low: Any,
+    entries: NDArray[Any],
+    width: Any,
+    ids: NDArray[Any],
+    begins: NDArray[Any],
+    free: Any,
+    mean: Any,
+) -> None:
+    """Writes the id of each run of equal keys, and where its row begins: where the only one does, or at the next free place of
+    `entries`, to which the sum of its rows is written, in order; or their mean."""
+    n, run, i = u64(keys.size), _ZERO, _ZERO
+    while i < n:
+        ids[run], begins[run] = low + i64(keys[i]), places[i]
+        end = i + _ONE
+        if end < n and keys[end] == keys[i]:
+            for c in range(width):
+                entries[free + c] = entries[places[i] + c]
+            while end < n and keys[end] == keys[i]:
+                for c in range(width):
+                    entries[free + c] += entries[places[end] + c]
+                end += _ONE
+            if mean:
+                count = entries.dtype.type(end - i)
+                for c in range(width):
+                    entries[free + c] /= count
+            begins[run] = free
+            free += width
+        run, i = run + _ONE, end
 
 
 @kernel

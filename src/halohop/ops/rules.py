@@ -1,7 +1,8 @@
 """How gradients change rows, in place: one pass over the touched rows and their state.
 
 All of them take `rows` ``[n, ...]`` of float32, float64, float16 or bfloat16, contiguous; `lid` int64 ``[k]``, rows that each
-occur at most once; and `grads` ``[k, ...]`` in float64 where the rows are, else float32, which are multiplied by `scale` first.
+occur at most once; and `grads` ``[k, ...]`` in float64 where the rows are, else float32, which are multiplied by `scale` first:
+a tensor, or `SummedRows`.
 State is of the gradients' dtype. Several threads may change other rows of the same arrays at once.
 
 They raise `IdError` where a row is not there, and `InputError` where dtypes or shapes differ from this; nothing is changed then.
@@ -18,9 +19,12 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_rules
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.sums import SummedRows
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """Dtypes of rows that gradients can change."""
+
+Grads = Tensor | SummedRows
 
 _BITS = {torch.bfloat16: np.uint16, torch.float16: np.int16}
 _NO_STEPS = np.zeros(0, np.int32)
@@ -31,7 +35,7 @@ def gradient_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: float = 1.0) -> None:
+def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float = 1.0) -> None:
     """Moves rows against their gradients, `lr` times.
 
     Example:
@@ -44,7 +48,7 @@ def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: floa
     cpu_rules.sgd(words, *given, real(scale), real(lr))
 
 
-def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0) -> None:
+def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Grads, *, lr: float, eps: float, scale: float = 1.0) -> None:
     """As `torch.optim.Adagrad`; `sums` are those of the squared gradients, of the rows' shape.
 
     Example:
@@ -59,7 +63,7 @@ def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: 
 
 
 def step_rowwise_adagrad(
-    rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0
+    rows: Tensor, sums: Tensor, lid: Tensor, grads: Grads, *, lr: float, eps: float, scale: float = 1.0
 ) -> None:
     """Adagrad with one number per row, ``sums[n]``, to which the mean of the squared gradient's entries is added.
 
@@ -80,7 +84,7 @@ def step_adam(
     mean: Tensor,
     square: Tensor,
     lid: Tensor,
-    grads: Tensor,
+    grads: Grads,
     *,
     lr: float,
     eps: float,
@@ -107,8 +111,11 @@ def step_adam(
     cpu_rules.adam(words, moments[0], moments[1], steps, *given, real(scale), lr, real(eps), beta1, beta2, float(step))
 
 
-def _flat(rows: Tensor, lid: Tensor, grads: Tensor) -> tuple[Any, NDArray[Any], tuple[np.uint64, NDArray[Any], NDArray[Any]]]:
-    """The type to compute in; the rows for a kernel; and their width, row numbers and gradients. All are checked."""
+def _flat(
+    rows: Tensor, lid: Tensor, grads: Grads
+) -> tuple[Any, NDArray[Any], tuple[np.uint64, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """The type to compute in; the rows for a kernel; and their width, row numbers, and gradients' places and entries. All are
+    checked."""
     require_cpu(rows, "rows")
     if rows.dtype not in FLOATS or not rows.is_contiguous() or not rows.dim():
         known = ", ".join(map(str, FLOATS))
@@ -117,9 +124,13 @@ def _flat(rows: Tensor, lid: Tensor, grads: Tensor) -> tuple[Any, NDArray[Any], 
     if len(index) and not (index.min() >= 0 and index.max() < len(rows)):
         outside = index[(index < 0) | (index >= len(rows))]
         raise IdError(f"row {outside[0]} is out of range: there are {len(rows)} rows")
-    values = _state(grads, "grads", (len(index), *rows.shape[1:]), gradient_dtype(rows.dtype))
-    width = np.uint64(math.prod(rows.shape[1:]))
-    return values.dtype.type, _words(rows), (width, index, values)
+    shape, width = (len(index), *rows.shape[1:]), np.uint64(math.prod(rows.shape[1:]))
+    if isinstance(grads, Tensor):
+        values = _state(grads, "grads", shape, gradient_dtype(rows.dtype))
+        return values.dtype.type, _words(rows), (width, index, np.arange(len(index), dtype=np.uint64) * width, values)
+    if grads.dtype != gradient_dtype(rows.dtype) or grads.shape != shape:
+        raise InputError(f"grads must be {gradient_dtype(rows.dtype)} of shape {shape}, got {grads.dtype} of shape {grads.shape}")
+    return grads.entries.dtype.type, _words(rows), (width, index, grads.places, grads.entries)
 
 
 def _state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> NDArray[Any]:

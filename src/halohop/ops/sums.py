@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,97 @@ def sum_by_id(
     first_ids, first_rows = pieces[0]
     if len(pieces) == 1 and cpu_sums.rises(first_ids.numpy()):
         return first_ids, first_rows
-    low, width, entries = min(int(ids.numpy().min()) for ids, _ in pieces), math.prod(first_rows.shape[1:]), _entries(pieces)
-    keys, places = _sorted(pieces, low, np.uint64(width), entries.ctypes.data)
+    width, entries = np.uint64(math.prod(first_rows.shape[1:])), _entries([values for _, values in pieces])
+    low, (keys, places) = _sorted(pieces, int(width), entries.ctypes.data)
     unique, counts = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     sums = empty(pool, (len(keys), *first_rows.shape[1:]), first_rows.dtype)
     flat = sums.view(-1).numpy()
-    count = int(cpu_sums.add_up(keys, places, np.int64(low), entries, np.uint64(width), unique, counts, flat))
+    count = int(cpu_sums.add_up(keys, places, np.int64(low), entries, width, unique, counts, flat))
     if mean:
-        cpu_sums.divide(flat, np.uint64(width), counts[:count])
+        cpu_sums.divide(flat, width, counts[:count])
     return torch.from_numpy(unique[:count]), sums[:count]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummedRows:
+    """Sums of rows by id, `unite`. The only row of an id is where it came from, and nothing was copied.
+
+    Args:
+        entries: memory in which all of them lie, and others.
+        places: uint64 ``[n]``, where in `entries` each begins.
+        row_shape: of each.
+        dtype: of them.
+    """
+
+    entries: NDArray[Any]
+    places: NDArray[np.uint64]
+    row_shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, rows: slice) -> "SummedRows":
+        """Some of them, in order."""
+        return replace(self, places=self.places[rows])
+
+    def pick(self, rows: Tensor) -> "SummedRows":
+        """Some of them, by number (int64 ``[k]``)."""
+        return replace(self, places=self.places[rows.numpy()])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all of them, as one tensor."""
+        return len(self), *self.row_shape
+
+    def tensor(self) -> Tensor:
+        """All of them, one behind the other."""
+        columns = np.arange(math.prod(self.row_shape), dtype=np.uint64)
+        return torch.from_numpy(self.entries[self.places[:, None] + columns]).view(self.shape)
+
+    def sum_of_squares(self) -> float:
+        """As `sum_of_squares`, row by row."""
+        return float(cpu_rules.squares_of_rows(self.entries, np.uint64(math.prod(self.row_shape)), self.places))
+
+
+def unite(
+    gid: Sequence[Tensor], rows: Sequence[Tensor], *, mean: bool = False, pool: Pool | None = None
+) -> tuple[Tensor, SummedRows]:
+    """`sum_by_id` of several tensors, of whose rows only those are copied whose id occurs again.
+
+    Args:
+        gid, rows, mean, pool: as of `sum_by_id`.
+
+    Returns:
+        int64 ``[m]``, ascending, and the sums ``[m, ...]``. They are those of the arguments as these are now.
+
+    Raises:
+        InputError: other dtypes or shapes.
+
+    Example:
+        >>> ids, sums = unite([torch.tensor([7, 9]), torch.tensor([7])], [torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0]])])
+        >>> ids, sums.tensor()
+        (tensor([7, 9]), tensor([[5.],
+                [2.]]))
+    """
+    pieces = _pieces(gid, rows)
+    first_ids, first_rows = pieces[0]
+    row_shape, dtype, width = tuple(first_rows.shape[1:]), first_rows.dtype, np.uint64(math.prod(first_rows.shape[1:]))
+    if len(pieces) == 1 and cpu_sums.rises(first_ids.numpy()):
+        places = np.arange(len(first_ids), dtype=np.uint64) * width
+        return first_ids, SummedRows(entries=_entries([first_rows]), places=places, row_shape=row_shape, dtype=dtype)
+    values = [values for _, values in pieces]
+    low, (keys, places) = _sorted(pieces, int(width), _entries(values).ctypes.data)
+    count, shared = map(int, cpu_sums.count_runs(keys))
+    before, room = _entries(values), empty(pool, (shared, *row_shape), dtype)
+    entries, free = before, 0
+    if room.numel():
+        entries = _entries([*values, room])
+        places += np.uint64((before.ctypes.data - entries.ctypes.data) // entries.itemsize)
+        free = (room.data_ptr() - entries.ctypes.data) // entries.itemsize
+    ids, begins = np.empty(count, np.int64), np.empty(count, np.uint64)
+    cpu_sums.unite(keys, places, np.int64(low), entries, width, ids, begins, np.uint64(free), mean)
+    return torch.from_numpy(ids), SummedRows(entries=entries, places=begins, row_shape=row_shape, dtype=dtype)
 
 
 def _pieces(gid: Sequence[Tensor], rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -80,32 +163,32 @@ def _pieces(gid: Sequence[Tensor], rows: Sequence[Tensor]) -> list[tuple[Tensor,
     return [piece for piece in pieces if len(piece[0])] or pieces[:1]
 
 
-def _entries(pieces: Sequence[tuple[Tensor, Tensor]]) -> NDArray[Any]:
-    """From the first entry of any piece to the last one of any: what lies between pieces is not theirs, and not touched."""
-    entries = [rows.view(-1).numpy() for _, rows in pieces]
-    if len(entries) == 1:
-        return entries[0]
+def _entries(rows: Sequence[Tensor]) -> NDArray[Any]:
+    """From the first entry of any tensor to the last one of any: what lies between them is not theirs, and not touched."""
+    entries: list[NDArray[Any]] = [piece.view(-1).numpy() for piece in rows if piece.numel()]
+    if len(entries) <= 1:
+        return entries[0] if entries else rows[0].view(-1).numpy()
     first = min(piece.ctypes.data for piece in entries)
     last = max(piece.ctypes.data + piece.nbytes for piece in entries)
     return words_at(first, (last - first) // entries[0].itemsize, entries[0].dtype, entries)
 
 
 def _sorted(
-    pieces: Sequence[tuple[Tensor, Tensor]], low: int, width: np.uint64, address: int
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """By how much each id exceeds the least one, ascending, and which entry its row begins with, counted from an address; equal
-    ones stay in order."""
+    pieces: Sequence[tuple[Tensor, Tensor]], width: int, address: int
+) -> tuple[int, tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+    """The least id; by how much each id exceeds it, ascending; and the place of its row, counted from an address. Equal ones stay
+    in order."""
+    low, high = min(int(ids.numpy().min()) for ids, _ in pieces), max(int(ids.numpy().max()) for ids, _ in pieces)
     here, there = (np.empty((2, sum(len(ids) for ids, _ in pieces)), np.uint64) for _ in range(2))
     begin = 0
     for ids, rows in pieces:
         part = slice(begin, begin := begin + len(ids))
-        place = np.uint64((rows.data_ptr() - address) // rows.element_size()) if rows.numel() else np.uint64(0)
-        cpu_sums.count_from(ids.numpy(), np.int64(low), place, width, here[0][part], here[1][part])
-    high = max(int(ids.numpy().max()) for ids, _ in pieces)
+        place = (rows.data_ptr() - address) // rows.element_size() if rows.numel() else 0
+        cpu_sums.count_from(ids.numpy(), np.int64(low), np.uint64(place), np.uint64(width), here[0][part], here[1][part])
     for shift in range(0, (high - low).bit_length(), cpu_sums.DIGIT_BITS):
         cpu_sums.sort_digit(here[0], here[1], np.uint64(shift), there[0], there[1])
         here, there = there, here
-    return here[0], here[1]
+    return low, (here[0], here[1])
 
 
 def all_finite(rows: Tensor) -> bool:

@@ -16,7 +16,7 @@ from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
 from halohop.ops.sparse import SparseRows
-from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares
+from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares, unite
 
 Call = Callable[[], object]
 
@@ -121,6 +121,7 @@ def _step(dtype: torch.dtype) -> None:
 def _sum_and_fill(dtype: torch.dtype) -> None:
     rows, lid = torch.zeros(2, 1, dtype=dtype), torch.tensor([1, 0])
     sum_of_squares(sum_by_id([lid, lid], [rows, rows], mean=True)[1])
+    unite([lid, lid], [rows, rows])[1].sum_of_squares()
     all_finite(rows)
     for fill in (fill_uniform, fill_normal):
         fill(rows, 0, lid, 0.0, 1.0)

@@ -10,7 +10,7 @@ from halohop import ops
 from halohop.errors import ClusterError, InputError
 from halohop.tables.change_messages import Applied, Share, Way
 from halohop.tables.checks import require_finite
-from halohop.tables.rules import coalesce, square
+from halohop.tables.rules import coalesce
 from halohop.tables.table import Table
 
 
@@ -27,7 +27,7 @@ class Part:
 
     table: Table
     gid: Tensor
-    rows: Tensor
+    rows: Tensor | ops.SummedRows
     lr: float = 0.0
     scale: float = 1.0
 
@@ -50,7 +50,7 @@ class Plan:
 
     def square(self) -> float:
         """The sum of the squared entries of all gradients."""
-        return sum(square(part.rows) * part.scale**2 for part in self._parts)
+        return sum(part.rows.sum_of_squares() * part.scale**2 for part in self._parts if isinstance(part.rows, ops.SummedRows))
 
     def apply(self, scale: float) -> Applied:
         """Changes all tables, or none of them. Nobody reads a part of it.
@@ -71,7 +71,7 @@ class Plan:
             for table in self.tables:
                 stack.enter_context(table.changing())
             for part in self._parts:
-                if self._way == "step":
+                if isinstance(part.rows, ops.SummedRows):
                     part.table.step(part.gid, part.rows, lr=part.lr, scale=part.scale * scale)
                 else:
                     part.table.put(part.gid, part.rows, add=self._way == "add")
@@ -119,5 +119,5 @@ def _part(way: Way, table: Table, shares: list[Share], size: int, pool: ops.Pool
     assert rule is not None
     gid, rows = coalesce([share.gid for share in shares], [share.rows for share in shares], rule.spec.duplicates, pool=pool)
     if any(share.huge for share in shares):
-        require_finite(table.spec.name, gid, rows, "sums of finite gradients")
+        require_finite(table.spec.name, gid, rows.tensor(), "sums of finite gradients")
     return Part(table=table, gid=gid, rows=rows, lr=shares[0].lr, scale=1 / size if rule.spec.ranks == "mean" else 1.0)

@@ -71,7 +71,7 @@ class Rule:
         rows: Tensor,
         states: Mapping[str, Tensor],
         lid: Tensor,
-        grads: Tensor,
+        grads: Tensor | ops.SummedRows,
         *,
         lr: float,
         step: int,
@@ -120,7 +120,7 @@ class Rule:
 
 def coalesce(
     gid: Sequence[Tensor], grads: Sequence[Tensor], duplicates: Duplicates, *, pool: ops.Pool | None = None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ops.SummedRows]:
     """Puts together the gradients that several ranks have for rows, by row.
 
     Args:
@@ -131,17 +131,13 @@ def coalesce(
 
     Returns:
         The rows that occur, ascending, and the gradient of each. Sums are formed in order of rank and position, so that they have
-        the same bits wherever the rows lie. They may be the arguments themselves.
+        the same bits wherever the rows lie. Gradients of rows that occur once stay where they are.
 
     Example:
         >>> ids, grads = [torch.tensor([5, 3]), torch.tensor([5])], [torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0]])]
-        >>> coalesce(ids, grads, "sum")
+        >>> rows, sums = coalesce(ids, grads, "sum")
+        >>> rows, sums.tensor()
         (tensor([3, 5]), tensor([[2.],
                 [4.]]))
     """
-    return ops.sum_by_id(gid, grads, mean=duplicates == "mean", pool=pool)
-
-
-def square(grads: Tensor) -> float:
-    """The sum of the squared entries, in float64. It is finite if and only if all entries of float32 are."""
-    return ops.sum_of_squares(grads)
+    return ops.unite(gid, grads, mean=duplicates == "mean", pool=pool)

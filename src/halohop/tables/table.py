@@ -158,7 +158,8 @@ class Table:
 
     def put(self, gid: Tensor, rows: Tensor, *, add: bool) -> None:
         """Writes rows, of equal ones the last; or adds to them."""
-        for piece, lid, given in self._windows(gid, rows):
+        for piece, lid, order in self._windows(gid):
+            given = ops.pick_rows(rows, order)
             if add:
                 lid, row = _distinct(lid)
                 self._touch(piece, lid)
@@ -167,20 +168,20 @@ class Table:
             if piece.arrays.touched is not None:
                 piece.arrays.touched[lid] = 1
 
-    def step(self, gid: Tensor, grads: Tensor, *, lr: float, scale: float) -> None:
+    def step(self, gid: Tensor, grads: ops.SummedRows, *, lr: float, scale: float) -> None:
         """A step of the optimiser; each row occurs once."""
         assert self.rule is not None
-        for piece, lid, given in self._windows(gid, grads):
+        for piece, lid, order in self._windows(gid):
             self._touch(piece, lid)
-            self.rule.apply(piece.arrays.rows, piece.arrays.states, lid, given, lr=lr, step=self.steps + 1, scale=scale)
+            own = grads.pick(order)
+            self.rule.apply(piece.arrays.rows, piece.arrays.states, lid, own, lr=lr, step=self.steps + 1, scale=scale)
         self.set_steps(self.steps + 1)
 
-    def _windows(self, gid: Tensor, rows: Tensor) -> Iterator[tuple[Piece, Tensor, Tensor]]:
-        """Lids of a piece and what is given for them, in order; so many at a time as the pages on disk allow."""
+    def _windows(self, gid: Tensor) -> Iterator[tuple[Piece, Tensor, Tensor]]:
+        """Lids of a piece and their positions, ascending; so many at a time as the pages on disk allow."""
         for piece, lid, order in self._held.divided(gid):
-            given = ops.pick_rows(rows, order)
             for window in piece.arrays.windows(lid):
-                yield piece, lid[window], given[window]
+                yield piece, lid[window], order[window]
 
     def set_steps(self, steps: int) -> None:
         """From now on the table has had so many; the lock is held."""
