@@ -10,37 +10,44 @@ from torch_geometric.nn.dense import Linear
 
 from halohop.errors import InputError
 from halohop.nn.hops import Hop
+from halohop.nn.own import first, own_and_reduced
 from halohop.ops import segment_spmm
 from halohop.ops.segments import Reduce
+
+Rows = Tensor | tuple[Tensor, Tensor | None]
+"""Rows of all nodes; or those of the sources and of the destinations, where None leaves out what is made of the latter."""
 
 _NUMBER = 16
 """What reading one number of a row costs in an aggregation, in multiplications of a product of matrices, as measured."""
 
 
 def aggregate(
-    x: Tensor,
+    x: Rows,
     hop: Hop,
     *,
     reduce: Reduce = "sum",
     weight: Tensor | None = None,
-    lin: nn.Module | None = None,
     own: bool = False,
+    lin: nn.Module | None = None,
+    root: nn.Module | None = None,
 ) -> Tensor:
     """For each destination of a hop, the sum, mean or maximum of the rows of its sources; for layers of your own.
 
     Args:
-        x: rows of the sources, ``[num_src, *width]``, float16, bfloat16, float32 or float64.
+        x: rows of the sources, ``[num_src, *width]``, float16, bfloat16, float32 or float64; or a pair, those of the sources
+            and of the destinations.
         hop: from `hops`.
         reduce: "sum", "mean" or "max".
         weight: what the row of each edge is multiplied by first, of all edges of the batch, ``[E]``.
-        lin: a linear layer of the result; where that costs less, rows are multiplied before they are summed.
         own: whether a destination counts among its sources, once more than the edges say; not with "max" or weights.
+        lin: a linear layer of the result; where that costs less, rows are multiplied before they are summed.
+        root: a linear layer of the destinations' own rows, which is added.
 
     Returns:
-        ``[num_dst, *width]``; 0 where a list is empty.
+        ``[num_dst, *width]``; without `lin` and `root` 0 where a list is empty.
 
     Raises:
-        InputError: a dtype, shape or reduction that is not offered.
+        InputError: a dtype, shape or reduction that is not offered; fewer rows than the hop has nodes.
 
     Example:
         >>> import torch
@@ -50,48 +57,71 @@ def aggregate(
     """
     if own and (reduce == "max" or weight is not None):
         raise InputError(f"own=True goes with sums and means without weights only, got reduce={reduce!r}; leave it out")
+    reads_own = own or (root is not None and isinstance(x, Tensor))
+    there, here = pair_of(x if reads_own or isinstance(x, tuple) else (x, None), hop)
     weight = None if weight is None else hop.of_edges(weight)
 
-    def reduced(rows: Tensor) -> Tensor:
-        if not own:
-            return segment_spmm(rows, hop.src, hop.begins, reduce=reduce, weight=weight)
-        total = segment_spmm(rows, hop.src, hop.begins) + rows[: hop.num_dst]
-        return total if reduce == "sum" else total / (1 + hop.begins.diff()).view(-1, *[1] * (rows.dim() - 1))
+    def reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
+        if not reads_own:
+            return rows, segment_spmm(rows, hop.src, hop.begins, reduce=reduce, weight=weight)
+        mine, total = own_and_reduced(rows, hop, "sum" if own else reduce, weight)
+        if own:
+            total = mine + total
+            total = total if reduce == "sum" else total / (1 + hop.begins.diff()).view(-1, *[1] * (rows.dim() - 1))
+        return mine, total
 
-    if lin is None:
-        return reduced(x)
-    if reduce == "max":
-        out: Tensor = lin(reduced(x))
-        return out
-    return multiplied(lin, x, hop, reduced)
+    if lin is None or reduce == "max":
+        mine, out = reduced(there)
+        out = out if lin is None else lin(out)
+    else:
+        mine, out = multiplied(lin, there, hop, reduced)
+    here = mine if reads_own and isinstance(x, Tensor) else here
+    return out if root is None or here is None else _with_product(lin, out, root, here)
 
 
-def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], Tensor]) -> Tensor:
-    """A linear layer of aggregated rows, by the way that costs less.
+def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
+    """Rows of the sources, and of the destinations, of a hop.
+
+    Raises:
+        InputError: there are fewer rows than the hop has nodes.
+    """
+    there, here = x if isinstance(x, tuple) else (x, x)
+    for rows, number in ((there, hop.num_src), (here, hop.num_dst)):
+        if rows is not None and len(rows) < number:
+            raise InputError(
+                f"x has {len(rows)} rows, and the edges of this layer are of {number} nodes; give hops to layers outermost "
+                "first, one to each"
+            )
+    return first(there, hop.num_src), None if here is None else first(here, hop.num_dst)
+
+
+def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The destinations' own rows, and a linear layer of aggregated ones, by the way that costs less.
 
     Args:
         lin: the layer.
         x: rows of the sources.
         hop: what they are aggregated over.
-        reduced: aggregates rows of any width; commutes with products.
+        reduced: returns own and aggregated rows of any width; commutes with products.
     """
     if _is_product(lin) and _multiplies_first(lin, x, hop):
-        first = reduced(F.linear(x, lin.weight))
-        return first if lin.bias is None else first + lin.bias
-    out: Tensor = lin(reduced(x))
-    return out
+        _, out = reduced(F.linear(x, lin.weight))
+        return first(x, hop.num_dst), out if lin.bias is None else out + lin.bias
+    own, out = reduced(x)
+    return own, lin(out)
 
 
-def with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
+def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
-    alone = _is_product(made) and _is_product(lin) and lin.bias is None and not torch.is_autocast_enabled(out.device.type)
-    if alone and out.dtype == rows.dtype == lin.weight.dtype:
-        return out.addmm_(rows, lin.weight.t())
-    total: Tensor = out + lin(rows)
-    return total
+    alone = _is_product(made) and _is_product(lin) and not torch.is_autocast_enabled(out.device.type)
+    if not alone or not out.dtype == rows.dtype == lin.weight.dtype:
+        total: Tensor = out + lin(rows)
+        return total
+    out = out.addmm_(rows, lin.weight.t())
+    return out if lin.bias is None else out.add_(lin.bias)
 
 
-def _is_product(lin: nn.Module) -> bool:
+def _is_product(lin: Any) -> bool:
     """Whether a layer is a product of matrices and nothing else."""
     return type(lin) in (Linear, nn.Linear) and not lin._forward_hooks and not lin._forward_pre_hooks
 

@@ -6,8 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as pyg
 
+from halohop.nn.aggregation import Rows, pair_of
 from halohop.nn.hops import Hop
-from halohop.nn.layer import ListedConv, Rows, pair_of
+from halohop.nn.layer import ListedConv
 from halohop.nn.loops import with_loops
 from halohop.ops import segment_add, segment_gatv2, segment_softmax, segment_spmm
 

@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from halohop.nn.aggregation import with_product
+from halohop.nn.aggregation import Rows, aggregate, pair_of
 from halohop.nn.hops import Hop
-from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of
+from halohop.nn.layer import ListedConv, is_weight
+from halohop.nn.own import own_and_reduced
 
 
 class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
@@ -27,12 +28,10 @@ class SAGEConv(ListedConv, pyg.SAGEConv):  # type: ignore[misc]
         if hop is None:
             out: Tensor = super().forward(*self._of_pyg(x, edge_index, size))
             return out
-        there, here = pair_of(x, hop)
         if self.project:
-            there = self.lin(there).relu()
-        out = self._aggregated(there, hop, lin=self.lin_l)
-        if self.root_weight and here is not None:
-            out = with_product(self.lin_l, out, self.lin_r, here)
+            there, here = pair_of(x, hop)
+            x = (self.lin(there).relu(), here)
+        out = aggregate(x, hop, reduce=self._reduce, lin=self.lin_l, root=self.lin_r if self.root_weight else None)
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
 
 
@@ -47,10 +46,8 @@ class GraphConv(ListedConv, pyg.GraphConv):  # type: ignore[misc]
             x, edge_index, size = self._of_pyg(x, edge_index, size)
             out: Tensor = super().forward(x, edge_index, weight, size)
             return out
-        there, here = pair_of(x, hop)
         weight = None if edge_weight is None else edge_weight.view(-1)
-        out = self._aggregated(there, hop, weight, self.lin_rel)
-        return out if here is None else with_product(self.lin_rel, out, self.lin_root, here)
+        return aggregate(x, hop, reduce=self._reduce, weight=weight, lin=self.lin_rel, root=self.lin_root)
 
 
 class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
@@ -63,6 +60,9 @@ class GINConv(ListedConv, pyg.GINConv):  # type: ignore[misc]
             out: Tensor = super().forward(*self._of_pyg(x, edge_index, size))
             return out
         there, here = pair_of(x, hop)
-        out = self._aggregated(there, hop)
+        if isinstance(x, Tensor):
+            here, out = own_and_reduced(there, hop, self._reduce)
+        else:
+            out = aggregate(x, hop, reduce=self._reduce)
         out = self.nn(out if here is None else out + (1 + self.eps) * here)
         return out

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from halohop.nn.aggregation import multiplied
+from halohop.nn.aggregation import Rows, multiplied, pair_of
 from halohop.nn.hops import Hop
-from halohop.nn.layer import ListedConv, Rows, is_weight, pair_of
-from halohop.ops import segment_spmm
+from halohop.nn.layer import ListedConv, is_weight
+from halohop.nn.own import own_and_reduced
 
 
 class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
@@ -31,21 +31,20 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         there, _ = pair_of(x, hop)
         weight, scale, own = self._weights(hop, edge_weight, there)
 
-        def reduced(rows: Tensor) -> Tensor:
-            total = self._sum(rows, hop, weight)
+        def reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
+            mine, total = self._own_and_sum(rows, hop, weight)
             if scale is not None:
                 total = total * scale.unsqueeze(1)
-            return total if own is None else total + own.unsqueeze(1) * rows[: hop.num_dst]
+            return mine, total if own is None else total + own.unsqueeze(1) * mine
 
-        out = multiplied(self.lin, there, hop, reduced)
+        _, out = multiplied(self.lin, there, hop, reduced)
         return out if self.bias is None else out + self.bias
 
-    def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None) -> Tensor:
+    def _own_and_sum(self, rows: Tensor, hop: Hop, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         if self._hop(rows, hop) is not None:
-            return segment_spmm(rows, hop.src, hop.begins, weight=weight)
-        pair, size = (rows, rows[: hop.num_dst]), (hop.num_src, hop.num_dst)
-        out: Tensor = self.propagate(hop.ends, x=pair, edge_weight=weight, size=size)
-        return out
+            return own_and_reduced(rows, hop, weight=weight)
+        own = rows[: hop.num_dst]
+        return own, self.propagate(hop.ends, x=(rows, own), edge_weight=weight, size=(hop.num_src, hop.num_dst))
 
     def _weights(self, hop: Hop, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """What each edge's row is multiplied by ``[E]``, then each sum ``[num_dst]``, and the node's own row ``[num_dst]``."""

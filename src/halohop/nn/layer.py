@@ -3,18 +3,14 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 
-from halohop.errors import InputError
-from halohop.nn.aggregation import aggregate
+from halohop.nn.aggregation import Rows, pair_of
 from halohop.nn.hops import Hop, grouped
 from halohop.ops import SEGMENT_DTYPES
 from halohop.ops.segments import Reduce
-
-Rows = Tensor | tuple[Tensor, Tensor | None]
-"""Rows of all nodes; or those of the sources and of the destinations, where None leaves out what is made of the latter."""
 
 REDUCTIONS: dict[Any, Reduce] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max"}
 """PyG's names of the aggregations that lists offer."""
@@ -71,35 +67,16 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
             and not torch.compiler.is_compiling()
         )
 
+    @property
+    def _reduce(self) -> Reduce:
+        """The reduction in the words of lists, where they offer it."""
+        return REDUCTIONS[self.aggr]
+
     def _of_pyg(self, x: Any, edge_index: Any, size: Any = None) -> tuple[Any, Any, Any]:
         """What PyG's own code is given instead of a `Hop`."""
         if not isinstance(edge_index, Hop):
             return x, edge_index, size
         return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
-
-    def _aggregated(self, x: Tensor, hop: Hop, weight: Tensor | None = None, lin: nn.Module | None = None) -> Tensor:
-        return aggregate(x, hop, reduce=REDUCTIONS[self.aggr], weight=weight, lin=lin)
-
-
-def pair_of(x: Rows, hop: Hop) -> tuple[Tensor, Tensor | None]:
-    """Rows of the sources, and of the destinations, of a hop.
-
-    Raises:
-        InputError: there are fewer rows than the hop has nodes.
-    """
-    there, here = x if isinstance(x, tuple) else (x, x)
-    for rows, number in ((there, hop.num_src), (here, hop.num_dst)):
-        if rows is not None and len(rows) < number:
-            raise InputError(
-                f"x has {len(rows)} rows, and the edges of this layer are of {number} nodes; give hops to layers outermost "
-                "first, one to each"
-            )
-    return first(there, hop.num_src), None if here is None else first(here, hop.num_dst)
-
-
-def first(rows: Tensor, number: int) -> Tensor:
-    """The first rows; all of them as they are, since the gradient of a slice is a copy."""
-    return rows if len(rows) == number else rows[:number]
 
 
 def _are_rows(x: Any) -> bool:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
+from halohop.nn.aggregation import pair_of
 from halohop.nn.hops import Hop
-from halohop.nn.layer import REDUCTIONS, ListedConv, pair_of
+from halohop.nn.layer import ListedConv
 from halohop.ops import segment_spmm
 
 
@@ -38,7 +39,7 @@ class RGCNConv(ListedConv, pyg.RGCNConv):  # type: ignore[misc]
         first[1:] = (types[1:] != types[:-1]) | (dst[1:] != dst[:-1])
         starts = first.nonzero().squeeze(1)
         begins = torch.cat([starts, starts.new_full((1,), len(src))])
-        rows = segment_spmm(x, src, begins, reduce=REDUCTIONS[self.aggr])
+        rows = segment_spmm(x, src, begins, reduce=self._reduce)
         ends = torch.searchsorted(types[starts].contiguous(), torch.arange(self.num_relations + 1, device=src.device)).tolist()
         parts = [
             self._transformed(rows[begin:end], weight)

@@ -54,8 +54,7 @@ class MeanConv(nn.Module):
         self.neighbour = nn.Linear(width, hidden, bias=False)
 
     def forward(self, x: Tensor, hop: Hop) -> Tensor:
-        out: Tensor = self.root(x[: hop.num_dst]) + aggregate(x, hop, reduce="mean", lin=self.neighbour)
-        return out
+        return aggregate(x, hop, reduce="mean", lin=self.neighbour, root=self.root)
 
 
 class SelfLoopMeanConv(nn.Module):

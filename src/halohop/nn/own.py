@@ -1,0 +1,56 @@
+"""The rows of a hop's destinations and what they aggregate, with one gradient for both."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from halohop.nn.hops import Hop
+from halohop.ops import segment_ops, segment_spmm
+from halohop.ops.segments import Reduce
+
+
+def first(rows: Tensor, number: int) -> Tensor:
+    """The first rows; all of them as they are, since the gradient of a slice is a copy."""
+    return rows if len(rows) == number else rows[:number]
+
+
+def own_and_reduced(x: Tensor, hop: Hop, reduce: Reduce = "sum", weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The rows of the destinations, and those reduced over their lists.
+
+    The destinations are the first sources. The gradient of their slice alone would be a matrix of zeros of the size of `x`, to be
+    added to that of the lists; here it is added to the rows that it is of.
+    """
+    wide = x.dtype in (torch.float32, torch.float64) and x.dim() == 2 and torch.is_grad_enabled() and x.requires_grad
+    if not wide or reduce == "max" or weight is not None or len(x) == hop.num_dst:
+        return first(x, hop.num_dst), segment_spmm(x, hop.src, hop.begins, reduce=reduce, weight=weight)
+    both: tuple[Tensor, Tensor] = _OwnAndReduced.apply(x, hop.src, hop.begins, reduce == "mean")  # type: ignore[no-untyped-call]
+    return both
+
+
+class _OwnAndReduced(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, src: Tensor, begins: Tensor, mean: bool) -> tuple[Tensor, Tensor]:
+        reduced = segment_spmm(x, src, begins, reduce="mean" if mean else "sum")
+        return x[: len(begins) - 1].clone(), reduced
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, src, begins, ctx.mean = inputs
+        ctx.save_for_backward(src, begins)
+        ctx.num_src = len(x)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, own: Tensor | None, reduced: Tensor | None) -> Any:
+        src, begins = ctx.saved_tensors
+        if reduced is None:
+            return None if own is None else F.pad(own, (0, 0, 0, ctx.num_src - len(own))), None, None, None
+        if ctx.mean:
+            reduced = reduced / begins.diff().clamp(min=1).unsqueeze(1)
+        dst, ends, _ = segment_ops.by_source(src, begins, ctx.num_src)
+        grad = segment_spmm(reduced, dst, ends)
+        if own is not None:
+            grad[: len(own)] += own
+        return grad, None, None, None
