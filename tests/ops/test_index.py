@@ -178,3 +178,39 @@ def test_repeat_positions_is_the_reference(counts, begin):
 def test_repeat_positions_fills_out_exactly(length):
     with pytest.raises(InputError, match=f"{length} entries, but counts sum up to 3"):
         ops.repeat_positions(torch.tensor([1, 2]), 0, torch.empty(length, dtype=torch.int64))
+
+
+@given(st.lists(st.integers(0, 6), max_size=100), st.randoms(use_true_random=False), DTYPES, DTYPES, st.integers(1, 4))
+def test_stitched_lists_equal_the_reference(lengths, random, dtype, of_values, num_pieces):
+    places = list(range(len(lengths)))
+    random.shuffle(places)
+    chosen = [random.randrange(num_pieces) for _ in lengths]
+    pieces = []
+    for piece in range(num_pieces):
+        mine = [number for number, which in enumerate(chosen) if which == piece]
+        counts, order = ([values[number] for number in mine] for values in (lengths, places))
+        columns = [torch.arange(sum(counts), dtype=kind) + 1000 * piece for kind in (of_values, torch.int64)]
+        pieces.append((torch.tensor(counts, dtype=dtype), torch.tensor(order, dtype=dtype), columns))
+    (counts, columns), (wanted, expected) = ops.stitch_lists(pieces), reference.stitch_lists(pieces)
+    assert torch.equal(counts, wanted)
+    for column, other in zip(columns, expected, strict=True):
+        assert column.dtype == other.dtype
+        assert torch.equal(column, other)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([([1], [0], [1]), ([1], [0], [1])], "order must hold each of 0 to 1 once"),
+        ([([1], [0], [1]), ([1], [2], [1])], "order must hold each of 0 to 1 once"),
+        ([([1, -1], [0, 1], [])], "counts must not be negative"),
+        ([([2], [0], [1])], "a column has 1 entries, expected 2"),
+        ([([1], [0], [1, 2])], "a column has 2 entries, expected 1"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(pieces, message):
+    with pytest.raises(InputError, match=message):
+        ops.stitch_lists([(torch.tensor(a), torch.tensor(b), [torch.tensor(c, dtype=torch.int64)]) for a, b, c in pieces])
+    one, other = (torch.tensor([1]), torch.tensor([0]), [torch.tensor([5])]), (torch.tensor([1]), torch.tensor([1]))
+    with pytest.raises(InputError, match=r"int64 and torch\.int32"):
+        ops.stitch_lists([one, (*other, [torch.tensor([5], dtype=torch.int32)])])

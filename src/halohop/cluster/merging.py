@@ -34,25 +34,22 @@ def merge_hops(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> HopAnswer:
     """The neighbours of all nodes of a query."""
     if len(pieces) == 1:
         return pieces[0].answer
-    columns = zip(*((piece.answer.counts, piece.answer.src_gid, piece.answer.edge_gid) for piece in pieces), strict=True)
-    counts, src_gid, edge_gid = (ops.join_rows(column, pool=pool) for column in columns)
-    counts, source = ops.stitch(counts, _order(pieces, pool), pool=pool)
-    return HopAnswer(
-        counts=counts,
-        src_gid=ops.gather_rows(src_gid, source, pool=pool),
-        edge_gid=ops.gather_rows(edge_gid, source, pool=pool),
-        edge_id=None if (ids := _edge_ids(pieces, pool)) is None else ops.gather_rows(ids, source, pool=pool),
+    ids = _edge_ids(pieces, pool)
+    columns = [[piece.answer.src_gid, piece.answer.edge_gid, *own] for piece, own in zip(pieces, ids, strict=True)]
+    counts, (src_gid, edge_gid, *edge_id) = ops.stitch_lists(
+        [(piece.answer.counts, piece.rows, values) for piece, values in zip(pieces, columns, strict=True)], pool=pool
     )
+    return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid, edge_id=edge_id[0] if edge_id else None)
 
 
-def _edge_ids(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> Tensor | None:
-    """The user's ids of the edges of all pieces, end to end. Copies have ids of their own also where the ids are the gids."""
+def _edge_ids(pieces: Sequence[Piece[HopAnswer]], pool: ops.Pool) -> list[list[Tensor]]:
+    """The user's ids of the edges of each piece, where one has any; copies have ids also where the ids are the gids."""
     if all(piece.answer.edge_id is None for piece in pieces):
-        return None
-    ids = [piece.answer.edge_gid if (known := piece.answer.edge_id) is None else known for piece in pieces]
+        return [[] for _ in pieces]
+    ids = [piece.answer.edge_gid if (own := piece.answer.edge_id) is None else own for piece in pieces]
     if len({column.dtype for column in ids}) > 1:
         ids = [ops.copy_ids(column, pool.empty((len(column),), torch.int64)) for column in ids]
-    return ops.join_rows(ids, pool=pool)
+    return [[column] for column in ids]
 
 
 def merge_rows(pieces: Sequence[Piece[Rows]], query: RowQuery, landing: Landing, pool: ops.Pool) -> Rows:

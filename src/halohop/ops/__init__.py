@@ -21,10 +21,10 @@ from halohop.ops.index import (
     distinct_pairs,
     never_falls,
     repeat_positions,
-    stitch,
 )
 from halohop.ops.keys import KeyIndex, pad_texts
 from halohop.ops.labor import Sources
+from halohop.ops.lists import stitch, stitch_lists
 from halohop.ops.missing import fill_missing, gather_known, known_places, missing_places
 from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.paging import windows
@@ -118,6 +118,7 @@ __all__ = [
     "step_rowwise_adagrad",
     "step_sgd",
     "stitch",
+    "stitch_lists",
     "stream_key",
     "sum_by_id",
     "sum_of_squares",

@@ -161,14 +161,24 @@ def gather_to(
     """Row positions[i] of `out`, which has `num_rows`, = row rows[i] of `source`; as `gather`. Stops at a position outside."""
     n: Any = u64(rows.size)
     num_words = u64(source.size)
-    ahead = _BLOCK if width == _ONE else min(_rows_ahead(source, width), _BLOCK)
+    ahead = min(_rows_ahead(source, width), _BLOCK)
     steps, block, places = _steps(origins, _ABSENT), np.empty(_BLOCK, np.int64), np.empty(_BLOCK + _BLOCK, np.uint64)
     for end in range(_ZERO, n + _BLOCK, _BLOCK):  # finds the places from `end` on, then copies the block before them
         half = end & _BLOCK
         if end < n and not _find_places(rows, end, steps, bounds, width, num_words, block, places[half : half + _BLOCK]):
             return _first_missing(rows, end, origins, bounds)
-        for i in range(end - min(end, _BLOCK), min(end, n)):
+        first, last = end - min(end, _BLOCK), min(end, n)
+        if width == _ONE:
+            for i in range(first, last):
+                prefetch(source, places[(i + _BLOCK) & _RING_MASK])
+                position = u64(positions[i])
+                if position >= num_rows:
+                    return i
+                out[position] = source[places[i & _RING_MASK]]
+            continue
+        for i in range(first, last):
             _prefetch_words(source, places[(i + ahead) & _RING_MASK], width)
+            _prefetch_words(out, u64(positions[min(i + ahead, n - _ONE)]) * width, width)
             place, position = places[i & _RING_MASK], u64(positions[i])
             if position >= num_rows:
                 return i
@@ -280,23 +290,6 @@ def count(keys: NDArray[Any], sizes: NDArray[Any]) -> Any:
             return i
         sizes[k] += 1
     return n
-
-
-@kernel
-def place_segments(counts: NDArray[Any], order: NDArray[Any], counts_out: NDArray[Any], begins: NDArray[Any]) -> Any:
-    """Segment j gets place order[j]: its length and where it begins now. Stops at a length below 0, or a place bad or taken.
-
-    `begins` comes filled with -1.
-    """
-    begin = 0
-    for j in range(counts.size):
-        place = order[j]
-        if counts[j] < 0 or place < 0 or place >= begins.size or begins[place] >= 0:
-            return j
-        counts_out[place] = counts[j]
-        begins[place] = begin
-        begin += counts[j]
-    return counts.size
 
 
 @kernel

@@ -62,40 +62,6 @@ def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int], *,
     return Buckets(order=order, starts=starts)
 
 
-def stitch(counts: Tensor, order: Tensor, *, pool: Pool | None = None) -> tuple[Tensor, Tensor]:
-    """Brings segments of values, which were asked for bucket by bucket, back into the original order.
-
-    Args:
-        counts: lengths of the segments in bucket order, int64 or int32 ``[n]``.
-        order: segment j belongs at the original position ``order[j]``, int64 or int32 ``[n]``; every position once.
-        pool: where the memory of the results comes from.
-
-    Returns:
-        The lengths in the original order, int64 ``[n]``, and `source`, int64 ``[sum(counts)]``:
-        ``values_in_original_order = values_in_bucket_order[source]``.
-
-    Raises:
-        InputError: `order` is no permutation, a length is negative, or wrong dtypes.
-
-    Example:
-        >>> counts, source = stitch(torch.tensor([2, 1]), torch.tensor([1, 0]))
-        >>> counts.tolist(), source.tolist()
-        ([1, 2], [2, 0, 1])
-    """
-    lengths = as_int64(integers(counts, "counts"))
-    places = as_int64(integers(order, "order", length=len(counts)))
-    counts_out = empty(pool, (len(lengths),), torch.int64)
-    begins = empty(pool, (len(lengths),), torch.int64).numpy()
-    begins.fill(-1)
-    done = cpu_index.place_segments(lengths, places, counts_out.numpy(), begins)
-    if done < len(lengths):
-        what = f"counts[{done}]={lengths[done]}, order[{done}]={places[done]}"
-        raise InputError(f"{what}: counts must not be negative, order must hold each of 0 to {len(lengths) - 1} once")
-    source = empty(pool, (int(lengths.sum()),), torch.int64)
-    cpu_index.list_segments(counts_out.numpy(), begins, source.numpy())
-    return counts_out, source
-
-
 def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:
     """Where each pair of ends occurs first, ordered by destination, then by source: how edges are coalesced.
 

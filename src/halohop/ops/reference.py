@@ -123,6 +123,12 @@ def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: E
     return not eligible.last or time_of(position, eligible) <= float("inf")  # not so if it is no number
 
 
+def stitch_lists(pieces: Sequence[tuple[Tensor, Tensor, Sequence[Tensor]]]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    counts, orders, columns = zip(*pieces, strict=True)
+    placed, source = stitch(torch.cat(counts), torch.cat(orders))
+    return placed, tuple(torch.cat(parts)[source] for parts in zip(*columns, strict=True))
+
+
 def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
     return out.copy_(ids)
 

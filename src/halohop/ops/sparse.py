@@ -14,7 +14,7 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_sparse
-from halohop.ops.index import stitch
+from halohop.ops.lists import stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows

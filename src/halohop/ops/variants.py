@@ -9,8 +9,9 @@ import torch
 from halohop.ops import cpu_paging, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.eligible import Eligible
-from halohop.ops.index import bucket, build_csc, repeat_positions, stitch
+from halohop.ops.index import bucket, build_csc, repeat_positions
 from halohop.ops.labor import Sources
+from halohop.ops.lists import stitch, stitch_lists
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
@@ -46,6 +47,7 @@ def others() -> Iterator[Call]:
     yield from (partial(_relabel, ids, dense_limit=limit) for ids in _ID_DTYPES for limit in (2, 0))
     yield from (partial(bucket, _IDS.to(ids), (0, 1, 2), (0, 1)) for ids in _ID_DTYPES)
     yield from (partial(build_csc, _IDS.to(ids), 2) for ids in _ID_DTYPES)
+    yield from (partial(stitch_lists, [(torch.tensor([1, 2]), _IDS[:2], [_IDS.to(ids)])]) for ids in _ID_DTYPES)
     yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)
