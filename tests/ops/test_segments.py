@@ -140,7 +140,8 @@ def _large(name: str, dtype: torch.dtype) -> tuple[Callable[..., Tensor], tuple[
 def _with_gradients(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     inputs = tuple(value.detach().requires_grad_() for value in inputs)
     found = function(*inputs)
-    return found.detach(), *torch.autograd.grad(found, inputs, torch.linspace(-1, 1, found.numel()).to(found).view_as(found))
+    weights = (torch.arange(found.numel()) % 7 - 3).to(found).view_as(found)  # halves have these, too
+    return found.detach(), *torch.autograd.grad(found, inputs, weights)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -242,6 +243,25 @@ def test_rows_are_kept_for_the_backward_pass_only_where_weights_need_them() -> N
         assert (5, 2, 3) not in kept
         ops.segment_spmm(x, SRC, BEGINS, reduce="mean", weight=weight.requires_grad_())
         assert (5, 2, 3) in kept
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["sum", "mean, weighted per head", "dot"])
+def test_halves_are_computed_in_float32_and_rounded_once(name: str, dtype: torch.dtype) -> None:
+    function, inputs = _large(name, torch.float32)
+    inputs = tuple(value.to(dtype) for value in inputs)
+    found = _with_gradients(function, inputs)
+    exact = _with_gradients(function, tuple(value.float() for value in inputs))
+    for one, other in zip(found, exact, strict=True):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one, other.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_half_is_read_as_it_is(dtype: torch.dtype) -> None:
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    ones = torch.arange(2**16 + 1)
+    torch.testing.assert_close(ops.segment_spmm(every, ones[:-1], ones), every, rtol=0, atol=0, equal_nan=True)
 
 
 def test_autocast_leaves_halves_as_they_are() -> None:

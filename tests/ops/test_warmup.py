@@ -247,7 +247,7 @@ def test_nothing_is_compiled_for_layers_after_everything_was():
         call()
     before = compiled()
     begins = torch.tensor([0, 1, 3])
-    for dtype, ids in itertools.product((torch.bfloat16, torch.float32, torch.float64), (torch.int32, torch.int64)):
+    for dtype, ids in itertools.product(ops.SEGMENT_DTYPES, (torch.int32, torch.int64)):
         src, x = torch.tensor([2, 0, 1], dtype=ids), torch.randn(3, 2, 4, dtype=dtype, requires_grad=True)
         scores = ops.segment_add(x[..., 0], x[:2, :, 0], src, begins) + ops.segment_dot(x, x[:2], src, begins)
         share = ops.segment_softmax(scores + ops.segment_gatv2(x, x[:2], x[0], src, begins), begins)

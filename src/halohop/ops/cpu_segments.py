@@ -4,21 +4,63 @@ Arrays are flat: a row of `x` has `heads` times `width` values, an edge `heads`.
 several threads can share the work; one thread adds up a list, in its order, so the bits do not depend on how many there are. A
 kernel returns the number of edges, E; or the place of an edge whose source is out of range; or E + 1 + i where list i does not
 begin and end within the edges.
+
+Rows of two bytes come as their bits, uint16 for bfloat16 and int16 for float16; what is made of them is float32.
 """
 
 from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel, prefetch
 
-u64, i64 = np.uint64, np.int64
+u32, u64, i64, f32 = np.uint32, np.uint64, np.int64, np.float32
 
 _ZERO, _ONE = u64(0), u64(1)
 _EIGHT = u64(8)
 _LINE = u64(64)  # bytes of a cache line
 BLOCK: Any = u64(64)  # lists whose share of a sum over all lists is added up by itself
+
+
+# --- rows -----------------------------------------------------------------
+
+
+@kernel
+def _from_bfloat(bits: Any) -> Any:
+    return u32(u32(bits) << u32(16)).view(f32)
+
+
+@kernel
+def _from_half(bits: Any) -> Any:
+    word = u32(np.uint16(bits))
+    size = u32(u32(word & u32(0x7FFF)) << u32(13))
+    scaled = f32(size.view(f32) * f32(2.0**112)).view(u32)  # between the exponents of both
+    if size >= u32(0x7C00 << 13):  # infinite, or no number
+        scaled = u32(scaled | u32(0x7F800000))
+    return u32(scaled | u32(u32(word & u32(0x8000)) << u32(16))).view(f32)
+
+
+def _read(x: NDArray[Any], at: Any) -> Any:
+    """The number at a place, as float32 where it has two bytes."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(_read)  # type: ignore[untyped-decorator]
+def _read_typed(x: NDArray[Any], at: Any) -> Any:
+    def plain(x: NDArray[Any], at: Any) -> Any:
+        return x[at]
+
+    def bfloat(x: NDArray[Any], at: Any) -> Any:
+        return _from_bfloat(x[at])
+
+    def half(x: NDArray[Any], at: Any) -> Any:
+        return _from_half(x[at])
+
+    known: dict[Any, Any] = {types.uint16: bfloat, types.int16: half}
+    return known.get(x.dtype, plain)
 
 
 @kernel
@@ -31,6 +73,9 @@ def _ask(x: NDArray[Any], begin: Any, row: Any) -> None:
 def _ahead(x: NDArray[Any], row: Any) -> Any:
     """As many rows as keep about 32 cache lines on their way, at least 2."""
     return max(u64(32) * _LINE // (row * u64(x.itemsize) + _LINE), u64(2))
+
+
+# --- lists ----------------------------------------------------------------
 
 
 @kernel
@@ -94,7 +139,7 @@ def weighted_sum(
             at = u64(src[k]) * row
             if not weighted:
                 for c in range(row):
-                    out[into + c] += x[at + c]
+                    out[into + c] += _read(x, at + c)
                 continue
             if placed:
                 prefetch(weight, u64(edge[later]) * heads)
@@ -102,33 +147,32 @@ def weighted_sum(
             for h in range(heads):
                 factor, there, here = weight[own + h], at + h * width, into + h * width
                 for c in range(width):
-                    out[here + c] += factor * x[there + c]
+                    out[here + c] += factor * _read(x, there + c)
         if mean and end > begin + _ONE:
-            length = x.dtype.type(end - begin)
+            length = out.dtype.type(end - begin)
             for c in range(row):
                 out[into + c] /= length
     return n
 
 
 @kernel
-def _product(x: NDArray[Any], at: Any, y: NDArray[Any], here: Any, width: Any) -> Any:
+def _product(x: NDArray[Any], at: Any, y: NDArray[Any], here: Any, width: Any, zero: Any) -> Any:
     """In eight sums, which one instruction adds to."""
-    zero = x.dtype.type(0)
     a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
     whole = width - width % _EIGHT
     for i in range(_ZERO, whole, _EIGHT):
         p, q = at + i, here + i
-        a += x[p] * y[q]
-        b += x[p + _ONE] * y[q + _ONE]
-        c += x[p + u64(2)] * y[q + u64(2)]
-        d += x[p + u64(3)] * y[q + u64(3)]
-        e += x[p + u64(4)] * y[q + u64(4)]
-        f += x[p + u64(5)] * y[q + u64(5)]
-        g += x[p + u64(6)] * y[q + u64(6)]
-        h += x[p + u64(7)] * y[q + u64(7)]
+        a += _read(x, p) * _read(y, q)
+        b += _read(x, p + _ONE) * _read(y, q + _ONE)
+        c += _read(x, p + u64(2)) * _read(y, q + u64(2))
+        d += _read(x, p + u64(3)) * _read(y, q + u64(3))
+        e += _read(x, p + u64(4)) * _read(y, q + u64(4))
+        f += _read(x, p + u64(5)) * _read(y, q + u64(5))
+        g += _read(x, p + u64(6)) * _read(y, q + u64(6))
+        h += _read(x, p + u64(7)) * _read(y, q + u64(7))
     total = ((a + e) + (b + f)) + ((c + g) + (d + h))
     for i in range(whole, width):
-        total += x[at + i] * y[here + i]
+        total += _read(x, at + i) * _read(y, here + i)
     return total
 
 
@@ -148,7 +192,7 @@ def dot(
 ) -> Any:
     """Each edge's value in `out` = the product of its source's row of `left` and its destination's row of `right`."""
     n, row = u64(src.size), heads * width
-    ahead, placed = _ahead(left, row), edge.size > 0
+    ahead, placed, zero = _ahead(left, row), edge.size > 0, out.dtype.type(0)
     for i in range(first, last):
         begin, end = u64(begins[i]), u64(begins[i + _ONE])
         if begin > end or end > n:
@@ -159,7 +203,7 @@ def dot(
                 return k
             at, own = u64(src[k]) * row, (u64(edge[k]) if placed else k) * heads
             for h in range(heads):
-                out[own + h] = _product(left, at + h * width, right, i * row + h * width, width)
+                out[own + h] = _product(left, at + h * width, right, i * row + h * width, width, zero)
     return n
 
 
@@ -187,83 +231,4 @@ def add(
                 return k
             for h in range(heads):
                 out[k * heads + h] = left[u64(src[k]) * heads + h] + right[i * heads + h]
-    return n
-
-
-@kernel
-def greatest(
-    x: NDArray[Any], row: Any, num_src: Any, src: NDArray[Any], begins: NDArray[Any], first: Any, last: Any, out: NDArray[Any]
-) -> Any:
-    """Row i of `out` = the greatest of each column over list i, NaN where one is; 0 where it is empty."""
-    n, ahead = u64(src.size), _ahead(x, row)
-    for i in range(first, last):
-        begin, end, into = u64(begins[i]), u64(begins[i + _ONE]), i * row
-        if begin > end or end > n:
-            return n + _ONE + i
-        for c in range(row):
-            out[into + c] = 0 if begin == end else -np.inf
-        for k in range(begin, end):
-            _ask(x, u64(src[min(k + ahead, n - _ONE)]) * row, row)
-            if u64(src[k]) >= num_src:
-                return k
-            at = u64(src[k]) * row
-            for c in range(row):
-                value, top = x[at + c], out[into + c]
-                out[into + c] = value if value > top or value != value else top
-    return n
-
-
-@kernel
-def share(
-    grad: NDArray[Any],
-    x: NDArray[Any],
-    top: NDArray[Any],
-    row: Any,
-    src: NDArray[Any],
-    begins: NDArray[Any],
-    first: Any,
-    last: Any,
-    out: NDArray[Any],
-) -> Any:
-    """Row i of `out` = that of `grad`, divided by how many edges of list i have the greatest value, row i of `top`."""
-    n, ahead, one = u64(src.size), _ahead(x, row), x.dtype.type(1)
-    for i in range(first, last):
-        into = i * row
-        for c in range(row):
-            out[into + c] = 0
-        for k in range(u64(begins[i]), u64(begins[i + _ONE])):
-            _ask(x, u64(src[min(k + ahead, n - _ONE)]) * row, row)
-            at = u64(src[k]) * row
-            for c in range(row):
-                out[into + c] += one if x[at + c] == top[into + c] else x.dtype.type(0)
-        for c in range(row):
-            out[into + c] = grad[into + c] / max(out[into + c], one)
-    return n
-
-
-@kernel
-def greatest_backward(
-    shares: NDArray[Any],
-    x: NDArray[Any],
-    top: NDArray[Any],
-    row: Any,
-    dst: NDArray[Any],
-    begins: NDArray[Any],
-    first: Any,
-    last: Any,
-    out: NDArray[Any],
-) -> Any:
-    """Over lists of out-edges: row i of `out` = the sum of the shares of those destinations whose greatest value x[i] is."""
-    n, ahead = u64(dst.size), _ahead(x, row)
-    for i in range(first, last):
-        into = i * row
-        for c in range(row):
-            out[into + c] = 0
-        for k in range(u64(begins[i]), u64(begins[i + _ONE])):
-            later = u64(dst[min(k + ahead, n - _ONE)]) * row
-            _ask(shares, later, row)
-            _ask(top, later, row)
-            at = u64(dst[k]) * row
-            for c in range(row):
-                out[into + c] += shares[at + c] if x[into + c] == top[at + c] else x.dtype.type(0)
     return n

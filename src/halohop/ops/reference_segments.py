@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What is computed in: float32 for halves, as a sum of many of them would lose what it has."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
 def destinations(begins: Tensor, num_edges: int) -> Tensor:
     """The list that each edge is in."""
     return torch.arange(len(begins) - 1, device=begins.device).repeat_interleave(begins.diff(), output_size=num_edges)
@@ -30,17 +35,18 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
 
 def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, mean: bool) -> Tensor:
     """For each list, the sum of its edges' rows of `x`, each times the edge's weight; divided by their number for the mean."""
-    messages = x.index_select(0, src)
+    messages = x.index_select(0, src).to(wide(x.dtype))
     if weight is not None:
         messages = messages * (weight if edge is None else weight.index_select(0, edge)).unsqueeze(-1)
     out = messages.new_zeros(len(begins) - 1, *x.shape[1:])
     out.index_add_(0, destinations(begins, len(src)), messages)
-    return out / begins.diff().clamp(min=1).to(x.dtype).view(-1, 1, 1) if mean else out
+    return (out / begins.diff().clamp(min=1).to(out.dtype).view(-1, 1, 1) if mean else out).to(x.dtype)
 
 
 def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor | None) -> Tensor:
     """For each edge, the product of its source's row of `left` and its destination's row of `right`."""
-    products = (left.index_select(0, src) * right.index_select(0, destinations(begins, len(src)))).sum(-1)
+    there, here = left.to(wide(left.dtype)), right.to(wide(right.dtype))
+    products = (there.index_select(0, src) * here.index_select(0, destinations(begins, len(src)))).sum(-1).to(left.dtype)
     return products if edge is None else torch.empty_like(products).index_copy_(0, edge, products)
 
 

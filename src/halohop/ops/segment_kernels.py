@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
-from halohop.ops import cpu_gatv2, cpu_segments, cpu_softmax
+from halohop.ops import cpu_gatv2, cpu_greatest, cpu_segments, cpu_softmax
 from halohop.ops.pool import empty
+from halohop.ops.reference_segments import wide
 
 u64 = np.uint64
 Kernel = Callable[..., Any]
 
 _START = 1 << 16  # values that are read in the time in which a thread is started
+_BITS = {torch.bfloat16: np.uint16, torch.float16: np.int16}
 _NO_EDGE = np.empty(0, np.int64)
 
 
@@ -33,19 +35,19 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
 
 
 def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, mean: bool) -> Tensor:
-    out = empty(None, (len(begins) - 1, *x.shape[1:]), x.dtype)
-    rows = _flat(x)
-    weights = rows[:0] if weight is None else _flat(weight)
-    arguments = (rows, *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), mean)
-    _run(cpu_segments.weighted_sum, arguments, (_flat(out),), src, begins, x)
-    return out
+    out = empty(None, (len(begins) - 1, *x.shape[1:]), wide(x.dtype))
+    values = _flat(out)
+    weights = values[:0] if weight is None else _flat(weight.to(out.dtype))
+    arguments = (_words(x), *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), mean)
+    _run(cpu_segments.weighted_sum, arguments, (values,), src, begins, x)
+    return out.to(x.dtype)
 
 
 def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor | None) -> Tensor:
-    out = empty(None, (len(src), left.shape[1]), left.dtype)
-    arguments = (_flat(left), _flat(right), *_sizes(left), u64(len(left)), _ids(src), _flat(begins), _edges(edge))
+    out = empty(None, (len(src), left.shape[1]), wide(left.dtype))
+    arguments = (_words(left), _words(right), *_sizes(left), u64(len(left)), _ids(src), _flat(begins), _edges(edge))
     _run(cpu_segments.dot, arguments, (_flat(out),), src, begins, left)
-    return out
+    return out.to(left.dtype)
 
 
 def add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
@@ -58,17 +60,17 @@ def add(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Tensor:
 def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     out = empty(None, (len(begins) - 1, *x.shape[1:]), x.dtype)
     arguments = (_flat(x), _row(x), u64(len(x)), _ids(src), _flat(begins))
-    _run(cpu_segments.greatest, arguments, (_flat(out),), src, begins, x)
+    _run(cpu_greatest.greatest, arguments, (_flat(out),), src, begins, x)
     return out
 
 
 def greatest_backward(grad: Tensor, x: Tensor, out: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     shares, result = empty(None, tuple(out.shape), out.dtype), empty(None, tuple(x.shape), x.dtype)
     rows, top = _flat(x), _flat(out)
-    _run(cpu_segments.share, (_flat(grad), rows, top, _row(x), _ids(src), _flat(begins)), (_flat(shares),), src, begins, x)
+    _run(cpu_greatest.share, (_flat(grad), rows, top, _row(x), _ids(src), _flat(begins)), (_flat(shares),), src, begins, x)
     dst, ends, _ = by_source(src, begins, len(x))
     arguments = (_flat(shares), rows, top, _row(x), _flat(dst), _flat(ends))
-    _run(cpu_segments.greatest_backward, arguments, (_flat(result),), dst, ends, out)
+    _run(cpu_greatest.greatest_backward, arguments, (_flat(result),), dst, ends, out)
     return result
 
 
@@ -186,6 +188,11 @@ def _check_ends(begins: Tensor, num_edges: int) -> None:
 def _flat(values: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = values.detach().contiguous().view(-1).numpy()
     return array
+
+
+def _words(x: Tensor) -> NDArray[Any]:
+    """Rows as the kernels read them: two bytes as their bits."""
+    return _flat(x.contiguous().view(torch.int16)).view(_BITS[x.dtype]) if x.dtype in _BITS else _flat(x)
 
 
 def _ids(src: Tensor) -> NDArray[Any]:

@@ -44,8 +44,8 @@ def _weighted_sum_backward(ctx: Any, grad: Tensor) -> Gradients:
     if ctx.mean:
         assert edge is None
         # as of a sum whose edges weigh 1 / the length of their list
-        share = reference.shares(begins, src.shape[0], grad.dtype)
-        to_weight = None if to_weight is None else to_weight * share
+        share = reference.shares(begins, src.shape[0], reference.wide(grad.dtype))
+        to_weight = None if to_weight is None else (to_weight * share).to(weight.dtype)
         weight = share if weight is None else weight * share
     if ctx.needs_input_grad[0]:
         to_x = _sum_by_source(grad, src, begins, ctx.num_src, weight, edge)

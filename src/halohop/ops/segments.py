@@ -13,10 +13,10 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.ops import segment_ops
+from halohop.ops.reference_segments import wide
 
 Reduce = Literal["sum", "mean", "max"]
 SEGMENT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "sum", weight: Tensor | None = None) -> Tensor:
@@ -56,12 +56,12 @@ def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "su
         dtype = torch.promote_types(x.dtype, weight.dtype)
         x, weight = x.to(dtype), weight.to(dtype)
     heads = weight.shape[1] if weight is not None and weight.dim() == 2 else 1
-    rows = _widened(x).reshape(len(x), heads, math.prod(x.shape[1:]) // max(heads, 1))
-    weights = None if weight is None else _widened(weight).reshape(len(src), heads)
+    rows = x.reshape(len(x), heads, math.prod(x.shape[1:]) // max(heads, 1))
+    weights = None if weight is None else weight.reshape(len(src), heads)
     if reduce == "max":
         if weights is not None:
-            rows, src = rows.index_select(0, src) * weights.unsqueeze(-1), torch.arange(len(src), device=src.device)
-        out = segment_ops.greatest(rows, src, begins)
+            rows, src = _widened(rows).index_select(0, src) * weights.unsqueeze(-1), torch.arange(len(src), device=src.device)
+        out = segment_ops.greatest(_widened(rows), src, begins)
     else:
         out = segment_ops.weighted_sum(rows, src, begins, weights, None, reduce == "mean")
     return out.reshape(out_shape).to(x.dtype)
@@ -138,8 +138,8 @@ def segment_dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Ten
     """
     _check_pair(left, right, src, begins, dims=(2, 3))
     heads = left.shape[1] if left.dim() == 3 else 1
-    there, here = (_widened(rows).reshape(len(rows), heads, rows.shape[-1]) for rows in (left, right))
-    return segment_ops.dot(there, here, src, begins, None).reshape(len(src), *left.shape[1:-1]).to(left.dtype)
+    there, here = (rows.reshape(len(rows), heads, rows.shape[-1]) for rows in (left, right))
+    return segment_ops.dot(there, here, src, begins, None).reshape(len(src), *left.shape[1:-1])
 
 
 def segment_gatv2(
@@ -178,8 +178,8 @@ def segment_gatv2(
 
 
 def _widened(values: Tensor) -> Tensor:
-    """Halves as float32: a sum of many of them would lose what it has."""
-    return values.float() if values.dtype in _HALVES else values
+    """Halves as float32."""
+    return values.to(wide(values.dtype))
 
 
 def _check_values(name: str, values: Tensor) -> None:

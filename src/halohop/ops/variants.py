@@ -56,9 +56,10 @@ def others() -> Iterator[Call]:
 
 def of_layers() -> Iterator[Call]:
     """What layers over lists need, and their gradients."""
-    yield from (
-        partial(_aggregate, number, dtype) for number in range(len(_AGGREGATIONS)) for dtype in (torch.float32, torch.float64)
-    )
+    for number in range(len(_AGGREGATIONS)):
+        yield from (partial(_aggregate, number, dtype) for dtype in (torch.float32, torch.float64))
+    for number in range(_OF_HALVES):
+        yield from (partial(_aggregate, number, dtype) for dtype in (torch.bfloat16, torch.float16))
 
 
 def of_tables() -> Iterator[Call]:
@@ -95,6 +96,7 @@ def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:
     SparseRows(indptr=_INDPTR, indices=_IDS.to(indices), values=torch.ones(3, dtype=values), width=2).dense()
 
 
+_OF_HALVES = 2  # the first of these read halves as they are; the others get them as float32
 _AGGREGATIONS: tuple[Callable[[torch.Tensor, torch.Tensor], object], ...] = (
     lambda x, weight: segment_kernels.weighted_sum(x, _IDS, _INDPTR, weight, None, False),
     lambda x, weight: segment_kernels.dot(x, x[:2], _IDS, _INDPTR, None),
