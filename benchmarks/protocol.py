@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -72,6 +72,32 @@ def timed(make: Callable[[Any], dict[str, float]], tasks: Iterable[Any], pool: T
     for counted in map(make, tasks) if pool is None else pool.map(make, tasks):
         counts.update(counted)
     return Unit(seconds=time.perf_counter() - start, counts=dict(counts))
+
+
+def in_turn(
+    step: Callable[[Any], object],
+    batches: Sequence[Any],
+    counts: dict[str, float],
+    after: Callable[[], dict[str, float]] = dict,
+) -> Callable[[int], Unit]:
+    """Measures units of steps, each on the next of some batches.
+
+    Args:
+        step: on a batch.
+        batches: of which the first comes after the last.
+        counts: of a step.
+        after: what else is said of a unit.
+    """
+
+    def make(number: int) -> dict[str, float]:
+        step(batches[number % len(batches)])
+        return counts
+
+    def run(count: int) -> Unit:
+        unit = timed(make, range(count))
+        return Unit(seconds=unit.seconds, counts=unit.counts | after())
+
+    return run
 
 
 # ---- in the harness's process

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from benchmarks.cluster import Trainers, is_trainer, resident_bytes
 from benchmarks.contestants.halohop_cluster import ranks_env
 from benchmarks.contestants.table_trainers import TOUCHED
-from benchmarks.protocol import Info, Unit, serve, timed
-from benchmarks.table_servers import BATCHES, NUM_ROWS, WIDTH, batches_of
+from benchmarks.protocol import Info, in_turn, serve
+from benchmarks.table_servers import NUM_ROWS, WIDTH, batches_of
 from tests.support.hosts import joined
 
 
@@ -33,17 +33,12 @@ def start_trainer(end: ExitStack, *, rank: int) -> tuple[Info, Any]:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     batches, grads = batches_of(TOUCHED, rank), torch.randn(TOUCHED, WIDTH)
 
-    def make(number: int) -> dict[str, float]:
-        model(batches[number % BATCHES]).backward(grads)
+    def step(chosen: torch.Tensor) -> None:
+        model(chosen).backward(grads)
         optimizer.step()
         optimizer.zero_grad()
-        return {"batches": 1, "rows": TOUCHED}
 
-    def run(count: int) -> Unit:
-        unit = timed(make, range(count))
-        return Unit(seconds=unit.seconds, counts={**unit.counts, "resident": resident_bytes()})
-
-    return Info(versions={}), run
+    return Info(versions={}), in_turn(step, batches, {"batches": 1, "rows": TOUCHED}, lambda: {"resident": resident_bytes()})
 
 
 if __name__ == "__main__":

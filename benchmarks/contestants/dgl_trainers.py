@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import Trainers, is_trainer, resident_bytes
-from benchmarks.protocol import Info, Unit, serve, timed
+from benchmarks.protocol import Info, in_turn, serve
 from tests.support.hosts import joined
 
 NUM_ROWS, WIDTH, BATCHES, TOUCHED = 1_000_000, 64, 8, 10_000
@@ -72,17 +72,12 @@ def start_trainer(end: ExitStack, *, folder: str, rank: int, hosts: int) -> tupl
     batches = [torch.randperm(NUM_ROWS, generator=order)[:TOUCHED] for _ in range(BATCHES)]
     grads = torch.randn(TOUCHED, WIDTH)
 
-    def make(number: int) -> dict[str, float]:
+    def step(chosen: Any) -> None:
         optimizer.zero_grad()  # or the lookups of all steps so far would be sent again
-        embedding(batches[number % BATCHES]).backward(grads)
+        embedding(chosen).backward(grads)
         optimizer.step()
-        return {"batches": 1, "rows": TOUCHED}
 
-    def run(count: int) -> Unit:
-        unit = timed(make, range(count))
-        return Unit(seconds=unit.seconds, counts={**unit.counts, "resident": resident_bytes()})
-
-    return Info(versions={}), run
+    return Info(versions={}), in_turn(step, batches, {"batches": 1, "rows": TOUCHED}, lambda: {"resident": resident_bytes()})
 
 
 if __name__ == "__main__":

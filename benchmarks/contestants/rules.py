@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import halohop
-from benchmarks.protocol import Info, Unit, serve, timed
+from benchmarks.protocol import Info, in_turn, serve
 from halohop import ops
 
 NUM_ROWS, WIDTH, TOUCHED = 1_000_000, 64, 50_000
@@ -25,15 +25,10 @@ def start(how: str, threads: int = 1) -> tuple[Info, Any]:
     batches = [torch.randperm(NUM_ROWS)[:TOUCHED].sort().values for _ in range(BATCHES)]
     step = _theirs(optimizer, rows, grads) if library == "torch" else _ours(optimizer or "gather", rows, grads)
 
-    def make(number: int) -> dict[str, float]:
-        step(batches[number % BATCHES])
-        return {"batches": 1, "rows": TOUCHED, "bytes": grads.nbytes}
-
-    def run(count: int) -> Unit:
-        return timed(make, range(count))
-
     versions = {"halohop": halohop.__version__, "torch": torch.__version__}
-    return Info(versions=versions, widths={"row ids": "int64", "row": f"{WIDTH} x float32"}), run
+    return Info(versions=versions, widths={"row ids": "int64", "row": f"{WIDTH} x float32"}), in_turn(
+        step, batches, {"batches": 1, "rows": TOUCHED, "bytes": grads.nbytes}
+    )
 
 
 def _ours(how: str, rows: Tensor, grads: Tensor) -> Any:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 import halohop
-from benchmarks.protocol import Info, Unit, serve, timed
-from benchmarks.table_servers import BATCHES, NUM_ROWS, SECRET, WIDTH, batches_of, divided, serve_tables
+from benchmarks.protocol import Info, in_turn, serve
+from benchmarks.table_servers import NUM_ROWS, SECRET, WIDTH, batches_of, divided, serve_tables
 from halohop import init, optim
 from halohop.typing import NODE
 
@@ -42,14 +42,8 @@ def start(end: ExitStack, *, how: str, number: int) -> tuple[Info, Any]:
         batches = [graph.locate(ids) for ids in batches]
     step = (_stepping if kind == "step" else _transferring)(graph, grads, by_gid=by_gid)
 
-    def make(number: int) -> dict[str, float]:
-        step(batches[number % BATCHES])
-        return {"batches": 1, "rows": TOUCHED}
-
-    def run(count: int) -> Unit:
-        return timed(make, range(count))
-
-    return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), run
+    versions = {"halohop": halohop.__version__, "torch": torch.__version__}
+    return Info(versions=versions), in_turn(step, batches, {"batches": 1, "rows": TOUCHED})
 
 
 def _stepping(graph: halohop.Graph, grads: Tensor, *, by_gid: bool) -> Callable[[Tensor], None]:

@@ -16,8 +16,8 @@ import torch
 import halohop
 from benchmarks.cluster import Trainers, is_trainer, resident_bytes, told
 from benchmarks.contestants.halohop_cluster import SECRET, ranks_env
-from benchmarks.protocol import Info, Unit, serve, timed
-from benchmarks.table_servers import BATCHES, NUM_ROWS, WIDTH, batches_of, divided
+from benchmarks.protocol import Info, in_turn, serve
+from benchmarks.table_servers import NUM_ROWS, WIDTH, batches_of, divided
 from halohop import init, optim
 from halohop.typing import NODE
 from tests.support.hosts import joined
@@ -54,17 +54,12 @@ def start_trainer(end: ExitStack, *, parts: str, addresses: list[str], rank: int
     embedding = halohop.DistEmbedding(graph, NUM_ROWS, WIDTH, "rows", init.zeros(), node_type=NODE)
     optimizer = optim.SparseAdam([embedding], lr=1e-3)
 
-    def make(number: int) -> dict[str, float]:
-        embedding(gid=batches[number % BATCHES]).backward(grads)
+    def step(chosen: torch.Tensor) -> None:
+        embedding(gid=chosen).backward(grads)
         optimizer.step()
         optimizer.zero_grad()
-        return {"batches": 1, "rows": TOUCHED}
 
-    def run(count: int) -> Unit:
-        unit = timed(make, range(count))
-        return Unit(seconds=unit.seconds, counts={**unit.counts, "resident": resident_bytes()})
-
-    return Info(versions={}), run
+    return Info(versions={}), in_turn(step, batches, {"batches": 1, "rows": TOUCHED}, lambda: {"resident": resident_bytes()})
 
 
 if __name__ == "__main__":
