@@ -138,11 +138,17 @@ MUTATIONS = {
         instead="u64(time < high)",
         found_by=("ops/test_eligible.py", "testing/test_leaks.py"),
     ),
-    "weights: the light ones are drawn more often": Mutation(
+    "weights: an entry is looked for as if its block were the first": Mutation(
         module="ops/cpu_weighted.py",
-        line="* (greatest / weights[at])",
-        instead="* (weights[at] / greatest)",
-        found_by=("ops/test_weighted.py",),
+        line="before = sums[begin + block - _ONE] if block > _ZERO else 0.0",
+        instead="before = 0.0 * sums[begin + block]",
+        found_by=("ops/test_weight_sums.py",),
+    ),
+    "weights: a total that is cut takes the sum of the whole block": Mutation(
+        module="ops/cpu_weighted.py",
+        line="if length == whole:",
+        instead="if length <= whole:",
+        found_by=("ops/test_weight_sums.py",),
     ),
     "codec: bytes of a tensor that is not in one piece": Mutation(
         module="transport/messages.py",

@@ -47,11 +47,13 @@ from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segme
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_tables
+from halohop.ops.weighted import WEIGHT_DTYPES, WeightError, WeightSums, sum_weights
 
 __all__ = [
     "FLOATS",
     "SEGMENT_DTYPES",
     "TIME_DTYPES",
+    "WEIGHT_DTYPES",
     "Buckets",
     "CacheIndex",
     "Eligible",
@@ -70,6 +72,8 @@ __all__ = [
     "SparsePieces",
     "SparseRows",
     "SummedRows",
+    "WeightError",
+    "WeightSums",
     "add_absence",
     "all_finite",
     "any_huge",
@@ -122,6 +126,7 @@ __all__ = [
     "stream_key",
     "sum_by_id",
     "sum_of_squares",
+    "sum_weights",
     "unite",
     "warm_up",
     "warm_up_tables",

@@ -31,6 +31,26 @@ def _mix(x: Any) -> Any:
 
 
 @kernel
+def drop_weightless(weights: NDArray[Any], lengths: NDArray[Any], listing: NDArray[Any]) -> Any:
+    """Keeps entries of a weight above zero, and their weights; returns (entries done, how many stay).
+
+    Fewer entries done than given: the weight of the next one is negative, infinite or no number.
+    """
+    at, out = _ZERO, _ZERO
+    for i in range(u64(lengths.size)):
+        begin = out
+        for _ in range(u64(lengths[i])):
+            weight = weights[at]
+            if not (weight >= 0.0 and weight < np.inf):
+                return at, out
+            listing[out], weights[out] = listing[at], weight
+            at += _ONE
+            out += u64(weight > 0.0)
+        lengths[i] = i64(out - begin)
+    return at, out
+
+
+@kernel
 def _copies_before(stream: Any, owner: Any, mask: Any, streams: NDArray[Any], marks: NDArray[Any]) -> Any:
     """How often this stream was met in this row before, in a hash table that rows share: what other rows left counts as empty.
 

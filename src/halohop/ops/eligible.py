@@ -12,7 +12,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_eligible, cpu_index
 from halohop.ops.arguments import integers, require_cpu
-from halohop.ops.pieces import Pieces
+from halohop.ops.pieces import ABSENT, Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows
 
@@ -113,6 +113,20 @@ class Values:
             return gather_rows(self._pieces, torch.from_numpy(positions), pool=self._pool).numpy()
         except IdError as error:
             raise IdError(f"{self._name}: {error}") from error
+
+    def memory(
+        self, starts: Int64s, degrees: Int64s, dtypes: tuple[torch.dtype, ...]
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]] | None:
+        """The array that lists lie in, for kernels that read these dtypes, and what to add to the positions of each list; None
+        where that cannot be: they are on disk, of another dtype, or a list is not in one piece."""
+        pieces = self._pieces
+        kind = torch.empty(0, dtype=pieces.dtype).numpy().dtype
+        if pieces.on_disk or pieces.dtype not in dtypes or pieces.word.itemsize != kind.itemsize:
+            return None
+        piece = np.searchsorted(pieces.bounds[1:-1], starts, side="right")
+        origins = pieces.origins[piece]
+        apart = (origins == ABSENT) | (starts + degrees > pieces.bounds[piece + 1])
+        return None if (apart & (degrees > 0)).any() else (pieces.words.view(kind), origins)
 
     def check_spans(self, starts: Int64s, degrees: Int64s) -> None:
         """Before anything of the length of a list is allocated."""

@@ -4,7 +4,7 @@ Arguments are taken to be right; what happens when they are not is the door's bu
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import log
 
 import torch
@@ -14,29 +14,11 @@ from halohop.ops.eligible import Eligible
 from halohop.ops.index import Buckets
 from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
-from halohop.ops.random import GOLDEN, MASK_64, RAW_STEP, mix
 from halohop.ops.random import stream_key as stream_key
-
-
-def word(key: int, raw: int, number: int) -> int:
-    """Word `number` of the stream of 64-bit words that the node `raw` has."""
-    stream = mix((key + RAW_STEP * (raw & MASK_64)) & MASK_64)
-    return mix((stream + GOLDEN * (number + 1)) & MASK_64)
-
-
-def draw(key: int, raw: int, number: int, choices: int) -> int:
-    """Draw `number` of the node `raw`: one of 0..choices-1, all equally likely (up to choices / 2**32).
-
-    A word makes two draws of 32 bits, low half first; draw x picks x * choices / 2**32.
-    """
-    both = word(key, raw, number // 2)
-    half = both & 0xFFFFFFFF if number % 2 == 0 else both >> 32
-    return (half * choices) >> 32
-
-
-def fraction(key: int, raw: int, number: int) -> float:
-    """A number between 0 and 1, never 0 or 1: the top 53 bits of a word, the last of them set."""
-    return (word(key, raw, number) >> 11 | 1) * 2.0**-53
+from halohop.ops.reference_random import draw
+from halohop.ops.reference_random import fraction as fraction
+from halohop.ops.reference_random import word as word
+from halohop.ops.reference_weighted import draw_weighted as draw_weighted
 
 
 def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: bool) -> list[int]:
@@ -52,28 +34,12 @@ def draw_positions(degree: int, raw: int, fanout: int, key: int, *, replace: boo
     return chosen
 
 
-def draw_weighted(weights: list[float], raw: int, fanout: int, key: int, *, replace: bool) -> list[int]:
-    """The drawn positions in a list of neighbours with these weights, all above zero.
-
-    Weights are divided by the greatest, so that they may be as large or small as float64 can be.
-    """
-    if fanout == -1 or (len(weights) <= fanout and not replace):
-        return list(range(len(weights)))
-    greatest = max(weights, default=0.0)
-    if replace:
-        sums = list(accumulate(weight / greatest for weight in weights))
-        targets = [fraction(key, raw, number) * sums[-1] for number in range(fanout if weights else 0)]
-        return [next(j for j, total in enumerate(sums) if total > target) for target in targets]
-    keys = [log(fraction(key, raw, j)) * (greatest / weight) for j, weight in enumerate(weights)]
-    return sorted(range(len(weights)), key=lambda j: (-keys[j], j))[:fanout]  # Efraimidis & Spirakis 2006
-
-
 def draw_by_source(sources: list[int], weights: list[float] | None, fanout: int, key: int) -> list[int]:
     """The drawn positions in a list of neighbours with these ids, by numbers of their own (Balin & Catalyurek 2023); weights,
     if there are any, are above zero.
 
-    The law is that of `draw_positions` or `draw_weighted`, since the numbers in a list are independent: copy c of a source in the
-    list has number c of its stream.
+    The law is that of `draw_positions` or `draw_weighted` (Efraimidis & Spirakis 2006), since the numbers in a list are
+    independent: copy c of a source in the list has number c of its stream.
     """
     if fanout == -1 or len(sources) <= fanout:
         return list(range(len(sources)))
@@ -108,10 +74,8 @@ def source_of(position: int, sources: Sources) -> int:
     return int(sources.ids[position])
 
 
-def may_be_drawn(position: int, number: int, weights: Tensor | None, eligible: Eligible | None) -> bool:
-    """Whether an entry of the list of row `number` may be drawn."""
-    if weights is not None and not weights[position] > 0:
-        return False
+def may_be_drawn(position: int, number: int, eligible: Eligible | None) -> bool:
+    """Whether an entry of the list of row `number` may be drawn, whatever its weight."""
     if eligible is None:
         return True
     if eligible.excluded is not None and position in eligible.excluded.tolist():
@@ -153,12 +117,13 @@ def sample_neighbors(
     for number, (row, raw_id) in enumerate(zip(rows.tolist(), raw.tolist(), strict=True)):
         start, end = indptr[row : row + 2].tolist()
         possible: Sequence[int] = range(start, end)
-        if weights is not None or eligible is not None:
-            possible = [position for position in possible if may_be_drawn(position, number, weights, eligible)]
+        if eligible is not None:
+            possible = [position for position in possible if may_be_drawn(position, number, eligible)]
         if eligible is not None and eligible.last:
             drawn = most_recent([time_of(position, eligible) for position in possible], fanout)
         elif sources is not None:
             shift = 0 if sources.shift is None else int(sources.shift[number])
+            possible = [position for position in possible if weights is None or weights[position] > 0]
             ids = [source_of(position, sources) + shift for position in possible]
             chances = None if weights is None else [weights[position].item() for position in possible]
             drawn = draw_by_source(ids, chances, fanout, key)

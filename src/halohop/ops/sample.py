@@ -16,7 +16,7 @@ from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.random import MASK_64
-from halohop.ops.weighted import Weights
+from halohop.ops.weighted import Weights, WeightSums
 
 _ALL = 2**32 - 1  # a fanout that no list exceeds
 
@@ -31,6 +31,7 @@ def sample_neighbors(
     replace: bool = False,
     edge_bounds: Sequence[int] | Int64s = (0,),
     weights: Tensor | Pieces | None = None,
+    weight_sums: WeightSums | None = None,
     eligible: Eligible | None = None,
     sources: Sources | None = None,
     pool: Pool | None = None,
@@ -54,8 +55,9 @@ def sample_neighbors(
         replace: draw with replacement.
         edge_bounds: what to add to the positions of each piece.
         weights: draw by weight instead: float32 or float64, one per position; finite, at least 0, and 0 is never drawn. Without
-            replacement the next neighbour is always drawn in proportion to the weights of those that remain (Efraimidis &
-            Spirakis 2006), and they come in the order drawn.
+            replacement the next neighbour is always drawn in proportion to the weights of those that remain, and from lists
+            longer than the fanout they come in the order drawn.
+        weight_sums: of the same weights: they make drawing faster and change no result.
         eligible: which entries may be drawn.
         sources: draw by random numbers of the entries' sources, instead of the rows' own, so that rows draw alike (LABOR). What
             is drawn for a row is then a function of (key, fanout, sources in the list) and of weights and times. From lists
@@ -94,9 +96,12 @@ def sample_neighbors(
     if weights is None and eligible is None and sources is None:
         draw.uniform(starts, degrees, raw_ids, positions)
     elif total > 0:
-        weigh = None if weights is None else Weights(weights, starts, degrees, pool)
+        row_ids = as_int64(integers(rows, "rows"))
+        weigh = None if weights is None else Weights(weights, starts, degrees, pool, sums=weight_sums, rows=row_ids)
         labor = None if sources is None else Labor(sources, starts, degrees, pool)
-        list_over = 0 if weights is not None else int(limit) if labor is not None else _ALL
+        list_over = _ALL if weigh is None else weigh.list_over
+        if labor is not None:
+            list_over = 0 if weights is not None else int(limit)
         used = 0
         for spans in find_eligible(eligible or Eligible(), starts, degrees, int(limit), list_over=list_over, pool=pool):
             counts[spans.rows], drawn = draw.some(spans, raw_ids[spans.rows], weigh, labor)
@@ -164,8 +169,12 @@ class _Draw:
 
     def some(self, spans: Spans, raw: Int64s, weights: Weights | None, labor: Labor | None) -> tuple[Int64s, Int64s]:
         """How many are drawn from each of the spans, and their positions."""
+        if weights is not None and labor is not None:
+            listing, chances = weights.weighed(spans)
+            kept = labor.keep(labor.shifts[spans.rows], spans.lengths, listing, self.stream, self.limit, chances)
+            return spans.lengths, listing[:kept]
         if weights is not None:
-            return weights.draw(spans, raw, self.stream, self.limit, replace=self.replace, labor=labor)
+            return weights.draw(spans, raw, self.stream, self.limit, replace=self.replace)
         if labor is not None:
             spans = labor.draw(spans, self.stream, self.limit)
         most = np.int64(self.limit)

@@ -52,8 +52,6 @@ class _Edge:
     time: float | None
 
     def may_be_drawn(self, latest: float | None, window: float | None) -> bool:
-        if self.weight is not None and not self.weight > 0:
-            return False
         if self.time is None or latest is None:
             return True
         return self.time <= latest and (window is None or self.time >= latest - window)
@@ -190,6 +188,8 @@ class Oracle:
         if times and self._rules.last:
             places = reference.most_recent(times, fanout)
         elif self._rules.labor:
+            edges = [edge for edge in edges if edge.weight is None or edge.weight > 0]
+            weights = [edge.weight for edge in edges if edge.weight is not None]
             sources = [edge.source + tree * _TREE_STEP for edge in edges]
             places = reference.draw_by_source(sources, weights or None, fanout, key)
         elif weights:
