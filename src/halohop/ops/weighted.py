@@ -13,7 +13,7 @@ from halohop.errors import InputError
 from halohop.ops import cpu_eligible, cpu_labor, cpu_weighted
 from halohop.ops.arguments import integers
 from halohop.ops.eligible import Int64s, Spans, Values, check_values
-from halohop.ops.index import stitch
+from halohop.ops.lists import stitch
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 
