@@ -107,16 +107,18 @@ class Topology:
         """
         if query.src_gid is not None:
             answer = self._find(query, query.src_gid, draw, pool, counters)
-        else:
-            with counters.span("draw"):
-                counts, edge_gid = self._draw(query, draw, pool)
-            with counters.span("load"):
-                src_gid = ops.gather_rows(self.indices, edge_gid, pool=pool)
-            answer = HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
-        if not query.edge_ids or self.edge_ids is None:
-            return answer
+            return replace(answer, edge_id=self._ids(query, answer.edge_gid, pool))
+        with counters.span("draw"):
+            counts, edge_gid = self._draw(query, draw, pool)
         with counters.span("load"):
-            return replace(answer, edge_id=ops.gather_rows(self.edge_ids, answer.edge_gid, pool=pool))
+            src_gid, edge_id = ops.gather_rows(self.indices, edge_gid, pool=pool), self._ids(query, edge_gid, pool)
+        return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid, edge_id=edge_id)
+
+    def _ids(self, query: HopQuery, edge_gid: Tensor, pool: ops.Pool) -> Tensor | None:
+        """The user's ids of edges, where they are asked for and not the gids."""
+        if not query.edge_ids or self.edge_ids is None:
+            return None
+        return ops.gather_rows(self.edge_ids, edge_gid, pool=pool)
 
     def degrees(self, gid: Tensor, pool: ops.Pool) -> Tensor:
         """How many in-edges destinations have, int64 ``[n]``.
