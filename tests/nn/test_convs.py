@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
 from halohop.errors import InputError
-from halohop.nn import GCNConv, SAGEConv, fuse, hops
+from halohop.nn import GATConv, GCNConv, SAGEConv, fuse, hops
 from halohop.nn.hops import grouped
 from halohop.nn.layer import ListedConv
 from halohop.nn.loops import with_loops
@@ -181,3 +181,21 @@ def test_layers_are_made_as_pygs() -> None:
     theirs.load_state_dict(made_here.state_dict())
     lazy = SAGEConv(-1, 3)
     assert lazy(torch.randn(NODES, WIDTH), random_edges()).shape == (NODES, 3)
+
+
+@pytest.mark.parametrize("width", [5, (5, 5), -1, (-1, -1)])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_scores_of_gat_are_those_of_its_own_rows(width: int | tuple[int, int], hooked: bool) -> None:
+    """Rows of the destinations are made only where somebody watches them; then once."""
+    x, edge_index, seen = torch.randn(6, 5), torch.randint(6, (2, 20)), []
+    rows = (x, x) if isinstance(width, tuple) else x
+    slow, fast = pyg.GATConv(width, 3, heads=2), GATConv(width, 3, heads=2)
+    slow(rows, edge_index), fast(rows, edge_index)
+    fast.load_state_dict(slow.state_dict())
+    if hooked:
+        (fast.lin or fast.lin_dst).register_forward_hook(lambda *given: seen.append(given))
+    found, expected = fast(rows, edge_index), slow(rows, edge_index)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(out.square().sum(), conv.parameters()) for out, conv in ((found, fast), (expected, slow))]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+    assert len(seen) == hooked

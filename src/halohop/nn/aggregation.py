@@ -104,7 +104,7 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
         hop: what they are aggregated over.
         reduced: returns own and aggregated rows of any width; commutes with products.
     """
-    if _is_product(lin) and _multiplies_first(lin, x, hop):
+    if is_product(lin) and _multiplies_first(lin, x, hop):
         _, out = reduced(F.linear(x, lin.weight))
         return first(x, hop.num_dst), out if lin.bias is None else out + lin.bias
     own, out = reduced(x)
@@ -113,7 +113,7 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
 
 def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
-    alone = _is_product(made) and _is_product(lin) and not torch.is_autocast_enabled(out.device.type)
+    alone = is_product(made) and is_product(lin) and not torch.is_autocast_enabled(out.device.type)
     if not alone or not out.dtype == rows.dtype == lin.weight.dtype:
         total: Tensor = out + lin(rows)
         return total
@@ -121,7 +121,7 @@ def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     return out if lin.bias is None else out.add_(lin.bias)
 
 
-def _is_product(lin: Any) -> bool:
+def is_product(lin: Any) -> bool:
     """Whether a layer is a product of matrices and nothing else."""
     return type(lin) in (Linear, nn.Linear) and not lin._forward_hooks and not lin._forward_pre_hooks
 

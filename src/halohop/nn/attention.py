@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from halohop.nn.aggregation import Rows, pair_of
+from halohop.nn.aggregation import Rows, is_product, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
 from halohop.nn.loops import with_loops
@@ -55,15 +56,28 @@ class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         there, here = pair_of(x, hop)
         assert here is not None
+        lin_src, lin_dst = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
         shape = (-1, self.heads, self.out_channels)
-        if self.lin is None:
-            sources, own = self.lin_src(there).view(shape), self.lin_dst(here).view(shape)
+        sources = lin_src(there).view(shape)
+        if not all(is_product(lin) and lin.bias is None for lin in (lin_src, lin_dst)):
+            own = sources[: hop.num_dst] if lin_src is lin_dst and isinstance(x, Tensor) else lin_dst(here).view(shape)
+            given, taken = (sources * self.att_src).sum(-1), (own * self.att_dst).sum(-1)
+        elif isinstance(x, Tensor):
+            weight = torch.cat([self._folded(lin_src, self.att_src), self._folded(lin_dst, self.att_dst)])
+            given, taken = F.linear(there, weight).chunk(2, dim=1)
+            taken = taken[: hop.num_dst]
         else:
-            sources = self.lin(there).view(shape)
-            own = sources[: hop.num_dst] if isinstance(x, Tensor) else self.lin(here).view(shape)
+            given = F.linear(there, self._folded(lin_src, self.att_src))
+            taken = F.linear(here, self._folded(lin_dst, self.att_dst))
         src, begins = self._lists(hop)
-        scores = segment_add((sources * self.att_src).sum(-1), (own * self.att_dst).sum(-1), src, begins)
+        scores = segment_add(given, taken, src, begins)
         return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), src, begins), here)
+
+    def _folded(self, lin: Any, attention: Tensor) -> Tensor:
+        """``[heads, in_channels]``: attention times the rows that a layer makes is this times the rows that it is given."""
+        shape = (self.heads, self.out_channels, -1)
+        folded: Tensor = (lin.weight.view(shape) * attention.view(shape)).sum(1)
+        return folded
 
 
 class GATv2Conv(_AttentionConv, pyg.GATv2Conv):  # type: ignore[misc]
