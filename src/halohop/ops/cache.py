@@ -41,7 +41,7 @@ class CacheIndex:
     def __init__(self, num_places: int) -> None:
         self.num_places = max(num_places // WAYS, 1) * WAYS
         self.num_kept = 0
-        self._keys = np.full(self.num_places, -1, np.int64)
+        self._keys = np.zeros(self.num_places, np.int64)  # plus one; memory of zeros is taken when it is first written
         self._holds = np.zeros(self.num_places, np.uint64)
         self._uses = np.zeros(self.num_places, np.int8)
         self._hands = np.zeros(self.num_places // WAYS, np.int8)

@@ -1,6 +1,7 @@
 """CPU kernels of a cache's index. `halohop.ops.reference_cache` says in plain Python what they compute.
 
-A key may lie in one of the WAYS places of its set only, so it is found by reading one cache line, and nothing ever moves.
+A key may lie in one of the WAYS places of its set only, so it is found by reading one cache line, and nothing ever moves. A place
+has its key plus one, or 0 where it has none.
 """
 
 from typing import Any
@@ -36,7 +37,7 @@ def find(
         begin = _begin_of(wanted[i], num_sets)
         places[i] = -1
         for place in range(begin, begin + WAYS):
-            if keys[place] == wanted[i]:
+            if keys[place] == wanted[i] + 1:
                 if holds[place] & columns == columns:
                     places[i] = place
                     uses[place] = min(uses[place] + 1, MOST)
@@ -70,16 +71,16 @@ def take_places(
         begin = _begin_of(added[i], num_sets)
         at: Any = i64(-1)
         for place in range(begin, begin + WAYS):
-            if keys[place] == added[i]:
+            if keys[place] == added[i] + 1:
                 at = place
                 break
-            if keys[place] < 0 and at < 0:
+            if keys[place] == 0 and at < 0:
                 at = place
         if at < 0:
             at = _victim(uses, hands, begin // WAYS, begin)
-        if keys[at] != added[i]:
-            filled += keys[at] < 0
-            keys[at], holds[at], uses[at] = added[i], u64(0), 0
+        if keys[at] != added[i] + 1:
+            filled += keys[at] == 0
+            keys[at], holds[at], uses[at] = added[i] + 1, u64(0), 0
         holds[at] |= columns
         places[i] = at
     return filled
