@@ -108,7 +108,7 @@ class NodeBlock:
 
     def __post_init__(self) -> None:
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
-        assert all(column.shape[0] == len(self.gid) for column in self.columns.values())
+        assert all(column.shape[:1] == (len(self.gid),) for column in self.columns.values())
         assert all(len(rows) == len(self.gid) for rows in self.sparse.values())
 
 
@@ -151,7 +151,7 @@ class EdgeBlock:
         assert self.ends_bid.shape == (2, len(self.gid))
         assert self.flips is None or self.flips.mask.shape == self.gid.shape
         assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
-        assert all(column.shape[0] == len(self.gid) for column in self.columns.values())
+        assert all(column.shape[:1] == (len(self.gid),) for column in self.columns.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
