@@ -124,6 +124,7 @@ def _step(dtype: torch.dtype) -> None:
 
 def _sum_and_fill(dtype: torch.dtype) -> None:
     rows, lid = torch.zeros(2, 1, dtype=dtype), torch.tensor([1, 0])
+    sum_by_id(lid, rows)
     sum_of_squares(sum_by_id([lid, lid], [rows, rows], mean=True)[1])
     unite([lid, lid], [rows, rows])[1].sum_of_squares()
     all_finite(rows)
