@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,11 +144,13 @@ def format_size(num_bytes: float) -> str:
     return f"{num_bytes:.3g} TiB"
 
 
-def _physical(root: Path) -> Iterator[int]:
+@cache
+def _physical(root: Path) -> tuple[int, ...]:
     if (total := _lines_of(root / "proc/meminfo").get("MemTotal:")) is not None:
-        yield total * 1024
-    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # not Linux
-        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return (total * 1024,)
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:  # not Linux
+        return (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),)
+    return ()
 
 
 def _free(root: Path) -> Iterator[int]:
@@ -180,21 +183,27 @@ _V1 = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 _V2 = _Names("memory.max", "memory.current", "")
 
 
-def _groups(root: Path) -> Iterator[tuple[Path, _Names]]:
+def _groups(root: Path) -> tuple[tuple[Path, _Names], ...]:
     """The folders of the groups that this process is in, and of those that these are in."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        return _folders_of(root, (root / "proc/self/cgroup").read_text())
     except OSError:
-        return
-    for line in lines:
+        return ()
+
+
+@cache
+def _folders_of(root: Path, groups: str) -> tuple[tuple[Path, _Names], ...]:
+    """(Loaders ask for memory, and so often: what a process is in hardly ever changes.)"""
+    found = []
+    for line in groups.splitlines():
         _, controllers, group = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
         top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
         folder = top / group.lstrip("/")
-        for place in (folder, *folder.parents):  # within a container the path may not be there, but its root is
-            if place.is_relative_to(top):
-                yield place, _V1 if controllers else _V2
+        places = (place for place in (folder, *folder.parents) if place.is_relative_to(top))
+        found += [(place, _V1 if controllers else _V2) for place in places]  # in a container the path may not be there
+    return tuple(found)
 
 
 def _number(file: Path) -> Iterator[int]:

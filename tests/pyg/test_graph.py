@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 import halohop
 from halohop import LinkNeighborLoader, NeighborLoader
 from halohop.errors import InputError, SchemaError
-from halohop.pyg import convert
+from halohop.pyg import structure
 from halohop.typing import EDGE
 
 
@@ -24,8 +24,8 @@ def ring(num_nodes: int = 6) -> Data:
 
 def test_edges_are_converted_once_for_all_loaders(monkeypatch):
     data, calls = ring(), []
-    build = convert._tables
-    monkeypatch.setattr(convert, "_tables", lambda *args: calls.append(1) or build(*args))
+    build = structure._lists
+    monkeypatch.setattr(structure, "_lists", lambda *args: calls.append(1) or build(*args))
     shared = halohop.graph(data)
     loaders = [
         NeighborLoader(shared, [1], "train"),

@@ -1,5 +1,6 @@
 """What some partitions list: nodes by the user's ids, nodes of a split, edges in the order of the user's input."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,15 @@ from halohop.typing import Relation
 Value = TypeVar("Value")
 
 _BLOCK = 1 << 20  # ids compared at a time
+
+
+def in_order(ids: Sequence[Tensor], *others: Sequence[Tensor]) -> list[Tensor]:
+    """Columns in pieces, as a whole, ascending by the first column, in which no number is twice."""
+    whole = [pieces[0] if len(pieces) == 1 else torch.cat(list(pieces)) for pieces in (ids, *others)]
+    if bool((whole[0][1:] > whole[0][:-1]).all()):
+        return whole
+    order = torch.argsort(whole[0])
+    return [column[order] for column in whole]
 
 
 class Listed:
@@ -46,9 +56,8 @@ class Listed:
 
     def select(self, request: SelectRequest) -> SelectReply:
         chosen = [self._selected(request, part) for part in request.parts]
-        gid, raw = (torch.cat(column) for column in zip(*chosen, strict=True))
-        order = torch.argsort(raw)
-        return SelectReply(gid=gid[order], raw=raw[order])
+        raw, gid = in_order([raw for _, raw in chosen], [gid for gid, _ in chosen])
+        return SelectReply(gid=gid, raw=raw)
 
     def _selected(self, request: SelectRequest, part: int) -> tuple[Tensor, Tensor]:
         nodes = named(named(self._parts, part, "partition").nodes, request.node_type, "node type")
@@ -61,10 +70,10 @@ class Listed:
 
     def edges(self, request: EdgesRequest) -> EdgesReply:
         pieces = [self._edges_of(request.relation, part, request.edge_id) for part in request.parts]
-        neighbor_gid, gid, edge_id = (torch.cat(column) for column in zip(*pieces, strict=True))
+        neighbors, gids, edge_ids = ([piece[number] for piece in pieces] for number in range(3))
+        edge_id, neighbor_gid, gid = in_order(edge_ids, neighbors, gids)
         src_gid, dst_gid = (neighbor_gid, gid) if self._book.list_end else (gid, neighbor_gid)
-        order = torch.argsort(edge_id)
-        return EdgesReply(src_gid=src_gid[order], dst_gid=dst_gid[order], edge_id=edge_id[order])
+        return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=edge_id)
 
     def _edges_of(self, relation: Relation, part: int, wanted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Of the edges in the partition's lists, the neighbours, the nodes whose lists they are, and the ids."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.cache import RowCache
 from halohop.cluster.landing import Landing
+from halohop.cluster.listed import in_order
 from halohop.cluster.merging import Answer, Piece, merge_hops, merge_rows
 from halohop.cluster.questions import Lists, Question, RowsOf, Share
 from halohop.cluster.replicas import Replicas
@@ -177,9 +178,7 @@ class Router:
         if len(self._owners) in asked:
             raise ClusterError(f"partitions {asked[len(self._owners)]} are not held by this host")
         replies = self._ask_all({shard: replace(request, parts=tuple(parts)) for shard, parts in asked.items()}).values()
-        whole = [torch.cat([getattr(reply, name) for reply in replies]) for name in columns]
-        order = torch.argsort(whole[0])
-        return [column[order] for column in whole]
+        return in_order(*([getattr(reply, name) for reply in replies] for name in columns))
 
     def _routed(self, question: Question[Answer]) -> list[list[Piece[Answer]]]:
         """Per query: how its ids were divided, and what was answered."""

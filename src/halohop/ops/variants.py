@@ -16,6 +16,7 @@ from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
+from halohop.ops.sorting import sort_edges
 from halohop.ops.sparse import SparseRows
 from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares, unite
 
@@ -32,7 +33,7 @@ def common() -> Iterator[Call]:
     yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
     yield partial(_copy_rows, torch.int64, torch.int32, back=False)
     yield partial(_relabel, torch.int32, dense_limit=2)
-    yield partial(build_csc, _IDS.int(), 2, dtype=torch.int32)
+    yield partial(sort_edges, _IDS.flip(0), _IDS, 2, 2)
     yield partial(repeat_positions, _IDS, 0, torch.empty(2, dtype=torch.int64))
 
 
@@ -46,8 +47,9 @@ def others() -> Iterator[Call]:
     yield from (partial(gather_rows_to, torch.zeros(2, dtype=word), _IDS, _IDS, torch.zeros(2, dtype=word)) for word in _WORDS)
     yield from (partial(_relabel, ids, dense_limit=limit) for ids in _ID_DTYPES for limit in (2, 0))
     yield from (partial(bucket, _IDS.to(ids), (0, 1, 2), (0, 1)) for ids in _ID_DTYPES)
-    yield from (partial(build_csc, _IDS.to(ids), 2) for ids in _ID_DTYPES)
     yield from (partial(stitch_lists, [(torch.tensor([1, 2]), _IDS[:2], [_IDS.to(ids)])]) for ids in _ID_DTYPES)
+    yield from (partial(build_csc, _IDS.to(ids), 2, dtype=dtype) for ids in _ID_DTYPES for dtype in _ID_DTYPES)
+    yield from (partial(sort_edges, _IDS.to(ids).flip(0), _IDS.to(ids), 2, 2) for ids in _ID_DTYPES)
     yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)

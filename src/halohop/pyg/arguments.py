@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
@@ -188,7 +188,7 @@ def chosen(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
         >>> chosen(DrawArguments, {"replace": True, "batch_size": 4})["replace"], chosen(DrawArguments, {})["method"]
         (True, 'neighbor')
     """
-    return cast(Kind, {name: given.get(name, argument.default) for name, (_, argument) in _spelled(kind).items()})
+    return cast(Kind, {name: given.get(name, argument.default) for name, (_, argument) in _spelled(cast(Hashable, kind)).items()})
 
 
 def without(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +243,8 @@ def _entry(name: str, about: str) -> str:
     return "\n".join([f"    {name}: {first}", *(f"        {line.strip()}" for line in more)])
 
 
-def _spelled(kind: type) -> dict[str, tuple[Any, Argument]]:
+@functools.cache
+def _spelled(kind: Hashable) -> dict[str, tuple[Any, Argument]]:
     """The type and the `Argument` of all arguments of a kind that have one."""
     hints = {name: get_args(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
     return {name: (hint[0], hint[1]) for name, hint in hints.items() if len(hint) == 2 and isinstance(hint[1], Argument)}

@@ -19,6 +19,15 @@ from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, EDGE_ID, NODE, RAW_ID, Relation, TableKey
 
+Edges = dict[Relation, Tensor]
+"""Of every relation, ``[2, num_edges]``."""
+
+Counts = dict[TableKey, int]
+"""How many rows each table has."""
+
+Columns = dict[TableKey, dict[str, Tensor]]
+"""By table and name."""
+
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -37,35 +46,17 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
         >>> tables_from_pyg(data).nodes["node"].num_nodes
         3
     """
-    edges, counts = _structure(data)
+    edges, counts = edges_and_counts(data)
     found = list(rows_of(data, counts))
     if other := sorted({rows.key for rows in found if rows.dim}):
         warnings.warn(f"attributes {other} do not keep their rows in the first dimension and are left out", stacklevel=3)
-    return _tables(edges, counts, [rows for rows in found if not rows.dim])
-
-
-def structure_from_pyg(data: Data | HeteroData, names: Iterable[str | None] | None) -> GraphTables:
-    """The tables of a PyG graph as far as sampling reads them: edges, splits, and the columns of some names.
-
-    Args:
-        data: the graph.
-        names: of times and weights, of which None, and what nothing has, name nothing; instead of them None stands for every
-            column of one number per row.
-
-    Raises:
-        InputError: as of `tables_from_pyg`.
-    """
-    edges, counts = _structure(data)
-    found = list(rows_of(data, counts))
-    if names is None:
-        return _tables(edges, counts, [rows for rows in found if is_number(rows)])
-    wanted = {name for name in names if name is not None}
-    return _tables(edges, counts, [rows for rows in found if rows.key in wanted or _is_split(rows)])
+    near_edges, columns = near(edges, counts, [rows for rows in found if not rows.dim])
+    return tables_of(near_edges, counts, columns)
 
 
 def skeleton_of(data: Data | HeteroData, names: Iterable[str | None]) -> Data | HeteroData:
-    """A copy of a PyG graph that has what `structure_from_pyg` reads, and nothing else."""
-    _, counts = _structure(data)
+    """A copy of a PyG graph that has what `halohop.pyg.structure` reads, and nothing else."""
+    _, counts = edges_and_counts(data)
     kept = {(rows.table, rows.key) for rows in rows_of(data, counts) if rows.key in names or _is_split(rows)}
     bare = copy.copy(data)
     for table, store in stores_of(bare):
@@ -78,13 +69,13 @@ def skeleton_of(data: Data | HeteroData, names: Iterable[str | None]) -> Data | 
     return bare
 
 
-def _structure(data: Data | HeteroData) -> tuple[dict[Relation, Tensor], dict[TableKey, int]]:
+def edges_and_counts(data: Data | HeteroData) -> tuple[Edges, Counts]:
     """The edges of every relation, ``[2, n]``, and how many rows each table has."""
     if not isinstance(data, Data | HeteroData):
         raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
     stores = stores_of(data)
     edges = {key: _edge_index(store) for key, store in stores if not isinstance(key, str)}
-    counts: dict[TableKey, int] = {key: ends.size(1) for key, ends in edges.items()}
+    counts: Counts = {key: ends.size(1) for key, ends in edges.items()}
     for key, store in stores:
         if isinstance(key, str):
             num_nodes = store.num_nodes  # after the edges: PyG < 2.8 fails here where `adj_t` is stored
@@ -106,29 +97,52 @@ def _edge_index(store: EdgeStorage) -> Tensor:
     return edge_index
 
 
-def _tables(edges: dict[Relation, Tensor], counts: dict[TableKey, int], found: list[Rows]) -> GraphTables:
-    columns: dict[TableKey, dict[str, Tensor]] = {key: {} for key in counts}
+def drawn_columns(data: Data | HeteroData, names: Iterable[str | None] | None, counts: Counts) -> list[Rows]:
+    """The columns that sampling reads: splits, and those of some names.
+
+    Args:
+        data: the graph.
+        names: of times and weights, of which None, and what nothing has, name nothing; instead of them None stands for every
+            column of one number per row.
+        counts: how many rows each table has.
+
+    Raises:
+        InputError: as of `tables_from_pyg`.
+    """
+    found = list(rows_of(data, counts))
+    if names is None:
+        return [rows for rows in found if is_number(rows)]
+    wanted = {name for name in names if name is not None}
+    return [rows for rows in found if rows.key in wanted or _is_split(rows)]
+
+
+def near(edges: Edges, counts: Counts, found: list[Rows]) -> tuple[Edges, Columns]:
+    """Edges and columns on the CPU; what lies elsewhere is copied, with one warning for all.
+
+    Raises:
+        InputError: a column that is no tensor.
+    """
     for rows in found:
         if not isinstance(rows.value, Tensor):
             raise InputError(f"attribute {rows.key!r} of type {type(rows.value).__name__} has no rows of numbers; store tensors")
-        columns[rows.table][rows.key] = rows.value
     tensors: dict[tuple[str, TableKey], Tensor] = {("edge_index", key): ends for key, ends in edges.items()}
-    tensors |= {(name, key): column for key, named in columns.items() for name, column in named.items()}
-    near = _brought(tensors)
+    brought = _brought(tensors | {(rows.key, rows.table): rows.value for rows in found})
+    columns: Columns = {key: {} for key in counts}
+    for rows in found:
+        columns[rows.table][rows.key] = brought[rows.key, rows.table]
+    return {key: brought["edge_index", key] for key in edges}, columns
+
+
+def tables_of(edges: Edges, counts: Counts, columns: Columns) -> GraphTables:
+    """Tables of what is on the CPU.
+
+    Raises:
+        IdError: an edge points outside its node table.
+        SchemaError: a column or a type cannot have its name.
+    """
     return GraphTables(
-        nodes={
-            key: NodeTable(num_nodes=count, columns={name: near[name, key] for name in columns[key]})
-            for key, count in counts.items()
-            if isinstance(key, str)
-        },
-        edges={
-            key: EdgeTable(
-                src=near["edge_index", key][0],
-                dst=near["edge_index", key][1],
-                columns={name: near[name, key] for name in columns[key]},
-            )
-            for key in edges
-        },
+        nodes={key: NodeTable(num_nodes=count, columns=columns[key]) for key, count in counts.items() if isinstance(key, str)},
+        edges={key: EdgeTable(src=ends[0], dst=ends[1], columns=columns[key]) for key, ends in edges.items()},
     )
 
 

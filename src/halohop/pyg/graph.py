@@ -8,14 +8,14 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
-from halohop.cluster.graph import Graph, GraphReference, in_one_part
+from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
 from halohop.cluster.tables.owners import owners_here
 from halohop.errors import InputError
 from halohop.partitioning.book import check_edge_dir
-from halohop.pyg.convert import structure_from_pyg
 from halohop.pyg.live import LiveRows
+from halohop.pyg.structure import structure_of
 from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.telemetry import Counters
 from halohop.typing import EDGE_ID, EdgeDir, TableKey
@@ -36,9 +36,9 @@ class LiveGraph(Graph):
     def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None, *, edge_dir: EdgeDir = "in") -> None:
         check_edge_dir(edge_dir)
         ops.warm_up()
-        build = in_one_part(structure_from_pyg(data, names), edge_dir=edge_dir)
+        build = structure_of(data, names, edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
-        parts = dict(enumerate(build.parts))
+        parts = {0: build.part}
         shard = LocalShard(parts, book=build.book, pool=pool, counters=counters)
         router = Router(build.book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters)
         owners = partial(owners_here, build.book, {shard.owner: tuple(parts)})
@@ -85,9 +85,10 @@ class LiveGraph(Graph):
 def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
     """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
 
-    A loader that is given the object itself converts its edges; given this graph it does not, and its batches are the same.
-    Edges, splits, and the times and weights that are drawn by (attributes of one number per node or edge) are those that the
-    object has now. Everything else is read from the object when a batch asks for it.
+    Loaders that are given the object itself share its sorted edges, too, and their batches are the same; they have edges, times
+    and weights as they were when each of them was made. Edges, splits, and the times and weights that are drawn by (attributes of
+    one number per node or edge) are those that the object has now. Everything else is read from the object when a batch asks for
+    it.
 
     Args:
         data: the PyG object. Its nodes and edges stay as they are.

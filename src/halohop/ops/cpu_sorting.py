@@ -1,0 +1,59 @@
+"""CPU kernels that sort edges into lists of their nodes. `halohop.ops.reference_sorting` says in plain torch what they compute.
+
+`fill_lists` does the lists of the nodes `first` to ``last - 1``, so several threads can share the work: each reads all edges, and
+writes to places of its own.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halohop.ops.cpu_jit import kernel, prefetch
+
+u64, i64 = np.uint64, np.int64
+
+_FAR, _NEAR = u64(64), u64(24)  # steps between asking for a word and using it: a node's cursor, then the edge's place
+_ONE = u64(1)
+
+
+@kernel
+def count_lists(keys: NDArray[Any], others: NDArray[Any], num_others: Any, sizes: NDArray[Any]) -> Any:
+    """Adds up how many edges each node has; `sizes` has a place for each node there is. Returns whether all ends are nodes."""
+    n, num_keys, missing = u64(keys.size), u64(sizes.size), u64(0)
+    for i in range(n):
+        ahead = u64(keys[min(i + _FAR, n - _ONE)])
+        if ahead < num_keys:
+            prefetch(sizes, ahead)
+        key = u64(keys[i])
+        if key >= num_keys:
+            return False
+        missing |= u64(u64(others[i]) >= num_others)
+        sizes[key] += 1
+    return missing == u64(0)
+
+
+@kernel
+def fill_lists(
+    keys: NDArray[Any],
+    others: NDArray[Any],
+    first: Any,
+    last: Any,
+    cursors: NDArray[Any],
+    indices: NDArray[Any],
+    order: NDArray[Any],
+) -> None:
+    """Writes the other end and the number of each edge to the next place of its node's list. All ends are nodes."""
+    n = u64(keys.size)
+    for i in range(n):
+        prefetch(cursors, u64(keys[min(i + _FAR, n - _ONE)]))
+        ahead = u64(keys[min(i + _NEAR, n - _ONE)])
+        if first <= ahead and ahead < last:
+            place = u64(cursors[ahead])
+            prefetch(indices, place)
+            prefetch(order, place)
+        key = u64(keys[i])
+        if first <= key and key < last:
+            place = u64(cursors[key])
+            indices[place], order[place] = others[i], i
+            cursors[key] += 1
