@@ -86,6 +86,16 @@ def test_rows_come_from_the_cache_the_second_time(folder):
         )
 
 
+@pytest.mark.parametrize(("options", "kept"), [({}, NUM_NODES), ({"cache": "auto"}, NUM_NODES), ({"cache": None}, 0)], ids=str)
+def test_rows_are_kept_unless_one_says_otherwise(folder, options, kept):
+    with clients(folder, **options) as (graph,):
+        for _ in range(2):
+            graph.fetch_rows(NODE, ("x", RAW_ID), torch.arange(NUM_NODES))
+        counted = graph.statistics()
+    assert counted.get("cache_rows", 0) == counted.get("cache_missed_rows", 0) == kept
+    assert counted["remote_rows"] == 2 * NUM_NODES - kept
+
+
 def test_metrics_show_what_the_cache_answered(folder):
     with clients(folder, cache="1MB") as (graph,):
         for _ in range(2):
