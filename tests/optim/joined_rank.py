@@ -13,6 +13,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 import halohop
+from halohop.errors import HalohopError
 from tests.optim.joined import DIM, LENGTHS, TABLES, WAYS, Head, Whole, batches, optimizers
 
 
@@ -54,12 +55,31 @@ def fail(model: DistributedDataParallel, backward: Any, rank: int) -> None:
         raise LookupError
 
 
+def lose(graph: halohop.Graph, rank: int) -> str:
+    """A loop that one rank leaves by an error of its own: what the others hear."""
+    table = halohop.DistEmbedding(graph, None, DIM, "lost", node_type="node")
+    model = DistributedDataParallel(Head())
+    sparse, heard = halohop.optim.SparseSGD([table], timeout=3.0), ""
+    with suppress(LookupError), model.join():
+        ids, labels = batches(2, rank)[0]
+        F.cross_entropy(model([table(ids)] * 3), labels).backward()
+        if rank == 1:
+            raise LookupError
+        try:
+            sparse.step()
+        except HalohopError as error:
+            heard = str(error)
+            raise LookupError from error
+    return heard
+
+
 def main(argv: Sequence[str]) -> None:
     address, out = argv
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo")
     with halohop.connect([address]) as graph:
-        torch.save([train(graph, way, rank) for way in WAYS], f"{out}/{rank}.pt")
+        ways = [train(graph, way, rank) for way in WAYS]
+        torch.save({"ways": ways, "heard": lose(graph, rank)}, f"{out}/{rank}.pt")
         dist.barrier()
     dist.destroy_process_group()
 

@@ -237,5 +237,8 @@ def test_join_makes_ranks_of_unequal_length_one_loop(tmp_path: Path) -> None:
         expected, head, steps = union(names[number])
         torch.testing.assert_close(rows[number], expected, atol=1e-5, rtol=0, msg=way)
         for one in saved:
-            assert one[number]["steps"] == [{names[number][0]: steps}, dict.fromkeys(names[number][1:], steps)]
-            torch.testing.assert_close(one[number]["dense"], dict(head.state_dict()), atol=1e-5, rtol=0)
+            assert one["ways"][number]["steps"] == [{names[number][0]: steps}, dict.fromkeys(names[number][1:], steps)]
+            torch.testing.assert_close(one["ways"][number]["dense"], dict(head.state_dict()), atol=1e-5, rtol=0)
+    assert [one["heard"] == "" for one in saved] == [False, True, False]
+    for rank in (0, 2):
+        assert "rank 1 has not sent a share of step of optimizer 'SparseSGD(lost)', number 0 within 3 s" in saved[rank]["heard"]
