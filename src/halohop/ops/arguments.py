@@ -9,21 +9,16 @@ from torch import Tensor
 
 from halohop.errors import InputError
 
-_INT64 = (torch.int64,)
+_INT64_ONLY = (torch.int64,)
 _INTEGERS = (torch.int64, torch.int32)
 
-ARRAY_DTYPES: dict[torch.dtype, Any] = {
-    torch.bool: np.bool_,
-    torch.uint8: np.uint8,
-    torch.int8: np.int8,
-    torch.int16: np.int16,
-    torch.int32: np.int32,
-    torch.int64: np.int64,
-    torch.float16: np.float16,
-    torch.float32: np.float32,
-    torch.float64: np.float64,
+ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    getattr(torch, name): np.dtype(name)
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 }
 """NumPy's dtypes of columns, where it has them: an array is made in less time than a view of a tensor in another dtype."""
+
+INT64 = ARRAY_DTYPES[torch.int64]
 
 
 def require_cpu(tensor: Tensor, name: str) -> None:
@@ -35,7 +30,7 @@ def integers(tensor: Tensor, name: str, length: int | None = None, *, only_int64
     """A one-dimensional tensor of int64 or int32 as a contiguous array, copied only where it has gaps."""
     if not tensor.is_cpu:
         require_cpu(tensor, name)
-    allowed = _INT64 if only_int64 else _INTEGERS
+    allowed = _INT64_ONLY if only_int64 else _INTEGERS
     if tensor.ndim != 1 or tensor.dtype not in allowed:
         kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise InputError(f"{name} must be one-dimensional {kinds}, got {tensor.dtype} of shape {tuple(tensor.shape)}")
@@ -54,4 +49,4 @@ def target(out: Tensor, name: str, length: int) -> NDArray[np.int64]:
 
 
 def as_int64(array: NDArray[Any]) -> NDArray[np.int64]:
-    return array if array.dtype == np.int64 else array.astype(np.int64)
+    return array if array.dtype == INT64 else array.astype(np.int64)

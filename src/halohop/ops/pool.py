@@ -25,6 +25,8 @@ SMALL = 1 << 16
 
 _CLASSES_PER_DOUBLING = 4  # at most a fifth of a buffer stays unused
 
+_BYTE = np.dtype(np.uint8)
+
 Buffer = NDArray[np.uint8]
 """Memory, ``[num_bytes]``; whatever else must stay alive as long as it does is the array's base."""
 
@@ -75,17 +77,25 @@ class Pool:
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A contiguous CPU tensor with arbitrary contents."""
+        kind = ARRAY_DTYPES.get(dtype)
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if self._allocate is not None and num_bytes >= SMALL:
+            return self._allocate(num_bytes).view(dtype).view(shape)
+        if num_bytes == 0:  # torch's own can be viewed in any dtype
+            return torch.empty(shape, dtype=dtype)
+        if kind is None:
+            return torch.from_numpy(self.array((num_bytes,), _BYTE)).view(dtype).view(shape)
+        return torch.from_numpy(self.array(shape, kind))
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """The same as an array of the process's own memory, for what is no part of a batch: it takes a third of the time."""
         num_bytes = math.prod(shape) * dtype.itemsize
         if num_bytes < SMALL:
-            return _new(shape, dtype)
-        if self._allocate is not None:
-            return self._allocate(num_bytes).view(dtype).view(shape)
+            return np.empty(shape, dtype)
         buffer = self._take(_size_class(num_bytes))
-        kind = ARRAY_DTYPES.get(dtype)
-        loan: NDArray[Any] = np.ndarray(num_bytes, np.uint8, buffer) if kind is None else np.ndarray(shape, kind, buffer)
+        loan: NDArray[Any] = np.ndarray(shape, dtype, buffer)
         weakref.finalize(loan, self._returned.append, buffer).atexit = False
-        lent = torch.from_numpy(loan)
-        return lent.view(dtype).view(shape) if kind is None else lent
+        return loan
 
     def trim(self) -> None:
         """Frees what lies idle."""
@@ -133,20 +143,20 @@ class Pool:
 
 def empty(pool: Pool | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """From the pool, or without one from new memory."""
-    return _new(shape, dtype) if pool is None else pool.empty(shape, dtype)
+    if pool is not None:
+        return pool.empty(shape, dtype)
+    kind = ARRAY_DTYPES.get(dtype)  # NumPy asks for huge pages
+    return torch.empty(shape, dtype=dtype) if kind is None or 0 in shape else torch.from_numpy(np.empty(shape, kind))
+
+
+def empty_array(pool: Pool | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The same as an array, see `Pool.array`."""
+    return np.empty(shape, dtype) if pool is None else pool.array(shape, dtype)
 
 
 def page_locked(num_bytes: int) -> Tensor:
     """Memory that a GPU reads by itself. Torch recycles it, and only torch knows when the last copy from it has ended."""
     return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
-
-
-def _new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """From NumPy's allocator: it asks for huge pages where much is needed, and takes half as long as torch's where little is."""
-    kind = ARRAY_DTYPES.get(dtype)
-    if kind is None or 0 in shape:  # torch's own of no element can be viewed in any dtype
-        return torch.empty(shape, dtype=dtype)
-    return torch.from_numpy(np.empty(shape, kind))
 
 
 def _size_class(num_bytes: int) -> int:

@@ -45,7 +45,8 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     index = integers(rows, "rows")
     if not isinstance(source, Pieces):
         return _gather_from_tensor(source, rows, index, out, pool)
-    shape = (len(index), *source.row_shape)
+    num_rows = len(index)
+    shape = (num_rows, *source.row_shape)
     if out is None:
         out = empty(pool, shape, source.dtype)
     else:
@@ -56,7 +57,7 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     if out.data_ptr() % source.word.itemsize:  # a user's own memory may begin anywhere
         return out.copy_(gather_rows(source, rows))
     words, width = _as_words(out, source.word), int(source.width)
-    for part in windows(source, index):
+    for part in windows(source, index) if source.on_disk else (slice(0, num_rows),):
         into = words[part.start * width : part.stop * width]
         done = part.start + cpu_index.gather(source.words, source.origins, source.bounds, source.width, index[part], into)
         if done < part.stop:

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_eligible, cpu_index, cpu_sample
-from halohop.ops.arguments import as_int64, integers
+from halohop.ops.arguments import INT64, as_int64, integers
 from halohop.ops.eligible import Eligible, Int64s, Spans, find_eligible
 from halohop.ops.labor import Labor, Sources
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
-from halohop.ops.pool import Pool, empty
+from halohop.ops.pool import Pool, empty, empty_array
 from halohop.ops.random import MASK_64
 from halohop.ops.weighted import Weights, WeightSums
 
@@ -134,8 +134,7 @@ def _find_spans(
 ) -> tuple[Int64s, Int64s, Int64s, int]:
     """Where the rows' lists begin, their lengths, how many will be drawn from each, and in all."""
     row_ids = as_int64(integers(rows, "rows"))
-    starts, degrees = empty(pool, (2, len(row_ids)), torch.int64).numpy()
-    counts = empty(pool, (len(row_ids),), torch.int64).numpy()
+    starts, degrees, counts = (empty_array(pool, row_ids.shape, INT64) for _ in range(3))
     offsets = np.asarray(edge_bounds, np.int64)
     total = 0
     for part in windows(lists, row_ids):
