@@ -14,6 +14,7 @@ from halohop.cluster.graph import Graph
 from halohop.loading.examples import Examples
 from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
+from halohop.loading.measured import Measured, Trial
 from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
@@ -48,7 +49,9 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         seed: of the shuffle.
         run: "threads", "processes" (for transforms that keep the GIL; Linux, and graphs without other hosts), "inline" (each
             batch when it is asked for), or "auto": threads unless num_workers is 0.
-        num_workers: threads or processes; None takes one per core that this trainer has to itself, at most four.
+        num_workers: threads or processes; None takes one per core that this trainer has to itself, at most four. Without a number
+            threads are taken (run="auto") where they make the first batches quicker than the trainer's thread; those of a small
+            graph they do not.
         prefetch_factor: batches in flight per worker.
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
             One may always be in flight. None: `halohop.memory.spare_bytes`.
@@ -130,6 +133,9 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         self._pin = pin_memory and torch.cuda.is_available()
         if self._pin and not self._in_processes:
             sampler.graph.pool.delegate(page_locked)
+        # Of other hosts' graphs batches wait, and a worker_init_fn expects workers.
+        tries = run == "auto" and num_workers is None and worker_init_fn is None and sampler.graph.is_local
+        self._trial = Trial(self._prefetch) if tries and self._prefetch.workers else None
         self._kept: Kept[BatchSpec, Any] | None = None
         self._progress = LoaderProgress(self._plan, seed=self._seed)
         self._backlog = Backlog(self._prefetch)
@@ -189,7 +195,8 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
     def _epoch(self, progress: EpochProgress) -> Iterator[Any]:
         specs: deque[BatchSpec] = deque()
         begun = noted(progress.specs(), specs)
-        batches = in_order(begun, self._makers(), self._prefetch, backlog=self._backlog, counters=self.counters)
+        ahead = None if self._trial is None else lambda trial=self._trial: trial.ahead
+        batches = in_order(begun, self._makers(), self._prefetch, backlog=self._backlog, counters=self.counters, ahead=ahead)
         with closing(batches):
             for batch in batches:
                 progress.hand_over()
@@ -211,6 +218,8 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         workers = self._prefetch.workers
         if not workers:
             return Inline(make, self.counters)
+        if self._trial is not None:
+            return Measured(make, self._trial, workers, self.counters)
         threads = Threads(make, workers, self.counters)
         if not self._sampler.graph.is_local:
             self._sampler.graph.keep_until_exit()
@@ -255,7 +264,8 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
 
     def _make_for_epoch(self, spec: BatchSpec) -> Made[Dated]:
         made = self._make(spec)
-        return replace(made, item=replace(made.item, value=self.filter_fn(made.item.value)))
+        value = self.filter_fn(made.item.value)
+        return made if value is made.item.value else replace(made, item=replace(made.item, value=value))
 
     def _make(self, spec: BatchSpec) -> Made[Dated]:
         epoch, share = spec

@@ -90,7 +90,6 @@ class Backlog:
     def add(self, future: "Future[Made[Any]]") -> None:
         with self._lock:
             self._waiting.append(future)
-            self._weigh()
 
     def remove(self, future: "Future[Made[Any]]") -> None:
         with self._lock:
@@ -111,10 +110,15 @@ class Backlog:
             }
 
     def _weigh(self) -> int:
-        known = [_weight(future) for future in self._waiting if future.done()]
-        if known:
-            self._heaviest = max(self._heaviest or 0, *known)
-        weight = sum(known) + (self._heaviest or 0) * (len(self._waiting) - len(known))
+        weight = making = 0
+        for future in self._waiting:
+            if future.done():
+                made = _weight(future)
+                weight += made
+                self._heaviest = max(self._heaviest or 0, made)
+            else:
+                making += 1
+        weight += (self._heaviest or 0) * making
         self._peak = max(self._peak, weight)
         return weight
 
@@ -126,11 +130,16 @@ def in_order(
     *,
     backlog: Backlog | None = None,
     counters: Counters | None = None,
+    ahead: Callable[[], int] | None = None,
 ) -> Generator[Item, None, None]:
     """Yields the item of every spec, in order; the makers work ahead, by a bounded number of items and of bytes.
 
     A failure is raised where its item would have come, after the good ones before it. Ending the iteration early stops the
     makers.
+
+    Args:
+        specs, makers, config, backlog, counters: what is made, how, within which bounds, and who counts it.
+        ahead: how many items may be in flight now; 0 makes each when it is asked for. None: as `config` says.
 
     Raises:
         BatchError: making failed; the error is the cause (errors of halohop itself pass unwrapped).
@@ -142,11 +151,12 @@ def in_order(
         [0, 1, 4, 9]
     """
     backlog, counters = backlog or Backlog(config), counters or Counters()
+    most = ahead or (lambda: config.workers * config.prefetch)
     jobs = (Job(number=number, spec=spec) for number, spec in enumerate(specs))
     waiting: deque[Future[Made[Item]]] = deque()
     try:
         while True:
-            while not waiting or (len(waiting) < config.workers * config.prefetch and backlog.has_room()):
+            while not waiting or (len(waiting) < most() and backlog.has_room()):
                 job = next(jobs, None)
                 if job is None:
                     break
