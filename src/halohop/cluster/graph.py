@@ -67,6 +67,7 @@ class Graph(Counted, Lookups, Jobs):
         pool: where batches borrow their memory.
         counters: what this process has done for requests.
         parts_here: the partitions in this process.
+        identities: the tables of which the user's ids are known to be the gids.
         batch_servers: servers that make whole batches, so that nothing need be sampled here; None where there are none.
         opened_by: opens this graph in another process, to which it is sent; None where only this process has it.
     """
@@ -91,6 +92,7 @@ class Graph(Counted, Lookups, Jobs):
         self.opened_by: GraphReference | None = None
         self._router = router
         self.parts_here = router.parts_here
+        self.identities = router.identities
         self._connections = connections
         self._closed = False
         self._find_owners = table_owners
@@ -259,7 +261,7 @@ def local_graph(
     return Graph(
         schema=schema,
         book=book,
-        router=Router(book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters),
+        router=Router(book, [PartitionOwner(shard=shard, parts=tuple(parts), identities=shard.identities)], pool, counters),
         pool=pool,
         counters=counters,
         table_owners=table_owners or partial(owners_here, book, {shard.owner: tuple(parts)}),

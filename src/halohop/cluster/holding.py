@@ -137,7 +137,7 @@ class Holding:
         """These partitions for a router; `shard` answers about them."""
         schema, book = self.manifest.schema, self.book
         replicas = tuple(Replicas(replica, schema, book, pool, counters) for replica in self.replicas.values())
-        return PartitionOwner(shard=shard, parts=tuple(self.parts), replicas=replicas)
+        return PartitionOwner(shard=shard, parts=tuple(self.parts), replicas=replicas, identities=shard.identities)
 
 
 def _copies_with(replica: Replica, given: dict[TableKey, dict[str, GivenColumn]]) -> Replica:

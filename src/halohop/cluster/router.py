@@ -52,6 +52,7 @@ class PartitionOwner:
         remote: whether asking means waiting for the network; such shards are asked first.
         name: of a remote shard, as statistics call it.
         replicas: what this process has of other partitions' rows and lists; they are asked before any remote shard.
+        identities: the tables of which the user's ids are the gids, as far as this is known without asking.
     """
 
     shard: Shard
@@ -59,6 +60,7 @@ class PartitionOwner:
     remote: bool = False
     name: str = ""
     replicas: tuple[Replicas, ...] = ()
+    identities: frozenset[TableKey] = frozenset()
 
 
 class Router:
@@ -74,6 +76,7 @@ class Router:
 
     Attributes:
         parts_here: the partitions that are asked without the network.
+        identities: the tables of which the user's ids are known to be the gids, in all partitions.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Router:
         ]
         self._peers = {index: Counters() for index in self._owners if holders[index].remote}
         self._names = {index: holders[index].name for index in self._peers}
+        self.identities = frozenset.intersection(*(holder.identities for holder in holders))
         self.parts_here = tuple(part for holder in holders if not holder.remote for part in holder.parts)
         # One bucket more than there are shards: for partitions that no shard holds.
         self._shard_of_part = [len(holders)] * book.num_parts

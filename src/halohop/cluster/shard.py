@@ -53,6 +53,7 @@ class LocalShard:
 
     Attributes:
         owner: of these tables.
+        identities: the tables of which the user's ids are the gids.
 
     Raises (from `ask`):
         SchemaError: a request names a type, relation or column that does not exist.
@@ -110,6 +111,7 @@ class LocalShard:
                 has_all_sources=sum(book.count(neighbors, index) for index in parts) == book.bounds(neighbors)[-1],
             )
 
+        self.identities = frozenset(name for name, table in self._tables.items() if table.ids is None)
         columns = {name: self._tables[name].columns for name in first.nodes}
         lists = {relation: topology.indices for relation, topology in self._topologies.items()}
         for name, kept in hot_rows(parts, columns, lists, book, residency.hot_bytes, counters).items():

@@ -14,7 +14,7 @@ from halohop.ops import cpu_index
 from halohop.ops.arguments import ARRAY_DTYPES, integers, require_cpu
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces, widest_word, words_at
-from halohop.ops.pool import Pool, empty
+from halohop.ops.pool import SMALL, Pool, empty
 
 _BYTE = np.dtype(np.uint8)
 _ONE_PIECE = np.zeros(1, np.uint64)
@@ -45,24 +45,7 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
     index = integers(rows, "rows")
     if not isinstance(source, Pieces):
         return _gather_from_tensor(source, rows, index, out, pool)
-    num_rows = len(index)
-    shape = (num_rows, *source.row_shape)
-    if out is None:
-        out = empty(pool, shape, source.dtype)
-    else:
-        _check_out(out, shape, source.dtype)
-    if source.row_bytes == 0:
-        _check_range(index, len(source))
-        return out
-    if out.data_ptr() % source.word.itemsize:  # a user's own memory may begin anywhere
-        return out.copy_(gather_rows(source, rows))
-    words, width = _as_words(out, source.word), int(source.width)
-    for part in windows(source, index) if source.on_disk else (slice(0, num_rows),):
-        into = words[part.start * width : part.stop * width]
-        done = part.start + cpu_index.gather(source.words, source.origins, source.bounds, source.width, index[part], into)
-        if done < part.stop:
-            raise IdError(f"row {int(index[done])} at position {int(done)} is {source.explain(int(index[done]))}")
-    return out
+    return _gather_from_pieces(source, rows, index, out, pool)
 
 
 def pick_rows(source: Tensor, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
@@ -186,6 +169,36 @@ def _select(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | Non
         return selected
     _check_out(out, tuple(selected.shape), source.dtype)
     return out.copy_(selected)
+
+
+def _gather_from_pieces(source: Pieces, rows: Tensor, index: NDArray[Any], out: Tensor | None, pool: Pool | None) -> Tensor:
+    num_rows = len(index)
+    shape = (num_rows, *source.row_shape)
+    kind = ARRAY_DTYPES.get(source.dtype)
+    if out is not None:
+        _check_out(out, shape, source.dtype)
+    elif kind is not None and 0 < num_rows * source.row_bytes < SMALL:
+        array = np.empty(shape, kind)  # what is small needs no pool, and this is the shortest way to it
+        _gather_words(source, index, array.reshape(-1).view(source.word))
+        return torch.from_numpy(array)
+    else:
+        out = empty(pool, shape, source.dtype)
+    if source.row_bytes == 0:
+        _check_range(index, len(source))
+    elif out.data_ptr() % source.word.itemsize:  # a user's own memory may begin anywhere
+        out.copy_(gather_rows(source, rows))
+    else:
+        _gather_words(source, index, _as_words(out, source.word))
+    return out
+
+
+def _gather_words(source: Pieces, index: NDArray[Any], words: NDArray[Any]) -> None:
+    width = int(source.width)
+    for part in windows(source, index) if source.on_disk else (slice(0, len(index)),):
+        into = words[part.start * width : part.stop * width]
+        done = part.start + cpu_index.gather(source.words, source.origins, source.bounds, source.width, index[part], into)
+        if done < part.stop:
+            raise IdError(f"row {int(index[done])} at position {int(done)} is {source.explain(int(index[done]))}")
 
 
 def _gather_from_tensor(source: Tensor, rows: Tensor, index: NDArray[Any], out: Tensor | None, pool: Pool | None) -> Tensor:

@@ -40,7 +40,8 @@ class LiveGraph(Graph):
         pool, counters = ops.Pool(), Counters()
         parts = {0: build.part}
         shard = LocalShard(parts, book=build.book, pool=pool, counters=counters)
-        router = Router(build.book, [PartitionOwner(shard=shard, parts=tuple(parts))], pool, counters)
+        owner = PartitionOwner(shard=shard, parts=tuple(parts), identities=shard.identities)
+        router = Router(build.book, [owner], pool, counters)
         owners = partial(owners_here, build.book, {shard.owner: tuple(parts)})
         self.live = LiveRows(data, build.schema, pool)
         schema = self.live.described(build.schema)  # of batches

@@ -11,9 +11,9 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
 from halohop.sampling.columns import ALL, Columns
-from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.store.schema import Schema
-from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, Relation, TableKey
+from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation, TableKey
 
 
 def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
@@ -26,22 +26,20 @@ def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
     """
     if batch.is_collected:
         return batch
-    of_nodes = [
-        RowQuery(table=name, columns=(RAW_ID, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
-        for name, block in batch.nodes.items()
-    ]
+    of_nodes = [query for name, block in batch.nodes.items() if (query := _node_query(graph, name, block, columns)).columns]
     of_edges = [_edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()]
     queries = (*of_nodes, *(query for queries in of_edges for query in queries))
-    reply = graph.fetch_stored(FetchRequest(queries=queries))
-    nodes = {}
-    for number, (name, block) in enumerate(batch.nodes.items()):
-        found = reply.columns(number, of_nodes[number].columns)
+    reply = graph.fetch_stored(FetchRequest(queries=queries)) if queries else FetchReply(rows=(), sparse=())
+    rows_of_nodes = {query.table: reply.columns(number, query.columns) for number, query in enumerate(of_nodes)}
+    nodes, edges = {}, {}
+    for name, block in batch.nodes.items():
+        found = rows_of_nodes.get(name, {})
+        raw = found.setdefault(RAW_ID, block.gid)
         if block.padded:
-            raw = found[RAW_ID]
             assert isinstance(raw, Tensor)
             ops.fill_missing(raw, block.gid, -1)
         nodes[name] = _with(block, found)
-    edges, rows = {}, iter(reply.rows[len(of_nodes) :])
+    rows = iter(reply.rows[len(of_nodes) :])
     for asked, (relation, listed) in zip(of_edges, batch.edges.items(), strict=True):
         merged = listed.columns | _merged(graph, listed, asked, [next(rows) for _ in asked])
         if listed.padded:
@@ -106,6 +104,12 @@ def _names(graph: Graph, table: TableKey, columns: Columns) -> list[str]:
 def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
     """The columns of a table that batches may have: no model learns from ids that are strings."""
     return [column for column in schema.table(table).columns if column != RAW_TEXT]
+
+
+def _node_query(graph: Graph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery:
+    """For the rows of a block's nodes; without columns where the batch gets none, and their gids are the user's ids."""
+    ids = () if name in graph.identities else (RAW_ID,)
+    return RowQuery(table=name, columns=(*ids, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
 
 
 def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:

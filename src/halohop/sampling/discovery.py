@@ -149,7 +149,8 @@ class _Nodes:
 class Trail:
     """The edges of one relation, hop after hop.
 
-    It grows to the exact size in every hop, so the last one, which has most of the edges, is written once, where it stays.
+    The ends grow to the exact size in every hop, so those of the last one, which has most of the edges, are written once, where
+    they stay. Ids are joined when all hops are there.
 
     Args:
         pool: where the memory comes from.
@@ -160,8 +161,9 @@ class Trail:
         self._pool = pool
         self._list_end = list_end
         self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
-        self._gid = torch.empty(0, dtype=torch.int64)
-        self._id: Tensor | None = None  # the user's, where they are known and not the gids
+        self._gids: list[Tensor] = []
+        self._ids: list[Tensor] = []  # the user's
+        self._ids_are_gids = True
         self._total, self._num_sampled = 0, list[int]()
 
     def extend(self, edge_gid: Tensor, edge_id: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -176,29 +178,29 @@ class Trail:
         ends = ends_bid.numpy()
         if known:
             ends[:, :known] = self._ends_bid.numpy()
-        if edge_id is not None or self._id is not None:
-            old = self._gid if self._id is None else self._id
-            self._id = self._joined(old, edge_gid if edge_id is None else edge_id)
-        self._ends_bid, self._gid, self._total = ends_bid, self._joined(self._gid, edge_gid), total
+        self._gids.append(edge_gid)
+        self._ids.append(edge_gid if edge_id is None else edge_id)
+        self._ids_are_gids = self._ids_are_gids and edge_id is None
+        self._ends_bid, self._total = ends_bid, total
         return torch.from_numpy(ends[1 - self._list_end, known:]), torch.from_numpy(ends[self._list_end, known:])
-
-    def _joined(self, old: Tensor, new: Tensor) -> Tensor:
-        known = old.shape[0]
-        if not known and new.dtype == torch.int64:
-            return new
-        joined = self._pool.empty((known + new.shape[0],), torch.int64)
-        ids = joined.numpy()
-        ids[:known], ids[known:] = old.numpy(), new.numpy()
-        return joined
 
     def end_hop(self) -> None:
         self._num_sampled.append(self._total - sum(self._num_sampled))
 
     def block(self, *, by_hop: bool = True, ids: bool = False) -> EdgeBlock:
         """The edges; `ids`: with the user's ids, which every answer had, as far as they are not the gids."""
+        gid = self._joined(self._gids)
         return EdgeBlock(
             ends_bid=self._ends_bid,
-            gid=self._gid,
+            gid=gid,
             num_sampled=tuple(self._num_sampled) if by_hop else None,
-            columns={EDGE_ID: self._gid if self._id is None else self._id} if ids else {},
+            columns={EDGE_ID: gid if self._ids_are_gids else self._joined(self._ids)} if ids else {},
         )
+
+    def _joined(self, hops: list[Tensor]) -> Tensor:
+        if len(hops) == 1 and hops[0].dtype == torch.int64:
+            return hops[0]
+        joined = self._pool.empty((self._total,), torch.int64)
+        if hops:
+            np.concatenate([ids.numpy() for ids in hops], out=joined.numpy())
+        return joined
