@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+import halohop
 from halohop import NeighborLoader, partition
 from halohop.cluster.graph import in_memory
 from halohop.errors import BatchError, InputError
@@ -94,8 +95,9 @@ def test_workers_leave_torchs_threads_to_the_trainer(data, run):
 
 
 @pytest.mark.parametrize("run", ["threads", "inline", "processes"])
-def test_statistics_tell_where_the_time_of_a_batch_goes(data, run):
-    loader = NeighborLoader(data, [3, 2], batch_size=1000, run=run, num_workers=2)
+def test_statistics_tell_where_the_time_of_a_batch_goes(data, run, tmp_path):
+    partition(data, tmp_path, num_parts=2, method="random", overwrite=True)
+    loader = NeighborLoader(halohop.open(tmp_path), [3, 2], batch_size=1000, run=run, num_workers=2)
     batches = len(list(loader))
     counted = loader.statistics()
     for stage in ("make", "sample", "collect", "gather", "convert"):
