@@ -62,8 +62,8 @@ MUTATIONS = {
     ),
     "columns: all, whatever is asked for": Mutation(
         module="sampling/columns.py",
-        line="else tuple(name for name in known if name in chosen)\n",
-        instead="else tuple(known)\n",
+        line="return tuple(name for name in known if name in chosen) if chosen else ()\n",
+        instead="return tuple(known)\n",
         found_by=("pyg/test_columns.py",),
     ),
     "given columns: rows in the order of the partition": Mutation(

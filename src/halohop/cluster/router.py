@@ -256,9 +256,9 @@ def _num_ids(request: Request[Any]) -> int:
     """How many neighbourhoods and rows a request asks for."""
     match request:
         case SampleRequest():
-            return sum(len(query.dst_gid) for query in request.queries)
+            return sum(query.dst_gid.numel() for query in request.queries)
         case FetchRequest():
-            return sum(len(query.gid) for query in request.queries)
+            return sum(query.gid.numel() for query in request.queries)
     return 0
 
 

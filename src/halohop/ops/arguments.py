@@ -34,10 +34,10 @@ def integers(tensor: Tensor, name: str, length: int | None = None, *, only_int64
     if tensor.ndim != 1 or tensor.dtype not in allowed:
         kinds = " or ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
         raise InputError(f"{name} must be one-dimensional {kinds}, got {tensor.dtype} of shape {tuple(tensor.shape)}")
+    if length is not None and tensor.shape[0] != length:
+        raise InputError(f"{name} has {tensor.shape[0]} entries, expected {length}")
     array: NDArray[Any] = tensor.numpy()
-    if length is not None and len(array) != length:
-        raise InputError(f"{name} has {len(array)} entries, expected {length}")
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array if tensor.is_contiguous() else np.ascontiguousarray(array)
 
 
 def target(out: Tensor, name: str, length: int) -> NDArray[np.int64]:

@@ -54,7 +54,7 @@ def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
     """The storage of every node type, then of every relation. A `Data` has one storage for both."""
     if isinstance(data, Data):
         return [(NODE, data._store), (EDGE, data._store)]
-    return [*((name, data[name]) for name in data.node_types), *((relation, data[relation]) for relation in data.edge_types)]
+    return [*data.node_items(), *data.edge_items()]
 
 
 def put(store: BaseStorage, attributes: dict[str, Any]) -> None:

@@ -168,10 +168,11 @@ def _is_split(rows: Rows) -> bool:
 def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False) -> Data | HeteroData:
     """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; with `n_gid` and `e_gid`, if
     gids are asked for."""
+    one = out._store if isinstance(out, Data) else None
     for name, block in batch.nodes.items():
-        _fill_nodes(out._store if isinstance(out, Data) else out[name], block, gids=gids)
+        _fill_nodes(out[name] if one is None else one, block, gids=gids)
     for relation, edges in batch.edges.items():
-        _fill_edges(out._store if isinstance(out, Data) else out[relation], edges, gids=gids)
+        _fill_edges(out[relation] if one is None else one, edges, gids=gids)
     match batch.seeds:
         case Seeds() as seeds:
             _fill_seeds(out._store if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)

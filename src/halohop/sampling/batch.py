@@ -107,9 +107,10 @@ class NodeBlock:
     sparse: dict[str, SparseRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
-        assert all(column.shape[:1] == (len(self.gid),) for column in self.columns.values())
-        assert all(len(rows) == len(self.gid) for rows in self.sparse.values())
+        count = self.gid.shape[0]
+        assert self.num_sampled is None or sum(self.num_sampled) == count
+        assert all(column.shape[:1] == (count,) for column in self.columns.values())
+        assert all(len(rows) == count for rows in self.sparse.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +149,11 @@ class EdgeBlock:
         return torch.from_numpy(np.flatnonzero(own)), torch.from_numpy(np.flatnonzero(flipped))
 
     def __post_init__(self) -> None:
-        assert self.ends_bid.shape == (2, len(self.gid))
+        count = self.gid.shape[0]
+        assert self.ends_bid.shape == (2, count)
         assert self.flips is None or self.flips.mask.shape == self.gid.shape
-        assert self.num_sampled is None or sum(self.num_sampled) == len(self.gid)
-        assert all(column.shape[:1] == (len(self.gid),) for column in self.columns.values())
+        assert self.num_sampled is None or sum(self.num_sampled) == count
+        assert all(column.shape[:1] == (count,) for column in self.columns.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,7 @@ class Batch:
     @property
     def num_edges(self) -> int:
         """Edges, without empty places."""
-        return sum(int((block.gid.numpy() >= 0).sum()) if block.padded else len(block.gid) for block in self.edges.values())
+        return sum(int((block.gid.numpy() >= 0).sum()) if block.padded else block.gid.numel() for block in self.edges.values())
 
     @property
     def num_bytes(self) -> int:

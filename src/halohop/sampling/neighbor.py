@@ -65,13 +65,13 @@ class NeighborSampler:
             queries = tuple(
                 self._query(relation, fanouts[hop], frontiers[self._ends[relation][1]], seeds)
                 for relation, fanouts in self.fanouts.per_relation.items()
-                if fanouts[hop] != 0 and len(frontiers[self._ends[relation][1]].gid)
+                if fanouts[hop] != 0 and frontiers[self._ends[relation][1]].gid.numel()
             )
             answers = self.graph.sample(SampleRequest(draw=self._draw(seeds, hop), queries=queries)).answers if queries else ()
-            for query, answer in zip(queries, answers, strict=True):
-                neighbors, listed = self._ends[query.relation]
-                frontier = frontiers[listed]
-                with self.graph.counters.span("dedup"):
+            with self.graph.counters.span("dedup"):
+                for query, answer in zip(queries, answers, strict=True):
+                    neighbors, listed = self._ends[query.relation]
+                    frontier = frontiers[listed]
                     neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid, answer.edge_id)
                     ops.repeat_positions(answer.counts, frontier.begin, bid)
                     discovery.add(neighbors, answer.src_gid, frontier.tree_of(bid), neighbor_bid)
