@@ -88,6 +88,11 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
         for reduce in REDUCES
         for kind, shape in (("edge", (7,)), ("head", (7, 2)))
     },
+    "own": (lambda x, own: ops.segment_spmm(x, SRC, BEGINS, own=own), (_random(5, 3), _random(3))),
+    "own, weighted per head": (
+        lambda x, weight, own: ops.segment_spmm(x, SRC, BEGINS, weight=weight, own=own),
+        (_random(5, 2, 3), _random(7, 2), _random(4)),
+    ),
     "softmax": (partial(ops.segment_softmax, begins=BEGINS), (_random(7, 2),)),
     "add": (partial(ops.segment_add, src=SRC, begins=BEGINS), (_random(5, 2), _random(4, 2))),
     "dot": (partial(ops.segment_dot, src=SRC, begins=BEGINS), (_random(5, 2, 3), _random(4, 2, 3))),
@@ -101,7 +106,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(function, inputs)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "sum, weighted per head", "mean, weighted per head", "add", "dot"])
+@pytest.mark.parametrize("name", ["sum", "mean", "sum, weighted per head", "mean, weighted per head", "own", "add", "dot"])
 def test_second_gradients_are_those_of_finite_differences(name: str) -> None:
     function, inputs = DIFFERENTIABLE[name]
     assert torch.autograd.gradgradcheck(function, inputs)
@@ -129,6 +134,11 @@ def _large(name: str, dtype: torch.dtype) -> tuple[Callable[..., Tensor], tuple[
             return lambda x: ops.segment_spmm(x, src, begins, reduce=reduce), (left,)
         weight = weight if weighted == "head" else weight[:, 0]
         return lambda x, weight: ops.segment_spmm(x, src, begins, reduce=reduce, weight=weight), (left, weight)
+    if reduce == "own":
+        own = torch.randn(250, dtype=dtype)
+        if not weighted:
+            return lambda x, own: ops.segment_spmm(x, src, begins, own=own), (left, own)
+        return lambda x, weight, own: ops.segment_spmm(x, src, begins, weight=weight, own=own), (left, weight, own)
     return {
         "softmax": (partial(ops.segment_softmax, begins=begins), (weight,)),
         "add": (partial(ops.segment_add, src=src, begins=begins), (left[..., 0], right[..., 0])),
@@ -200,6 +210,8 @@ def test_softmax_is_within_lists() -> None:
         ({"weight": torch.zeros(6)}, r"weight has shape \(6,\), expected \(7,\) or \(7, 2\)"),
         ({"weight": torch.zeros(7, 3)}, r"weight has shape \(7, 3\)"),
         ({"weight": torch.zeros(7, dtype=torch.int32)}, r"weight is torch.int32"),
+        ({"own": torch.zeros(5)}, r"own has shape \(5,\), expected one number for each of at most 4 rows at both ends"),
+        ({"own": torch.zeros(2), "reduce": "mean"}, r'own goes with reduce="sum" only, got \'mean\''),
         ({"begins": BEGINS + 1}, r"begins go from 1 to 8, but must from 0 to 7, the number of edges"),
         ({"begins": torch.tensor([0, 5, 3, 7])}, r"list 1 goes from 5 to 3; begins must ascend from 0 to 7"),
         ({"begins": torch.tensor([0, 9, 7])}, r"list 0 goes from 0 to 9"),
@@ -264,6 +276,13 @@ def test_every_half_is_read_as_it_is(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ops.segment_spmm(every, ones[:-1], ones), every, rtol=0, atol=0, equal_nan=True)
 
 
+def test_own_rows_of_the_first_destinations_are_added() -> None:
+    x, own = torch.randn(5, 3), torch.tensor([2.0, -1.0])
+    expected = ops.segment_spmm(x, SRC, BEGINS)
+    expected[:2] += own.unsqueeze(1) * x[:2]
+    torch.testing.assert_close(ops.segment_spmm(x, SRC, BEGINS, own=own), expected)
+
+
 def test_autocast_leaves_halves_as_they_are() -> None:
     x, layer = torch.randn(5, 4), torch.nn.Linear(4, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -293,7 +312,7 @@ def test_a_model_is_compiled_whole(name: str) -> None:
 def test_torch_finds_no_fault_in_the_operators() -> None:
     x, weight = torch.randn(5, 2, 3, requires_grad=True), torch.randn(7, 2, requires_grad=True)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(segment_ops.weighted_sum, (x, SRC, BEGINS, weight, None, True), test_utils=tests)
+    torch.library.opcheck(segment_ops.weighted_sum, (x, SRC, BEGINS, weight, None, None, True), test_utils=tests)
     torch.library.opcheck(segment_ops.dot, (x, torch.randn(4, 2, 3), SRC, BEGINS, None), test_utils=tests)
     torch.library.opcheck(segment_ops.greatest, (x, SRC, BEGINS), test_utils=tests)
     torch.library.opcheck(segment_ops.softmax, (weight, BEGINS), test_utils=tests)

@@ -9,7 +9,8 @@ from torch_geometric import nn as pyg
 from halohop.nn.aggregation import Rows, multiplied, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv, is_weight
-from halohop.nn.own import own_and_reduced
+from halohop.nn.own import first
+from halohop.ops import segment_spmm
 
 
 class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
@@ -29,28 +30,26 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         else:
             hop = edge_index
         there, _ = pair_of(x, hop)
-        weight, scale, own = self._weights(hop, edge_weight, there)
+        weight, own = self._weights(hop, edge_weight, there)
 
         def reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
-            mine, total = self._own_and_sum(rows, hop, weight)
-            if scale is not None:
-                total = total * scale.unsqueeze(1)
-            return mine, total if own is None else total + own.unsqueeze(1) * mine
+            return first(rows, hop.num_dst), self._sum(rows, hop, weight, own)
 
         _, out = multiplied(self.lin, there, hop, reduced)
         return out if self.bias is None else out + self.bias
 
-    def _own_and_sum(self, rows: Tensor, hop: Hop, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None, own: Tensor | None) -> Tensor:
         if self._hop(rows, hop) is not None:
-            return own_and_reduced(rows, hop, weight=weight)
-        own = rows[: hop.num_dst]
-        return own, self.propagate(hop.ends, x=(rows, own), edge_weight=weight, size=(hop.num_src, hop.num_dst))
+            return segment_spmm(rows, hop.src, hop.begins, weight=weight, own=own)
+        pair, size = (rows, rows[: hop.num_dst]), (hop.num_src, hop.num_dst)
+        out: Tensor = self.propagate(hop.ends, x=pair, edge_weight=weight, size=size)
+        return out if own is None else out + own.unsqueeze(1) * pair[1]
 
-    def _weights(self, hop: Hop, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """What each edge's row is multiplied by ``[E]``, then each sum ``[num_dst]``, and the node's own row ``[num_dst]``."""
+    def _weights(self, hop: Hop, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """What each edge's row is multiplied by ``[E]``, and each destination's own row ``[num_dst]``."""
         of_hop = None if edge_weight is None else hop.of_edges(edge_weight).view(-1)
         if not self.normalize:
-            return of_hop, None, None
+            return of_hop, None
         whole = hop if hop.whole is None else hop.whole
         of_all = x.new_ones(whole.num_edges) if edge_weight is None else whole.of_edges(edge_weight).view(-1)
         degree, own = x.new_zeros(whole.num_dst), None
@@ -63,8 +62,8 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         degree = degree.index_add(0, whole.dst, of_all)
         root = degree.pow(-0.5)
         root = root.masked_fill(root == torch.inf, 0)
-        weight = root[hop.src] if of_hop is None else root[hop.src] * of_hop
+        scale, dst = root[: hop.num_dst], hop.dst
+        weight = root[hop.src] * scale[dst] if of_hop is None else root[hop.src] * scale[dst] * of_hop
         if self.add_self_loops:
-            weight = weight.masked_fill(hop.src == hop.dst, 0)
-        scale = root[: hop.num_dst]
-        return weight, scale, None if own is None else own[: hop.num_dst] * scale * scale
+            weight = weight.masked_fill(hop.src == dst, 0)
+        return weight, None if own is None else own[: hop.num_dst] * scale * scale

@@ -114,23 +114,29 @@ def weighted_sum(
     begins: NDArray[Any],
     weight: NDArray[Any],
     edge: NDArray[Any],
+    own: NDArray[Any],
     mean: Any,
     first: Any,
     last: Any,
     out: NDArray[Any],
 ) -> Any:
-    """Row i of `out` = the sum of weight times row of `x` over list i, or that divided by the list's length.
+    """Row i of `out` = the sum of weight times row of `x` over list i, or that divided by the list's length; plus own[i] times
+    row i of `x`, where there are as many.
 
-    `weight` and `edge` are empty where there are none.
+    `weight`, `edge` and `own` are empty where there are none.
     """
     n, row = u64(src.size), heads * width
-    ahead, weighted, placed = _ahead(x, row), weight.size > 0, edge.size > 0
+    ahead, weighted, placed, num_own = _ahead(x, row), weight.size > 0, edge.size > 0, u64(own.size) // max(heads, _ONE)
     for i in range(first, last):
         begin, end, into = u64(begins[i]), u64(begins[i + _ONE]), i * row
         if begin > end or end > n:
             return n + _ONE + i
         for c in range(row):
             out[into + c] = 0
+        for h in range(heads if i < num_own else _ZERO):
+            factor, here = own[i * heads + h], into + h * width
+            for c in range(width):
+                out[here + c] = factor * _read(x, here + c)
         for k in range(begin, end):
             later = min(k + ahead, n - _ONE)
             _ask(x, u64(src[later]) * row, row)
@@ -143,9 +149,9 @@ def weighted_sum(
                 continue
             if placed:
                 prefetch(weight, u64(edge[later]) * heads)
-            own = (u64(edge[k]) if placed else k) * heads
+            at_edge = (u64(edge[k]) if placed else k) * heads
             for h in range(heads):
-                factor, there, here = weight[own + h], at + h * width, into + h * width
+                factor, there, here = weight[at_edge + h], at + h * width, into + h * width
                 for c in range(width):
                     out[here + c] += factor * _read(x, there + c)
         if mean and end > begin + _ONE:

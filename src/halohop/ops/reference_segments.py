@@ -33,13 +33,18 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
     return destinations(begins, len(src))[place], torch.cat([begins.new_zeros(1), counts.cumsum(0)]), place
 
 
-def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, mean: bool) -> Tensor:
-    """For each list, the sum of its edges' rows of `x`, each times the edge's weight; divided by their number for the mean."""
+def weighted_sum(
+    x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, own: Tensor | None, mean: bool
+) -> Tensor:
+    """For each list, the sum of its edges' rows of `x`, each times the edge's weight; divided by their number for the mean. Added
+    is the destination's own row times its factor in `own`; the first destinations have one."""
     messages = x.index_select(0, src).to(wide(x.dtype))
     if weight is not None:
         messages = messages * (weight if edge is None else weight.index_select(0, edge)).unsqueeze(-1)
     out = messages.new_zeros(len(begins) - 1, *x.shape[1:])
     out.index_add_(0, destinations(begins, len(src)), messages)
+    if own is not None:
+        out[: len(own)] += own.unsqueeze(-1) * x[: len(own)]
     return (out / begins.diff().clamp(min=1).to(out.dtype).view(-1, 1, 1) if mean else out).to(x.dtype)
 
 

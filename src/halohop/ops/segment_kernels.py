@@ -34,11 +34,13 @@ def by_source(src: Tensor, begins: Tensor, num_src: int) -> tuple[Tensor, Tensor
     return torch.from_numpy(dst), torch.from_numpy(begins_out[:-1]), torch.from_numpy(place)
 
 
-def weighted_sum(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, mean: bool) -> Tensor:
+def weighted_sum(
+    x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, own: Tensor | None, mean: bool
+) -> Tensor:
     out = empty(None, (len(begins) - 1, *x.shape[1:]), wide(x.dtype))
     values = _flat(out)
-    weights = values[:0] if weight is None else _flat(weight.to(out.dtype))
-    arguments = (_words(x), *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), mean)
+    weights, owns = (values[:0] if factors is None else _flat(factors.to(out.dtype)) for factors in (weight, own))
+    arguments = (_words(x), *_sizes(x), u64(len(x)), _ids(src), _flat(begins), weights, _edges(edge), owns, mean)
     _run(cpu_segments.weighted_sum, arguments, (values,), src, begins, x)
     return out.to(x.dtype)
 

@@ -23,39 +23,45 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*(value for value in inputs if value is None or isinstance(value, Tensor)))
 
 
-def _sum_by_source(grad: Tensor, src: Tensor, begins: Tensor, num_src: int, weight: Tensor | None, edge: Tensor | None) -> Tensor:
+def _sum_by_source(
+    grad: Tensor, src: Tensor, begins: Tensor, num_src: int, weight: Tensor | None, edge: Tensor | None, own: Tensor | None
+) -> Tensor:
     dst, ends, place = by_source(src, begins, num_src)
     if weight is None:
-        return weighted_sum(grad, dst, ends, None, None, False)
-    return weighted_sum(grad, dst, ends, weight, place if edge is None else edge[place], False)
+        return weighted_sum(grad, dst, ends, None, None, own, False)
+    return weighted_sum(grad, dst, ends, weight, place if edge is None else edge[place], own, False)
 
 
 def _keep_weighted(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, src, begins, weight, edge, ctx.mean = inputs
+    x, src, begins, weight, edge, own, ctx.mean = inputs
     ctx.num_src = x.shape[0]
-    ctx.save_for_backward(x if ctx.needs_input_grad[3] else None, src, begins, weight, edge)  # rows only for weights
+    factors = ctx.needs_input_grad[3] or ctx.needs_input_grad[5]  # their gradients need the rows
+    ctx.save_for_backward(x if factors else None, src, begins, weight, edge, own)
 
 
 def _weighted_sum_backward(ctx: Any, grad: Tensor) -> Gradients:
-    x, src, begins, weight, edge = ctx.saved_tensors
-    to_x = to_weight = None
+    x, src, begins, weight, edge, own = ctx.saved_tensors
+    to_x = to_weight = to_own = None
     if ctx.needs_input_grad[3]:
         to_weight = dot(x, grad, src, begins, edge)
+    if ctx.needs_input_grad[5]:
+        to_own = (x[: len(own)] * grad[: len(own)]).sum(-1)
     if ctx.mean:
         assert edge is None
+        assert own is None
         # as of a sum whose edges weigh 1 / the length of their list
         share = reference.shares(begins, src.shape[0], reference.wide(grad.dtype))
         to_weight = None if to_weight is None else (to_weight * share).to(weight.dtype)
         weight = share if weight is None else weight * share
     if ctx.needs_input_grad[0]:
-        to_x = _sum_by_source(grad, src, begins, ctx.num_src, weight, edge)
-    return to_x, None, None, to_weight, None, None
+        to_x = _sum_by_source(grad, src, begins, ctx.num_src, weight, edge, own)
+    return to_x, None, None, to_weight, None, to_own, None
 
 
 def _dot_backward(ctx: Any, grad: Tensor) -> Gradients:
     left, right, src, begins, edge = ctx.saved_tensors
-    to_left = _sum_by_source(right, src, begins, left.shape[0], grad, edge) if ctx.needs_input_grad[0] else None
-    to_right = weighted_sum(left, src, begins, grad, edge, False) if ctx.needs_input_grad[1] else None
+    to_left = _sum_by_source(right, src, begins, left.shape[0], grad, edge, None) if ctx.needs_input_grad[0] else None
+    to_right = weighted_sum(left, src, begins, grad, edge, None, False) if ctx.needs_input_grad[1] else None
     return to_left, to_right, None, None, None
 
 
@@ -70,10 +76,10 @@ def _add_backward(ctx: Any, grad: Tensor) -> Gradients:
     values, to_left, to_right = grad.unsqueeze(-1), None, None
     if ctx.needs_input_grad[0]:
         _, ends, place = by_source(src, begins, ctx.num_src)
-        to_left = weighted_sum(values, place, ends, None, None, False).squeeze(-1)
+        to_left = weighted_sum(values, place, ends, None, None, None, False).squeeze(-1)
     if ctx.needs_input_grad[1]:
         every = torch.arange(src.shape[0], device=src.device)
-        to_right = weighted_sum(values, every, begins, None, None, False).squeeze(-1)
+        to_right = weighted_sum(values, every, begins, None, None, None, False).squeeze(-1)
     return to_left, to_right, None, None
 
 

@@ -19,7 +19,15 @@ Reduce = Literal["sum", "mean", "max"]
 SEGMENT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "sum", weight: Tensor | None = None) -> Tensor:
+def segment_spmm(
+    x: Tensor,
+    src: Tensor,
+    begins: Tensor,
+    *,
+    reduce: Reduce = "sum",
+    weight: Tensor | None = None,
+    own: Tensor | None = None,
+) -> Tensor:
     """Reduces, for each list, the rows of its edges' sources: a sparse matrix times a dense one (SpMM).
 
     The result has the same bits for any number of threads. Of halves it is computed in float32.
@@ -32,9 +40,11 @@ def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "su
             in `torch.amax`).
         weight: ``[E]``, or ``[E, heads]`` where x is ``[num_src, heads, *width]``: what each row is multiplied by first. It may
             need a gradient, too.
+        own: ``[n]`` for the first n destinations, which are the first rows of x: what a destination's own row is multiplied by
+            and added. With sums only; may need a gradient.
 
     Returns:
-        ``[num_dst, *width]``, of the dtype that torch's promotion gives of x and weight; 0 for an empty list.
+        ``[num_dst, *width]``, of the dtype that torch's promotion gives of x, weight and own; 0 for an empty list.
 
     Raises:
         InputError: another dtype, shape or reduction; begins that do not ascend from 0 to E.
@@ -49,22 +59,24 @@ def segment_spmm(x: Tensor, src: Tensor, begins: Tensor, *, reduce: Reduce = "su
         raise InputError(f'reduce={reduce!r} is none of "sum", "mean" and "max"')
     _check_values("x", x)
     _check_lists(src, begins, x.device)
-    out_shape = (len(begins) - 1, *x.shape[1:])
+    dtype, out_shape = x.dtype, (len(begins) - 1, *x.shape[1:])
     if weight is not None:
-        _check_values("weight", weight)
         _check_weight(weight, x, len(src))
-        dtype = torch.promote_types(x.dtype, weight.dtype)
-        x, weight = x.to(dtype), weight.to(dtype)
+        dtype = torch.promote_types(dtype, weight.dtype)
+    if own is not None:
+        _check_own(own, min(len(x), out_shape[0]), reduce)
+        dtype = torch.promote_types(dtype, own.dtype)
     heads = weight.shape[1] if weight is not None and weight.dim() == 2 else 1
-    rows = x.reshape(len(x), heads, math.prod(x.shape[1:]) // max(heads, 1))
-    weights = None if weight is None else weight.reshape(len(src), heads)
+    rows = x.to(dtype).reshape(len(x), heads, math.prod(x.shape[1:]) // max(heads, 1))
+    weights = None if weight is None else weight.to(dtype).reshape(len(src), heads)
     if reduce == "max":
         if weights is not None:
             rows, src = _widened(rows).index_select(0, src) * weights.unsqueeze(-1), torch.arange(len(src), device=src.device)
         out = segment_ops.greatest(_widened(rows), src, begins)
     else:
-        out = segment_ops.weighted_sum(rows, src, begins, weights, None, reduce == "mean")
-    return out.reshape(out_shape).to(x.dtype)
+        owns = None if own is None else own.to(dtype).unsqueeze(1).expand(-1, heads)
+        out = segment_ops.weighted_sum(rows, src, begins, weights, None, owns, reduce == "mean")
+    return out.reshape(out_shape).to(dtype)
 
 
 def segment_softmax(scores: Tensor, begins: Tensor) -> Tensor:
@@ -208,7 +220,16 @@ def _check_begins(begins: Tensor, num_edges: int, device: torch.device) -> None:
         raise InputError(f"begins lies on {begins.device}, and the rows on {device}; move it with .to({str(device)!r})")
 
 
+def _check_own(own: Tensor, most: int, reduce: str) -> None:
+    _check_values("own", own)
+    if reduce != "sum":
+        raise InputError(f'own goes with reduce="sum" only, got {reduce!r}; add the rows yourself')
+    if own.dim() != 1 or len(own) > most:
+        raise InputError(f"own has shape {tuple(own.shape)}, expected one number for each of at most {most} rows at both ends")
+
+
 def _check_weight(weight: Tensor, x: Tensor, num_edges: int) -> None:
+    _check_values("weight", weight)
     if weight.shape != (num_edges,) and (weight.dim() != 2 or x.dim() < 2 or weight.shape != (num_edges, x.shape[1])):
         heads = f" or {(num_edges, x.shape[1])}" if x.dim() > 1 else ""
         raise InputError(

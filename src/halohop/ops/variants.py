@@ -100,7 +100,7 @@ def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:
 
 _OF_HALVES = 2  # the first of these read halves as they are; the others get them as float32
 _AGGREGATIONS: tuple[Callable[[torch.Tensor, torch.Tensor], object], ...] = (
-    lambda x, weight: segment_kernels.weighted_sum(x, _IDS, _INDPTR, weight, None, False),
+    lambda x, weight: segment_kernels.weighted_sum(x, _IDS, _INDPTR, weight, None, None, False),
     lambda x, weight: segment_kernels.dot(x, x[:2], _IDS, _INDPTR, None),
     lambda x, weight: segment_kernels.add(weight, weight[:2], _IDS, _INDPTR),
     lambda x, weight: segment_kernels.greatest_backward(x[:2], x, segment_kernels.greatest(x, _IDS, _INDPTR), _IDS, _INDPTR),
