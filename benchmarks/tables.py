@@ -1,4 +1,4 @@
-"""The benchmark of tables that train: kernels of sparse optimisers, a step over two servers, and two hosts that train."""
+"""The benchmark of tables that train: kernels of sparse optimisers, a step over two servers, rows read ahead, two hosts."""
 
 from benchmarks.entries import Benchmark, Entry, versus
 
@@ -11,6 +11,8 @@ def tables(threads: list[int]) -> Benchmark:
     steps = [f"{how}, {named}" for how in ("step", "transfers") for named in ("gids", "ids")]
     for number, how in enumerate(steps):
         entries.append(Entry(name=how, module="table_step", options={"how": how, "number": number}, group="servers"))
+    for number, how in enumerate(("model", "data", "in turn", "ahead")):
+        entries.append(Entry(name=how, module="table_ahead", options={"how": how, "number": number}, group="ahead"))
     hosts: dict[str, tuple[str, str]] = {
         "halohop, 2 hosts": ("table_trainers", "ours"),
         "DGL, 2 hosts": ("dgl_trainers", "dgl"),
@@ -34,6 +36,9 @@ def tables(threads: list[int]) -> Benchmark:
             versus("halohop SGD", "torch SGD"),
             versus("step, gids", "transfers, ids", 4.0),
             versus("step, gids", "transfers, gids"),
+            versus("ahead", "model", 1 / 1.15),  # the slower one of what a step has to do
+            versus("ahead", "data"),
+            versus("ahead", "in turn"),
             versus("halohop, 2 hosts", "DGL, 2 hosts", 3.0),
             versus("halohop, 2 hosts", "dense copies, 2 hosts", 10.0),
         ],
@@ -44,6 +49,8 @@ def tables(threads: list[int]) -> Benchmark:
             "Steps and transfers: Adam on 20,000 of these rows, at two servers on this machine; one trainer, which reads rows in "
             "the servers' memory, as trainers beside their servers do. Rows are named by gids, which a batch has, or by ids of "
             "the user, which are located whenever they are named.",
+            "Ahead: a trainer whose model has one thread, and two servers on this machine, on two cores. The model's time has "
+            "the steps of its optimisers in it, that of the table, too; the data's is a loader's, with the lookups.",
             "Hosts are network namespaces on one machine and share its cores; each has a server with half of the rows, and a "
             "trainer that looks up 10,000 rows a step, with gradients that are there. Dense copies have no servers: "
             "`nn.Embedding`, DDP (gloo) and Adam.",

@@ -165,6 +165,44 @@ def test_failures_come_where_their_batch_would(graph: Graph) -> None:
         list(ReadAhead([{}], {embedding: lambda batch: batch["ids"]}))
 
 
+def test_the_loader_makes_batches_while_the_model_computes(graph: Graph) -> None:
+    """The loop has asked for two batches, and computes; the loader is asked for the third."""
+    computing, asked = threading.Event(), threading.Event()
+
+    def loader() -> Iterator[Tensor]:
+        for number, ids in enumerate(batches()):
+            if number == 2:
+                assert computing.wait(10)
+                asked.set()
+            yield ids
+
+    embedding = learned(graph)
+    ahead = iter(ReadAhead(loader(), {embedding: lambda batch: batch}, staleness=1))
+    used = [next(ahead), next(ahead)]
+    computing.set()
+    assert asked.wait(10)
+    assert torch.equal(torch.stack([*used, *ahead]), torch.stack(batches()))
+
+
+def test_a_loader_that_has_ended_is_not_asked_again(graph: Graph) -> None:
+    calls = []
+
+    class Loader:
+        def __iter__(self) -> "Loader":
+            return self
+
+        def __next__(self) -> Tensor:
+            calls.append(threading.current_thread())
+            if len(calls) > 3:
+                raise StopIteration
+            return torch.tensor([len(calls)])
+
+    embedding = learned(graph)
+    assert [int(batch) for batch in ReadAhead(Loader(), {embedding: lambda batch: batch}, staleness=3)] == [1, 2, 3]
+    assert len(calls) == 4
+    assert threading.main_thread() not in calls
+
+
 def test_what_cannot_be_read_ahead(graph: Graph) -> None:
     embedding = learned(graph)
     for wrong in (-1, 1.5, True):

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +21,9 @@ IdsOf = Callable[[Any], Tensor | Sequence[Tensor]]
 
 class ReadAhead:
     """The batches of a loader; rows of learned embeddings are read for the next ones while the model computes on this one.
+
+    Another thread asks the loader for its batches, one at a time, and reads their rows: a loader that makes each batch when it is
+    asked for does so while the model computes, too.
 
     Rows are as old as the steps that were made since they were read, which is counted by what their owners say, and at most
     `staleness`: older ones are read again. `embedding.statistics()` has the ages. A lookup by other ids reads as always.
@@ -74,17 +79,25 @@ class ReadAhead:
             yield from self._loader
             return
         config = PrefetchConfig(workers=1, prefetch=self._staleness + 1)
-        batches = in_order(self._loader, Threads(self._read, 1, Counters()), config)
+        loaded = _Loaded(self._loader)
+        batches = in_order(repeat(loaded), Threads(self._next, 1, Counters()), config)
         embeddings = [embedding for embedding, _, _ in self._wanted]
         with closing(batches):
             try:
                 for batch, early in batches:
+                    if isinstance(batch, _Ended):
+                        batch.answer()
+                        return
                     for embedding in embeddings:
                         embedding.early = [rows for owner, rows in early if owner is embedding]
                     yield batch
             finally:
                 for embedding in embeddings:
                     embedding.early = []
+
+    def _next(self, loaded: "_Loaded") -> "Made[tuple[Any, list[tuple[DistEmbedding, EarlyRows]]]]":
+        batch = loaded.next()
+        return Made(item=(batch, [])) if isinstance(batch, _Ended) else self._read(batch)
 
     def _read(self, batch: Any) -> "Made[tuple[Any, list[tuple[DistEmbedding, EarlyRows]]]]":
         """The batch with its rows, all asked for at once."""
@@ -101,6 +114,37 @@ class ReadAhead:
             for (embedding, given, by_gid, gid), rows, steps in found
         ]
         return Made(item=(batch, early))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """The loader has no more batches, or has failed."""
+
+    error: Exception | None = None
+
+    def answer(self) -> None:
+        """Raises the failure, if it was one."""
+        if self.error is not None:
+            raise self.error
+
+
+class _Loaded:
+    """The batches of a loader. Not for several threads at a time."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self._batches: Iterator[Any] = iter(loader)
+        self._ended: _Ended | None = None
+
+    def next(self) -> Any:
+        """The next batch, or how it ended; then it is not asked again."""
+        if self._ended is None:
+            try:
+                return next(self._batches)
+            except StopIteration:
+                self._ended = _Ended()
+            except Exception as error:
+                self._ended = _Ended(error=error)
+        return self._ended
 
 
 def _listed(given: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
