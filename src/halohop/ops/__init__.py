@@ -20,6 +20,7 @@ from halohop.ops.index import (
     count_lists,
     distinct_pairs,
     never_falls,
+    only_part,
     repeat_positions,
 )
 from halohop.ops.keys import KeyIndex, pad_texts
@@ -107,6 +108,7 @@ __all__ = [
     "narrowed",
     "never_falls",
     "number",
+    "only_part",
     "pad_texts",
     "pick_rows",
     "place_ends",

@@ -1,5 +1,6 @@
 """Grouping: ids by owner, answers back into the order of the question, edges by destination."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -60,6 +61,24 @@ def bucket(ids: Tensor, bounds: Sequence[int], bucket_of_part: Sequence[int], *,
     order = empty(pool, (len(array),), torch.int64)
     cpu_index.group(buckets, np.array(starts, np.int64), order.numpy())
     return Buckets(order=order, starts=starts)
+
+
+def only_part(ids: Tensor, bounds: Sequence[int]) -> int | None:
+    """The part that has all of the ids; None where they are in several, in none, or there are no ids.
+
+    Args:
+        ids: int64 ``[n]``.
+        bounds: as of `bucket`.
+
+    Example:
+        >>> only_part(torch.tensor([5, 4]), [0, 3, 3, 6]), only_part(torch.tensor([5, 0]), [0, 3, 3, 6])
+        (2, None)
+    """
+    array = ids.numpy()
+    if not len(array):
+        return None
+    part = bisect_right(bounds, int(array.min())) - 1
+    return part if 0 <= part < len(bounds) - 1 and int(array.max()) < bounds[part + 1] else None
 
 
 def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:

@@ -1,13 +1,10 @@
 """The partitions of a table that an owner has: which of them a row is in, and where in it."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -56,7 +53,7 @@ class Held:
         Raises:
             IdError: a row that is not here.
         """
-        if (only := self._only_piece(gid.numpy())) is not None:
+        if (only := self._only_piece(gid)) is not None:
             return [(only, torch.from_numpy(gid.numpy() - self.bounds[only.part]), torch.arange(len(gid)))]
         buckets = self._buckets(gid)
         absent = len(self._pieces)
@@ -71,15 +68,12 @@ class Held:
                 divided.append((piece, torch.from_numpy(lid), order))
         return divided
 
-    def _only_piece(self, ids: NDArray[np.int64]) -> Piece | None:
+    def _only_piece(self, gid: Tensor) -> Piece | None:
         """The piece that has all of the rows; None where there are several, or none."""
-        if not len(ids):
+        part = ops.only_part(gid, self.bounds)
+        if part is None or (index := self._piece_of_part[part]) == len(self._pieces):
             return None
-        part = bisect_right(self.bounds, int(ids.min())) - 1
-        if not 0 <= part < len(self._piece_of_part) or int(ids.max()) >= self.bounds[part + 1]:
-            return None
-        index = self._piece_of_part[part]
-        return self._pieces[index] if index < len(self._pieces) else None
+        return self._pieces[index]
 
     def _buckets(self, gid: Tensor) -> ops.Buckets:
         try:

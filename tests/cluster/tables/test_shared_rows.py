@@ -43,6 +43,20 @@ def test_the_rows_are_those_that_the_owner_answers(owner, dtype):
     assert len(taken.missing) == 0
 
 
+def test_rows_land_where_the_reader_wants_them(owner):
+    spec = spec_of(begin=RANDOM)
+    rows = reader(owner, spec, {1: part_of(1)})
+    Client().put(owner, "write", share([3], 7.0))
+    positions, out = torch.arange(len(GID)).flip(0) * 2 + 1, torch.full((2 * len(GID) + 1, *spec.shape), -1.0)
+    taken = rows.take(spec, GID, out, positions)
+    assert taken is not None
+    assert taken.rows is out
+    there = [place for place in range(len(GID)) if place not in taken.missing.tolist()]
+    assert torch.equal(out[positions[there]], read(owner, gid=GID.tolist())[there])
+    rest = torch.ones(len(out), dtype=torch.bool).index_fill_(0, positions, False)
+    assert bool((out[rest] == -1.0).all())
+
+
 def test_beginnings_are_computed_where_the_partition_is_and_are_missing_elsewhere(owner):
     spec = spec_of(begin=RANDOM)
     knows = reader(owner, spec, {number: part_of(number) for number in (0, 1)})

@@ -43,11 +43,12 @@ class _Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What was read of a share."""
+    """What was read of a share; `lands` where its rows are in the answer already."""
 
     share: _Share
     rows: Tensor
     steps: int
+    lands: bool = False
 
 
 class Reading:
@@ -81,6 +82,7 @@ class Reading:
         self._seconds = _FILLING_SECONDS if begun_elsewhere else 0.0
         self.steps: tuple[int, ...] = ()
         self._shares: list[_Share] = []
+        self._answers: dict[int, Tensor] = {}
         for number, one in enumerate(wanted):
             divided = owners.divide(one.spec, one.gid) or {0: one.gid}  # one is asked all the same: its answer has the dtype
             for owner, positions in divided.items():
@@ -121,9 +123,9 @@ class Reading:
         for share in self._shares:
             one, rest = self._wanted[share.query], share
             if self._owners.holders[share.owner].remote and not one.state:
-                taken = self._shared.take(one.spec, share.gid)
+                taken = self._shared.take(one.spec, share.gid, self._answer(share.query), share.positions)
                 if taken is not None:
-                    self._found.append(_Found(share=share, rows=taken.rows, steps=taken.steps))
+                    self._found.append(_Found(share=share, rows=taken.rows, steps=taken.steps, lands=True))
                     if not len(taken.missing):
                         continue
                     positions = ops.gather_rows(share.positions, taken.missing)
@@ -134,6 +136,13 @@ class Reading:
         self._asked = self._owners.send(
             {owner: self._request(shares) for owner, shares in self._pending.items()}, seconds=self._seconds
         )
+
+    def _answer(self, query: int) -> Tensor:
+        """The memory of a query's answer."""
+        if query not in self._answers:
+            one = self._wanted[query]
+            self._answers[query] = self._pool.empty((len(one.gid), *one.spec.shape), one.spec.torch_dtype)
+        return self._answers[query]
 
     def _request(self, shares: list[_Share]) -> ReadRowsRequest:
         wanted = [(self._wanted[share.query], share.gid) for share in shares]
@@ -172,13 +181,14 @@ class Reading:
         return ""
 
     def _merged(self, number: int, found: list[_Found]) -> Tensor:
-        gid = self._wanted[number].gid
         pieces = [one for one in found if one.share.query == number]
-        if len(pieces) == 1:
-            return pieces[0].rows
         first = pieces[0].rows
-        whole = len(first) == len(gid)  # what comes behind it are rows that it lacks
-        out = first if whole else self._pool.empty((len(gid), *first.shape[1:]), first.dtype)
-        for one in pieces[whole:]:
-            ops.scatter_rows(one.rows, one.share.positions, out)
+        if len(pieces) == 1:
+            return first
+        out = self._answers.get(number)
+        if out is None:
+            out = self._pool.empty((len(self._wanted[number].gid), *first.shape[1:]), first.dtype)
+        for one in pieces:
+            if not one.lands:
+                ops.scatter_rows(one.rows, one.share.positions, out)
         return out

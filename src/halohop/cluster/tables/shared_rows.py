@@ -5,8 +5,9 @@ The owner's memory is reached through the owner's process (/proc), so it is gone
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -30,7 +31,7 @@ class Taken:
     """Rows that were read here.
 
     Args:
-        rows: ``[n, *shape]``; those that are missing are undefined.
+        rows: where they were written; those that are missing are undefined.
         missing: positions (int64, ascending) of rows that were never written, and whose beginnings are not known here.
         steps: that they have seen.
     """
@@ -97,48 +98,64 @@ class SharedRows:
             self._where.pop(spec.digest, None)
             self._mapped.pop(spec.digest, None)
 
-    def take(self, spec: TableSpec, gid: Tensor) -> Taken | None:
-        """Rows of one owner (int64 ``[n]``); None where they cannot be read here."""
+    def take(self, spec: TableSpec, gid: Tensor, out: Tensor | None = None, positions: Tensor | None = None) -> Taken | None:
+        """Rows of one owner; None where they cannot be read here.
+
+        Args:
+            spec: of the table.
+            gid: int64 ``[n]``.
+            out: where they are written, ``[m, *shape]`` in the table's dtype; None: new memory.
+            positions: of each row in `out`, int64 ``[n]``; None: in order, and there are no others.
+        """
         digest = spec.digest
         if digest not in self._where or not len(gid):
             return None
-        bounds = spec.bounds(self._book)
-        buckets = ops.bucket(gid, bounds, range(self._book.num_parts), pool=self._pool)
         shares: list[tuple[_Part, Tensor, Tensor]] = []
-        for part in range(self._book.num_parts):
-            order = buckets.order[buckets.starts[part] : buckets.starts[part + 1]]
-            if len(order):
-                mapped = self._part(spec, part)
-                if mapped is None:
-                    return None
-                shares.append((mapped, torch.from_numpy(ops.gather_rows(gid, order).numpy() - bounds[part]), order))
+        for part, lid, order in self._divided(spec, gid):
+            mapped = self._part(spec, part)
+            if mapped is None:
+                return None
+            shares.append((mapped, lid, order))
+        whole = self._pool.empty((len(gid), *spec.shape), spec.torch_dtype) if out is None else out
         for _ in range(_TRIES):
-            taken = self._taken(spec, shares, len(gid))
+            taken = self._taken(spec, shares, whole, positions)
             if taken is not None:
                 held = len(gid) - len(taken.missing)
                 self._counters.add_all({"table_shared_rows": held, "table_shared_bytes": held * spec.row_bytes})
                 return taken
         return None
 
-    def _taken(self, spec: TableSpec, shares: list[tuple[_Part, Tensor, Tensor]], count: int) -> Taken | None:
+    def _divided(self, spec: TableSpec, gid: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """By partition that has some of the rows: its number, their lids, and where they stand."""
+        bounds = spec.bounds(self._book)
+        if (only := ops.only_part(gid, bounds)) is not None:
+            yield only, torch.from_numpy(gid.numpy() - bounds[only]), torch.arange(len(gid))
+            return
+        buckets = ops.bucket(gid, bounds, range(self._book.num_parts), pool=self._pool)
+        for part, (begin, end) in enumerate(pairwise(buckets.starts)):
+            if begin < end:
+                order = buckets.order[begin:end]
+                yield part, torch.from_numpy(ops.gather_rows(gid, order).numpy() - bounds[part]), order
+
+    def _taken(
+        self, spec: TableSpec, shares: list[tuple[_Part, Tensor, Tensor]], whole: Tensor, positions: Tensor | None
+    ) -> Taken | None:
         """The rows as they were at one moment; None where that did not come about."""
         before = [int(part.mapped.counts[0]) for part, _, _ in shares]
         if any(number % 2 for number in before):  # one of them is being written, or is gone
             return None
-        whole = self._pool.empty((count, *spec.shape), spec.torch_dtype)
         missing = []
         for part, lid, order in shares:
-            found = ops.gather_rows(part.mapped.source, lid, out=whole if len(shares) == 1 else None, pool=self._pool)
+            at = order if positions is None else ops.pick_rows(positions, order)
+            ops.gather_rows_to(part.mapped.source, lid, at, whole)
             fresh = _fresh(part.mapped, lid)
             if len(fresh) and part.knows:
                 begun = torch.zeros((len(fresh), *spec.shape), dtype=spec.torch_dtype)
                 if part.begins is not None:
                     part.begins.fill(begun, lid[fresh])
-                ops.scatter_rows(begun, fresh, found)
+                ops.scatter_rows(begun, at[fresh], whole)
             elif len(fresh):
                 missing.append(order[fresh])
-            if len(shares) > 1:
-                ops.scatter_rows(found, order, whole)
         steps = [int(part.mapped.counts[1]) for part, _, _ in shares]
         after = [int(part.mapped.counts[0]) for part, _, _ in shares]
         if before != after or len(set(steps)) > 1:
