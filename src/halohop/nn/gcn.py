@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from halohop.nn.aggregation import Rows, multiplied, pair_of
+from halohop.nn.aggregation import Rows, is_product, multiplied, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv, is_weight
 from halohop.nn.own import first
@@ -36,7 +36,9 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
             return first(rows, hop.num_dst), self._sum(rows, hop, weight, own)
 
         _, out = multiplied(self.lin, there, hop, reduced)
-        return out if self.bias is None else out + self.bias
+        if self.bias is None:
+            return out
+        return out.add_(self.bias) if is_product(self.lin) else out + self.bias
 
     def _sum(self, rows: Tensor, hop: Hop, weight: Tensor | None, own: Tensor | None) -> Tensor:
         if self._hop(rows, hop) is not None:
@@ -51,19 +53,33 @@ class GCNConv(ListedConv, pyg.GCNConv):  # type: ignore[misc]
         if not self.normalize:
             return of_hop, None
         whole = hop if hop.whole is None else hop.whole
-        of_all = x.new_ones(whole.num_edges) if edge_weight is None else whole.of_edges(edge_weight).view(-1)
-        degree, own = x.new_zeros(whole.num_dst), None
-        if self.add_self_loops:
-            loops = whole.src == whole.dst
-            own = x.new_full((whole.num_dst,), 2.0 if self.improved and edge_weight is not None else 1.0)
-            if edge_weight is not None:
-                own = own.to(of_all.dtype).index_put((whole.src[loops],), of_all[loops])
-            of_all, degree = of_all.masked_fill(loops, 0), degree + own
-        degree = degree.index_add(0, whole.dst, of_all)
+        loops = (whole.src == whole.dst).nonzero().squeeze(1) if self.add_self_loops else None
+        degree, own = _degrees(whole, edge_weight, loops, 2.0 if self.improved else 1.0, x)
         root = degree.pow(-0.5)
         root = root.masked_fill(root == torch.inf, 0)
-        scale, dst = root[: hop.num_dst], hop.dst
-        weight = root[hop.src] * scale[dst] if of_hop is None else root[hop.src] * scale[dst] * of_hop
-        if self.add_self_loops:
-            weight = weight.masked_fill(hop.src == dst, 0)
-        return weight, None if own is None else own[: hop.num_dst] * scale * scale
+        weight = root[hop.src] * root[hop.dst]
+        if of_hop is not None:
+            weight = weight * of_hop
+        if loops is not None and len(loops):
+            weight = weight.masked_fill(hop.src == hop.dst, 0)
+        return weight, None if own is None else own[: hop.num_dst] * root[: hop.num_dst].square()
+
+
+def _degrees(
+    whole: Hop, edge_weight: Tensor | None, loops: Tensor | None, fill: float, x: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The sum of the weights of the edges to each node, and of them that of the node's edge to itself, which each has if `loops`
+    are given: those that are there, whose weights count."""
+    if edge_weight is None:
+        degree = whole.begins.diff().to(x.dtype)
+        if loops is None:
+            return degree, None
+        # as many as there are loops fewer, and one more
+        twice = degree.new_ones(len(loops))
+        return (degree + 1).index_add(0, whole.src[loops], -twice), degree.new_ones(len(degree))
+    of_all = whole.of_edges(edge_weight).view(-1)
+    if loops is None:
+        return of_all.new_zeros(whole.num_dst).index_add(0, whole.dst, of_all), None
+    own = of_all.new_full((whole.num_dst,), fill).index_put((whole.src[loops],), of_all[loops])
+    others = of_all.index_fill(0, loops, 0)
+    return own.index_add(0, whole.dst, others), own

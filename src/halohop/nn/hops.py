@@ -25,6 +25,7 @@ class Hop:
         num_dst: rows that it gives.
         edges: which edges of the batch these are: a slice, or int64 ``[E]``.
         whole: all edges of the batch in the same form, where these are only some of them; None if they are all.
+        listed: where each edge leads, int64 ``[E]``, where that is known; None if only `begins` says it.
 
     Example:
         >>> hop = Hop(src=torch.tensor([1, 2, 0]), begins=torch.tensor([0, 2, 3]), num_src=3, num_dst=2, edges=slice(0, 3))
@@ -38,6 +39,7 @@ class Hop:
     num_dst: int
     edges: slice | Tensor
     whole: "Hop | None" = None
+    listed: Tensor | None = None
 
     @property
     def num_edges(self) -> int:
@@ -47,6 +49,8 @@ class Hop:
     @property
     def dst(self) -> Tensor:
         """Where each edge leads, int64 ``[E]``."""
+        if self.listed is not None:
+            return self.listed
         places = torch.arange(self.num_dst, device=self.begins.device)
         return places.repeat_interleave(self.begins.diff(), output_size=len(self.src))
 
@@ -155,12 +159,13 @@ class Sampled:
             if begin or last != end:
                 begins = begins.clamp(begin, end) - begin
                 last = int(begins[-1])
-            src, edges = whole.src[begin : begin + last], slice(begin, begin + last)
+            edges = slice(begin, begin + last)
+            src, dst = whole.src[edges], whole.dst[edges]
         else:
             listed = whole.edges[:last]
             kept = ((listed >= begin) & (listed < end)).nonzero().squeeze(1)
-            src, edges, begins = whole.src[kept], listed[kept], torch.searchsorted(kept, begins)
-        return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=edges, whole=whole)
+            src, dst, edges, begins = whole.src[kept], whole.dst[kept], listed[kept], torch.searchsorted(kept, begins)
+        return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=edges, whole=whole, listed=dst)
 
 
 def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
@@ -180,7 +185,7 @@ def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
         src, dst = src[:end], dst[:end]
         edges = slice(0, end) if isinstance(edges, slice) else edges[:end]
     begins = index2ptr(dst.long(), num_dst)
-    return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=edges)
+    return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=edges, listed=dst.long())
 
 
 def _of_stores(src: Any, dst: Any, edges: Any, number: int, cumulative: bool) -> list[Hop]:

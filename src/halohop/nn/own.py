@@ -22,35 +22,35 @@ def own_and_reduced(x: Tensor, hop: Hop, reduce: Reduce = "sum", weight: Tensor 
     The destinations are the first sources. The gradient of their slice alone would be a matrix of zeros of the size of `x`, to be
     added to that of the lists; here it is added to the rows that it is of.
     """
-    wide = x.dtype in (torch.float32, torch.float64) and x.dim() == 2 and torch.is_grad_enabled() and x.requires_grad
-    if not wide or reduce == "max" or weight is not None or len(x) == hop.num_dst:
+    apart = not x.requires_grad or x.dim() != 2 or reduce == "max" or len(x) == hop.num_dst
+    if apart or not torch.is_grad_enabled() or (weight is not None and (weight.requires_grad or weight.dtype != x.dtype)):
         return first(x, hop.num_dst), segment_spmm(x, hop.src, hop.begins, reduce=reduce, weight=weight)
-    both: tuple[Tensor, Tensor] = _OwnAndReduced.apply(x, hop.src, hop.begins, reduce == "mean")  # type: ignore[no-untyped-call]
+    both: tuple[Tensor, Tensor] = _OwnAndReduced.apply(x, hop.src, hop.begins, weight, reduce == "mean")  # type: ignore[no-untyped-call]
     return both
 
 
 class _OwnAndReduced(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, src: Tensor, begins: Tensor, mean: bool) -> tuple[Tensor, Tensor]:
-        reduced = segment_spmm(x, src, begins, reduce="mean" if mean else "sum")
+    def forward(x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, mean: bool) -> tuple[Tensor, Tensor]:
+        reduced = segment_spmm(x, src, begins, reduce="mean" if mean else "sum", weight=weight)
         return x[: len(begins) - 1].clone(), reduced
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, src, begins, ctx.mean = inputs
-        ctx.save_for_backward(src, begins)
+        x, src, begins, weight, ctx.mean = inputs
+        ctx.save_for_backward(src, begins, weight)
         ctx.num_src = len(x)
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, own: Tensor | None, reduced: Tensor | None) -> Any:
-        src, begins = ctx.saved_tensors
+        src, begins, weight = ctx.saved_tensors
         if reduced is None:
-            return None if own is None else F.pad(own, (0, 0, 0, ctx.num_src - len(own))), None, None, None
+            return None if own is None else F.pad(own, (0, 0, 0, ctx.num_src - len(own))), None, None, None, None
         if ctx.mean:
             reduced = reduced / begins.diff().clamp(min=1).unsqueeze(1)
-        dst, ends, _ = segment_ops.by_source(src, begins, ctx.num_src)
-        grad = segment_spmm(reduced, dst, ends)
+        dst, ends, place = segment_ops.by_source(src, begins, ctx.num_src)
+        grad = segment_spmm(reduced, dst, ends, weight=None if weight is None else weight[place])
         if own is not None:
             grad[: len(own)] += own
-        return grad, None, None, None
+        return grad, None, None, None, None
