@@ -54,3 +54,8 @@ class Benchmark:
 
 def versus(entry: str, versus: str, bar: float | None = None) -> Comparison:
     return Comparison(entry=entry, versus=versus, bar=bar)
+
+
+def in_threads(threads: int) -> str:
+    """The end of a contestant's name."""
+    return f"{threads} thread{'s' * (threads > 1)}"

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import halohop
+from benchmarks import real
 from benchmarks.paths import GRAPHS, ROOT
 from benchmarks.peers import dgl_python
 from halohop import ops
@@ -25,7 +26,7 @@ from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 
 MAG_PAPERS = 736_389
 MAX_SEEDS = 1024 * 256
-SEEDED = {"products": "node", "mag": "paper", "events": "node"}
+SEEDED = {"products": "node", "mag": "paper", "events": "node", "cora": "node", "computers": "node"}
 """The graphs that there are, and which of their nodes the seeds are."""
 
 EVENTS_NODES = SIZES["products"].num_nodes // 4
@@ -48,8 +49,8 @@ def prepare(
     """Makes whatever is missing of a graph, and returns its folder.
 
     Args:
-        graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag; or "events", a quarter of products whose edges
-            have weights and times.
+        graph: "products" or "mag", the shapes of ogbn-products and ogbn-mag; "events", a quarter of products whose edges have
+            weights and times; "cora", of Cora's size; or "computers", Amazon Computers, from ``../shared/data``.
         scale: share of its nodes, at the same average degree.
         parts: the numbers of partitions to have it in, divided at random.
         metis: those to have it in divided by METIS, too.
@@ -85,6 +86,10 @@ def _generate(graph: str, scale: float) -> GraphTables:
         return synthetic("products", num_nodes=round(SIZES["products"].num_nodes * scale))
     if graph == "events":
         return synthetic("products", num_nodes=round(EVENTS_NODES * scale))
+    if graph == "cora":
+        return synthetic(None, num_nodes=2_708, avg_degree=10_556 / 2_708, num_classes=7, num_features=1_433)
+    if graph == "computers":
+        return real.read("computers")
     return synthetic_hetero(round(MAG_PAPERS * scale), num_features=128)
 
 

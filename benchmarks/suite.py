@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
+from benchmarks.entries import in_threads as _t
 from benchmarks.networks import cluster, transport
+from benchmarks.small import SMALL
 from benchmarks.tables import tables
 
 HETERO_FANOUT = [10, 5]
@@ -311,6 +313,7 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "transport": transport,
     "cluster": cluster,
     "tables": tables,
+    **SMALL,
 }
 
 
@@ -324,7 +327,3 @@ def _limits(threads: list[int], *kinds: str) -> Iterator[Entry]:
 
 def _named(name: str, allocator: str, threads: int = 0) -> str:
     return ", ".join([name, *filter(None, [allocator]), *([_t(threads)] if threads else [])])
-
-
-def _t(threads: int) -> str:
-    return f"{threads} thread{'s' * (threads > 1)}"

@@ -9,15 +9,23 @@ import torch
 from benchmarks.contestants.dgl_sampling import build
 from benchmarks.model import Reader, Ready, Trainer
 from benchmarks.protocol import Info, serve
-from benchmarks.work import SeedBatches, column
+from benchmarks.work import BATCH_SIZE, SeedBatches, column
 
 
-def start(folder: str, fanout: list[int], threads: int, workers: int, ids: str = "int64", train: bool = True) -> tuple[Info, Any]:
+def start(
+    folder: str,
+    fanout: list[int],
+    threads: int,
+    workers: int,
+    ids: str = "int64",
+    batch_size: int = BATCH_SIZE,
+    train: bool = True,
+) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     graph = build(folder, ids)
     features, labels = torch.from_numpy(column(folder, "x")), torch.from_numpy(column(folder, "y"))
     sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
-    seeds = SeedBatches(folder)
+    seeds = SeedBatches(folder, batch_size)
 
     # One loader for all units: its processes stay. Its seeds are those of one unit.
     loaders: dict[int, Any] = {}

@@ -12,19 +12,25 @@ from torch_geometric.loader import NeighborLoader
 from benchmarks.contestants.halohop_epoch import ready
 from benchmarks.model import Reader, Trainer
 from benchmarks.protocol import Info, serve
-from benchmarks.work import SeedBatches, column, relations
+from benchmarks.work import BATCH_SIZE, SeedBatches, column, relations
 
 
-def start(folder: str, fanout: list[int], threads: int, workers: int, train: bool = True) -> tuple[Info, Any]:
-    torch.set_num_threads(threads)
+def data_of(folder: str) -> Data:
+    """The graph as PyG's object, in memory; edges are in the order of their destinations."""
     ((indptr, indices),) = relations(folder).values()
     dst = torch.arange(len(indptr) - 1).repeat_interleave(torch.from_numpy(indptr).diff())
-    data = Data(
+    return Data(
         x=torch.from_numpy(column(folder, "x")),
         y=torch.from_numpy(column(folder, "y")),
         edge_index=torch.stack([torch.from_numpy(indices).long(), dst]),
     )
-    seeds = SeedBatches(folder)
+
+
+def start(
+    folder: str, fanout: list[int], threads: int, workers: int, batch_size: int = BATCH_SIZE, train: bool = True
+) -> tuple[Info, Any]:
+    torch.set_num_threads(threads)
+    data, seeds = data_of(folder), SeedBatches(folder, batch_size)
     # One loader for all units: making one sorts the edges. Its seeds are those of one unit.
     loaders: dict[int, NeighborLoader] = {}
 
