@@ -15,6 +15,7 @@ from halohop.cluster.merging import Rows
 from halohop.errors import InputError
 from halohop.memory import parse_size, spare_bytes
 from halohop.ops.cache import MOST_COLUMNS, PLACE_BYTES, WAYS
+from halohop.ops.pool import empty
 from halohop.partitioning.book import Book
 from halohop.store.schema import Schema, TableSpec
 from halohop.telemetry import Gauge
@@ -179,11 +180,16 @@ class _Table:
             return
         self.row_bytes = row_bytes
         self.index = ops.CacheIndex(places)
-        self.columns = {name: column.new_empty((self.index.num_places, *column.shape[1:])) for name, column in like.items()}
+        self.columns = {name: _memory(column, self.index.num_places) for name, column in like.items()}
 
     def _bits(self, columns: tuple[str, ...]) -> int:
         numbers = {name: number for number, name in enumerate(self.columns)}
         return sum(1 << numbers[name] for name in {*columns})
+
+
+def _memory(like: Tensor, count: int) -> Tensor:
+    """Room for so many rows, in huge pages: rows are read at random places."""
+    return empty(None, (count, *like.shape[1:]), like.dtype)
 
 
 def _row_bytes(column: Tensor) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_jit import kernel, prefetch
 
 u64, i64 = np.uint64, np.int64
 
@@ -17,6 +17,7 @@ WAYS = 8
 MOST = 3
 """Uses of a key that count."""
 
+_AHEAD = 32  # keys between asking for a set and looking at it
 _FACTOR = u64(0x9E3779B97F4A7C15)
 _HALF = u64(32)
 
@@ -28,12 +29,21 @@ def _begin_of(key: Any, num_sets: Any) -> Any:
 
 
 @kernel
+def _ask_for(keys: NDArray[Any], holds: NDArray[Any], uses: NDArray[Any], begin: Any) -> None:
+    """Asks for what is known of a set's places, ahead of its use."""
+    prefetch(keys, u64(begin))
+    prefetch(holds, u64(begin))
+    prefetch(uses, u64(begin))
+
+
+@kernel
 def find(
     keys: NDArray[Any], holds: NDArray[Any], uses: NDArray[Any], wanted: NDArray[Any], columns: Any, places: NDArray[Any]
 ) -> None:
     """Writes where each wanted key lies with all the columns, or -1; what is found counts as used."""
-    num_sets = keys.size // WAYS
+    num_sets, last = keys.size // WAYS, wanted.size - 1
     for i in range(wanted.size):
+        _ask_for(keys, holds, uses, _begin_of(wanted[min(i + _AHEAD, last)], num_sets))
         begin = _begin_of(wanted[i], num_sets)
         places[i] = -1
         for place in range(begin, begin + WAYS):
@@ -66,8 +76,9 @@ def take_places(
     places: NDArray[Any],
 ) -> Any:
     """Gives each key a place, its own or that of another; returns how many places were empty before."""
-    num_sets, filled = keys.size // WAYS, 0
+    num_sets, last, filled = keys.size // WAYS, added.size - 1, 0
     for i in range(added.size):
+        _ask_for(keys, holds, uses, _begin_of(added[min(i + _AHEAD, last)], num_sets))
         begin = _begin_of(added[i], num_sets)
         at: Any = i64(-1)
         for place in range(begin, begin + WAYS):
