@@ -99,8 +99,8 @@ def test_lists_are_drawn_from_a_block_at_a_time(question, block):
 
 
 @settings(deadline=None, max_examples=200)
-@given(questions(), st.sampled_from([0, 2, 64]), st.data())
-def test_a_promise_of_sorted_times_changes_nothing(question, short, data):
+@given(questions(), st.sampled_from([torch.int64, torch.int32, torch.float64]), st.data())
+def test_a_promise_of_sorted_times_changes_nothing(question, dtype, data):
     (indptr, rows, *rest), options = question
     given = options.get("eligible", ops.Eligible())
     times = data.draw(st.lists(st.integers(-3, 3), min_size=int(indptr[-1]), max_size=int(indptr[-1])))
@@ -111,14 +111,25 @@ def test_a_promise_of_sorted_times_changes_nothing(question, short, data):
     latest = torch.tensor(data.draw(st.lists(st.integers(-4, 4), min_size=len(rows), max_size=len(rows))), dtype=torch.int64)
     earliest = latest - data.draw(st.integers(-1, 4)) if data.draw(st.booleans()) else None
     bounds = {"latest": latest, "earliest": earliest}
-    with_times = {"times": times, "via": via, "last": given.last, "excluded": given.excluded, **bounds}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligible_module, "_SHORT", short)
-        both = [
-            same(indptr, rows, *rest, **(options | {"eligible": ops.Eligible(**with_times, times_sorted=promise)}))
-            for promise in (False, True)
-        ]
+    if dtype.is_floating_point:
+        bounds = {name: None if bound is None else bound.to(dtype) for name, bound in bounds.items()}
+    with_times = {"times": times.to(dtype), "via": via, "last": given.last, "excluded": given.excluded, **bounds}
+    both = [
+        same(indptr, rows, *rest, **(options | {"eligible": ops.Eligible(**with_times, times_sorted=promise)}))
+        for promise in (False, True)
+    ]
     assert all(torch.equal(one, other) for one, other in zip(*both, strict=True))
+
+
+def test_sorted_times_of_one_that_is_no_number_are_never_drawn():
+    """Such a list counts as sorted."""
+    times, indptr, rows = torch.tensor([float("nan"), 1.0, 2.0]), torch.tensor([0, 1, 3]), torch.tensor([0, 1])
+    for bounds in ({"last": True}, {"latest": torch.full((2,), float("inf"))}):
+        counts, positions = ops.sample_neighbors(
+            indptr, rows, rows, 1, 7, eligible=ops.Eligible(times=times, times_sorted=True, **bounds)
+        )
+        assert counts.tolist() == [0, 1]
+        assert positions.tolist() == [2] or "latest" in bounds
 
 
 def cut(tensor, bounds):

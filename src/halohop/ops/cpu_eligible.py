@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_jit import kernel, prefetch
 
 u64, i64 = np.uint64, np.int64
 
 _ZERO, _ONE, _TWO = u64(0), u64(1), u64(2)
+_ROWS = u64(16)  # lists that are searched together
 
 
 @kernel
@@ -48,6 +49,58 @@ def keep_between(
             out += u64(low <= time) & u64(time <= high)
         lengths[i] = i64(out - begin)
     return out
+
+
+@kernel
+def _search(
+    times: NDArray[Any], begins: NDArray[Any], sizes: NDArray[Any], count: Any, bounds: NDArray[Any], first: Any, through: Any
+) -> None:
+    """Moves the begins of lists to the first time that is after a bound; without `through`, that is not before it."""
+    longest = _ONE
+    while longest > _ZERO:
+        longest = _ZERO
+        for r in range(count):
+            size, half = sizes[r], sizes[r] >> _ONE
+            if size > _ZERO:
+                time, bound = times[begins[r] + half], bounds[first + r]
+                is_before = time <= bound if through else time < bound
+                begins[r] = begins[r] + half + _ONE if is_before else begins[r]
+                sizes[r] = size - half - _ONE if is_before else half
+                prefetch(times, begins[r] + (sizes[r] >> _ONE))
+                longest = max(longest, sizes[r])
+
+
+@kernel
+def cut_between(
+    times: NDArray[Any],
+    places: NDArray[Any],
+    earliest: NDArray[Any],
+    latest: NDArray[Any],
+    has_earliest: Any,
+    starts: NDArray[Any],
+    lengths: NDArray[Any],
+) -> None:
+    """Cuts lists whose times never fall to the entries with earliest[row] <= time <= latest[row]. NaN is never kept.
+
+    Binary searches, in some lists together: each waits for memory while the others go on. List i begins at times[places[i]].
+    """
+    num_rows = u64(lengths.size)
+    begins, sizes, ends = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
+    for first in range(_ZERO, num_rows, _ROWS):
+        for i in range(min(first + _ROWS, num_rows), min(first + _ROWS + _ROWS, num_rows)):
+            prefetch(times, places[i] + (u64(lengths[i]) >> _ONE))
+        count = min(_ROWS, num_rows - first)
+        for r in range(count):
+            begins[r], sizes[r] = places[first + r], u64(lengths[first + r])
+        _search(times, begins, sizes, count, latest, first, True)
+        for r in range(count):
+            ends[r] = begins[r]
+            begins[r], sizes[r] = places[first + r], begins[r] - places[first + r]
+        if has_earliest:
+            _search(times, begins, sizes, count, earliest, first, False)
+        for r in range(count):
+            starts[first + r] += i64(begins[r] - places[first + r])
+            lengths[first + r] = i64(ends[r] - begins[r])
 
 
 @kernel

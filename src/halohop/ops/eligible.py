@@ -17,7 +17,6 @@ from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows
 
 _BLOCK = 1 << 16  # entries listed at a time: a few arrays of that length stay in the second-level cache
-_SHORT = 64  # entries that are looked at one after the other sooner than searched
 
 TIME_DTYPES = (torch.int32, torch.int64, torch.float32, torch.float64)
 
@@ -146,6 +145,8 @@ class _Times:
         self._via = None if eligible.via is None else Values("via", eligible.via, pool)
         (self._via or self._times).check_spans(starts, degrees)
         whole = not eligible.times.dtype.is_floating_point
+        self._memory = None if self._via is not None else self._times.memory(starts, degrees, TIME_DTYPES)
+        self._has_earliest = eligible.earliest is not None
         self._dtype: type[np.int64] | type[np.float64] = np.int64 if whole else np.float64
         ends = np.iinfo(np.int64) if whole else None
         self.latest = self._bound("latest", eligible.latest, len(starts), ends.max if ends else np.inf)
@@ -162,10 +163,15 @@ class _Times:
         entries = positions if self._via is None else self._via.at(positions)
         return self._times.at(entries).astype(self._dtype, copy=False)
 
-    def between(self, rows: Int64s, starts: Int64s, degrees: Int64s) -> tuple[Int64s, Int64s]:
-        """Where the entries between the bounds begin in some rows' lists, and how many they are, if times never fall."""
-        ends = self._first(starts, degrees, self.latest[rows], np.less_equal)
-        begins = self._first(starts, ends - starts, self.earliest[rows], np.less)
+    def cut(self, starts: Int64s, degrees: Int64s) -> tuple[Int64s, Int64s]:
+        """Where the entries between the bounds begin in the lists, and how many they are, if times never fall."""
+        if self._memory is not None:
+            array, origins = self._memory
+            starts, degrees, places = starts.copy(), degrees.copy(), origins + starts.astype(np.uint64)
+            cpu_eligible.cut_between(array, places, self.earliest, self.latest, self._has_earliest, starts, degrees)
+            return starts, degrees
+        ends = self._first(starts, degrees, self.latest, np.less_equal)
+        begins = self._first(starts, ends - starts, self.earliest, np.less)
         return begins, ends - begins
 
     def _first(self, starts: Int64s, degrees: Int64s, bounds: NDArray[Any], before: np.ufunc) -> Int64s:
@@ -189,11 +195,11 @@ def find_eligible(
     times, listed = None, degrees > list_over
     if eligible.latest is not None or eligible.earliest is not None or eligible.last:
         times = _Times(eligible, starts, degrees, pool)
-        listed = np.ones(len(starts), np.bool_)
-        if eligible.times_sorted and len(long := np.flatnonzero(degrees > _SHORT)):
-            starts, degrees = starts.copy(), degrees.copy()
-            starts[long], degrees[long] = times.between(long, starts[long], degrees[long])
-            listed[long] = degrees[long] > list_over
+        if eligible.times_sorted:
+            starts, degrees = times.cut(starts, degrees)
+            times, listed = None, degrees > list_over
+        else:
+            listed = np.ones(len(starts), np.bool_)
     excluded, firsts = np.empty(0, np.int64), np.zeros(len(starts), np.int64)
     if eligible.excluded is not None and len(eligible.excluded):
         excluded = integers(eligible.excluded, "excluded")

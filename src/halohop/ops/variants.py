@@ -76,7 +76,8 @@ def _draw(fanout: int, **options: object) -> None:
 
 def _draw_by_time(dtype: torch.dtype) -> None:
     times = torch.zeros(3, dtype=dtype)
-    _draw(1, eligible=Eligible(times=times, latest=times, last=True, excluded=_IDS))
+    for is_sorted in (False, True):
+        _draw(1, eligible=Eligible(times=times, latest=times, last=True, times_sorted=is_sorted, excluded=_IDS))
 
 
 def _copy_rows(word: torch.dtype, ids: torch.dtype, *, back: bool) -> None:
