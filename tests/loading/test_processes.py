@@ -59,7 +59,7 @@ def hetero() -> HeteroData:
 
 
 def loader_of(data: Any, run: str = "processes", **options: Any) -> NeighborLoader:
-    options = {"batch_size": 500, "shuffle": True, "seed": 3, "num_workers": 2, **options}
+    options = {"batch_size": 500, "shuffle": True, "seed": 3, "num_workers": 2, "persistent_workers": False, **options}
     nodes = "paper" if isinstance(data, HeteroData) else None
     return NeighborLoader(data, [10, 5], nodes, run=run, **options)
 
@@ -337,7 +337,8 @@ def test_persistent_workers_stay(data):
     def pids(loader: NeighborLoader) -> set[int]:
         return set(loader)
 
-    loader = loader_of(data, persistent_workers=True, transform=lambda batch: os.getpid())
+    loader = loader_of(data, persistent_workers=None, transform=lambda batch: os.getpid())
+    assert loader.persistent_workers
     first = pids(loader)
     assert pids(loader) | first <= {child.pid for child in multiprocessing.active_children()}
     del loader
@@ -345,6 +346,22 @@ def test_persistent_workers_stay(data):
     assert multiprocessing.active_children() == []
     loader = loader_of(data, transform=lambda batch: os.getpid())
     assert not pids(loader) & pids(loader)
+
+
+def test_persistent_workers_are_forked_anew_for_another_function(data):
+    loader = loader_of(data, persistent_workers=None, num_workers=1, transform=lambda batch: ("one", os.getpid()))
+    (first,) = set(loader)
+    loader.transform = lambda batch: ("other", os.getpid())
+    (second,) = set(loader)
+    assert (first[0], second[0]) == ("one", "other")
+    assert {child.pid for child in multiprocessing.active_children()} == {second[1]}
+    numbers = torch.zeros(2, dtype=torch.int64).share_memory_()
+    loader.worker_init_fn = lambda worker: numbers[1].fill_(7)
+    assert set(loader) != {second}
+    assert numbers.tolist() == [0, 7]
+    del loader
+    gc.collect()
+    assert multiprocessing.active_children() == []
 
 
 def test_forking_beside_busy_threads(data):

@@ -56,8 +56,9 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
             One may always be in flight. None: `halohop.memory.spare_bytes`.
         timeout: seconds to wait for a batch before an error (0: 300 s).
-        persistent_workers: processes and the memory that they share stay for the next epoch; otherwise each epoch forks its own,
-            and pays for new memory.
+        persistent_workers: processes and the memory that they share stay for the next epoch, and are forked anew when the graph,
+            `transform` or `worker_init_fn` is another one. False: each epoch forks its own, which have all objects of this
+            process as they are then, and pays for new memory. None is True for processes.
         worker_init_fn: called in each worker with its number. In processes Python's, NumPy's and torch's random numbers are
             seeded for each batch besides, so random transforms repeat for any number of workers.
         pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it.
@@ -89,7 +90,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
         pin_memory: bool = False,
-        persistent_workers: bool = False,
+        persistent_workers: bool | None = None,
         layout: torch.layout = torch.strided,
         pin_memory_device: str = "",
         in_order: bool = True,
@@ -125,7 +126,8 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         self.prefetch_factor = prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn = timeout, worker_init_fn
-        object.__setattr__(self, "persistent_workers", persistent_workers)  # which torch refuses without workers, and later
+        stay = self._in_processes if persistent_workers is None else persistent_workers
+        object.__setattr__(self, "persistent_workers", stay)  # which torch refuses without workers, and later
         self.generator, self.in_order = generator, in_order
         self._sampler = sampler
         self._seeds = seeds
@@ -226,8 +228,8 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         return threads
 
     def _processes(self) -> Makers[BatchSpec, Any]:
-        number = self._number()
-        if self._kept is not None and self._kept.serves(number):
+        number, functions = self._number(), self._functions()
+        if self._kept is not None and self._kept.serves(number, functions):
             return self._kept
         graph = self._sampler.graph
         counters = (self.counters, graph.counters)
@@ -236,7 +238,7 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
         processes = Processes(context, self._prefetch.workers, self.counters, land)
         if not self.persistent_workers:
             return processes
-        self._kept = Kept(processes=processes, number=number)
+        self._kept = Kept(processes=processes, number=number, functions=functions)
         return self._kept
 
     def _settle(self, worker: int) -> None:
@@ -261,6 +263,10 @@ class BatchLoader(SentByArguments, DataLoader[Any]):
     def _number(self) -> int:
         """Of the state of what the user may change between batches."""
         return 0
+
+    def _functions(self) -> tuple[object, ...]:
+        """Those of the user's that run in workers, and may be put in the place of others between epochs."""
+        return (self.worker_init_fn,)
 
     def _make_for_epoch(self, spec: BatchSpec) -> Made[Dated]:
         made = self._make(spec)

@@ -34,7 +34,7 @@ class LoaderArguments(TypedDict, total=False):
     worker_init_fn: Callable[[int], None] | None
     pin_memory: bool
     pin_memory_device: str
-    persistent_workers: bool
+    persistent_workers: bool | None
     layout: torch.layout
     in_order: bool
 

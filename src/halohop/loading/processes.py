@@ -82,17 +82,20 @@ class Kept(Generic[Spec, Item]):
 
     Args:
         number: of the state of the user's data that they were forked with.
+        functions: of the user's, that they were forked with.
     """
 
     processes: Processes[Spec, Item]
     number: int
+    functions: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         weakref.finalize(self, self.processes.stop)
 
-    def serves(self, number: int) -> bool:
-        """Whether all of them live, and have this state of the data."""
-        return self.number == number and self.processes.complete
+    def serves(self, number: int, functions: tuple[object, ...] = ()) -> bool:
+        """Whether all of them live, and have this state of the data and these functions."""
+        same = all(mine is other for mine, other in zip(self.functions, functions, strict=True))
+        return same and self.number == number and self.processes.complete
 
     def submit(self, job: Job[Spec]) -> "Future[Made[Item]]":
         return self.processes.submit(job)

@@ -148,6 +148,9 @@ class SampledLoader(BatchLoader):
     def _number(self) -> int:
         return self._source.number()
 
+    def _functions(self) -> tuple[object, ...]:
+        return (*super()._functions(), self.transform)
+
     def _collected(self, batch: Batch) -> Batch:
         return self._tables.added(self._sampler.graph, self._source.collected(batch, self._columns))
 
