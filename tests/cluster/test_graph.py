@@ -5,12 +5,14 @@ import torch
 from torch_geometric.data import HeteroData
 
 from halohop import connect, partition, serve
+from halohop import open as open_graph
 from halohop.cluster import graph as graph_module
 from halohop.cluster.graph import in_memory
 from halohop.datasets import synthetic
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.testing import graphs
 from halohop.testing.worlds import hosts, partitioned
+from halohop.typing import NODE
 
 TABLES = graphs.typed(
     {"paper": 40, "author": 25, "none": 0},
@@ -161,3 +163,12 @@ def test_a_graph_that_is_kept_leaves_with_the_process_that_multiprocessing_start
     assert forgotten == []
     graph.close()
     assert forgotten == [graph.shut]
+
+
+def test_tables_whose_ids_are_gids_are_known_where_all_partitions_are(tmp_path):
+    ring = graphs.ring(10)
+    one, two = in_memory(ring), partitioned(ring, 2)
+    assert one.identities >= {NODE}
+    assert two.identities == frozenset()  # the random division has renumbered the nodes
+    partition(ring, tmp_path, num_parts=2, method="random")
+    assert open_graph(tmp_path).identities == frozenset()

@@ -147,3 +147,26 @@ def test_another_allocator_can_take_over(shape):
     assert (tensor.shape, tensor.dtype) == (shape, torch.bfloat16)
     assert asked == ([tensor.nbytes] if shape == LARGE else [])
     assert pool.statistics()["made"] == 0
+
+
+def test_arrays_are_lent_like_tensors():
+    pool = Pool()
+    array = pool.array(LARGE, np.dtype(np.float32))
+    assert array.shape == LARGE
+    assert array.dtype == np.float32
+    view = torch.from_numpy(array)[7]
+    del array
+    assert pool.statistics()["idle_bytes"] == 0
+    del view
+    assert pool.statistics()["idle_bytes"] > 0
+    assert pool.array((3,), np.dtype(np.int64)).shape == (3,)
+
+
+def test_what_is_allocated_by_others_holds_no_arrays():
+    """Memory of a batch may be page-locked; that of scratch arrays is the process's own."""
+    pool, asked = Pool(), []
+    pool.delegate(lambda num_bytes: asked.append(num_bytes) or torch.empty(num_bytes, dtype=torch.uint8))
+    pool.array(LARGE, np.dtype(np.int64))
+    assert asked == []
+    pool.empty(LARGE, torch.int64)
+    assert asked == [300 * 1000 * 8]
