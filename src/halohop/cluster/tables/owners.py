@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -141,17 +142,27 @@ class TableOwners:
         """
         bounds = spec.bounds(self.book)
         array = gid.numpy()
-        outside = np.flatnonzero((array < 0) | (array >= bounds[-1]))
-        if len(outside):
-            raise IdError(
-                f"{len(outside)} of {len(array)} rows are not among the {bounds[-1]} of table {spec.name!r}, the first is "
-                f"{int(array[outside[0]])}"
-            )
         if not len(array):
             return {}
+        if array.min() < 0 or array.max() >= bounds[-1]:
+            outside = array[(array < 0) | (array >= bounds[-1])]
+            raise IdError(
+                f"{len(outside)} of {len(array)} rows are not among the {bounds[-1]} of table {spec.name!r}, the first is "
+                f"{int(outside[0])}"
+            )
+        if not (array[1:] < array[:-1]).any():
+            return self._runs(array, bounds)
         buckets = ops.bucket(gid, bounds, [self._owner_of[part] for part in range(self.book.num_parts)])
         found = enumerate(pairwise(buckets.starts))
         return {owner: buckets.order[begin:end] for owner, (begin, end) in found if begin < end}
+
+    def _runs(self, ascending: NDArray[np.int64], bounds: Sequence[int]) -> dict[int, Tensor]:
+        """`divide` of rows that ascend, as those of gradients do: each partition has a run of them."""
+        runs: dict[int, list[Tensor]] = {}
+        for part, (begin, end) in enumerate(pairwise(np.searchsorted(ascending, bounds).tolist())):
+            if begin < end:
+                runs.setdefault(self._owner_of[part], []).append(torch.arange(begin, end))
+        return {owner: found[0] if len(found) == 1 else torch.cat(found) for owner, found in sorted(runs.items())}
 
     def send(self, requests: Mapping[int, TableRequest[Any]], *, seconds: float = 0.0) -> "dict[int, Future[Any]]":
         """Asks several owners, those in other processes first, so that they work while this one does.
