@@ -22,7 +22,7 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
     """Compiles at the first call for the types of its arguments, unless its machine code is on the disk."""
 
     def __init__(self, function: Callable[..., Any], locals: Any = None, targetoptions: Any = None, **options: Any) -> None:
-        super().__init__(function, locals, targetoptions, **options)
+        super().__init__(function, locals or {}, targetoptions or {}, **options)
         self._cache = cpu_kept.MachineCode(function)
 
     def compile(self, sig: Any) -> Any:
