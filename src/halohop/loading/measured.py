@@ -32,43 +32,38 @@ class Trial:
 
     Args:
         config: how many threads there may be, and how far they work ahead.
+
+    Attributes:
+        ahead: batches to have in flight now; 0 where each is made when it is asked for.
     """
 
     def __init__(self, config: PrefetchConfig) -> None:
         self._in_flight = config.workers * config.prefetch
+        self._tried = _WINDOWS * self._in_flight
+        self._filling = self._in_flight + _WARMING  # threads begin several at once
         self._inline: list[float] = []
         self._threads: list[float] = []
-
-    @property
-    def ahead(self) -> int:
-        """Batches to have in flight; 0 where each is made when it is asked for."""
-        if len(self._inline) < _WARMING + self._tried:
-            return 0
-        if len(self._threads) == self._filling + self._tried:
-            inline, threads = self._pace(self._inline[_WARMING:]), self._pace(self._threads[self._filling :])
-            return 0 if _GAIN * inline <= threads else self._in_flight
-        return self._in_flight
+        self._is_over = False
+        self.ahead = 0
 
     def note(self, seconds: float, *, ahead: bool) -> None:
         """From one batch to the next."""
-        if ahead and len(self._threads) < self._filling + self._tried:
-            self._threads.append(seconds)
-        elif not ahead and len(self._inline) < _WARMING + self._tried:
-            self._inline.append(seconds)
+        if self._is_over:
+            return
+        (self._threads if ahead else self._inline).append(seconds)
+        if len(self._threads) == self._filling + self._tried:
+            inline, threads = self._pace(self._inline[_WARMING:]), self._pace(self._threads[self._filling :])
+            self._end(0 if _GAIN * inline <= threads else self._in_flight)
+        elif len(self._inline) == _WARMING + self._tried:
+            self.ahead = self._in_flight
 
     def made(self, seconds: float) -> None:
         """How long the trainer's thread has worked on a batch. If it is a large one, threads are taken without a trial."""
-        if seconds > _LARGE and len(self._inline) >= _WARMING:
-            self._inline, self._threads = [_LARGE] * (_WARMING + self._tried), [0.0] * (self._filling + self._tried)
+        if seconds > _LARGE and len(self._inline) >= _WARMING and not self._is_over:
+            self._end(self._in_flight)
 
-    @property
-    def _tried(self) -> int:
-        return _WINDOWS * self._in_flight
-
-    @property
-    def _filling(self) -> int:
-        """The first batches of threads, which begin several at once."""
-        return self._in_flight + _WARMING
+    def _end(self, ahead: int) -> None:
+        self.ahead, self._is_over = ahead, True
 
     def _pace(self, times: list[float]) -> float:
         return median(sum(times[begin : begin + self._in_flight]) for begin in range(0, len(times), self._in_flight))
