@@ -17,8 +17,11 @@ HIDDEN = 64
 CLASSES = 47
 LEARNING_RATE = 0.003
 
-Hop = tuple[Tensor, Tensor, int]
-"""Edges of a hop: sources and destinations among the batch's nodes, and how many nodes are destinations (the first ones)."""
+Hop = tuple[Tensor, Any, int]
+"""Edges of a hop: sources and destinations among the batch's nodes, and how many nodes are destinations (the first ones).
+
+Instead of destinations, what a library's own layers take.
+"""
 
 Ready = tuple[Tensor, Tensor, list[Hop]]
 """A batch ready for the model: features, labels of the seeds, and hops, the outermost first."""
@@ -60,9 +63,9 @@ class Reader:
 class Trainer:
     """Trains on short epochs, and tells the seconds that go into data from those that go into the model."""
 
-    def __init__(self, num_features: int, num_layers: int, epoch: Callable[[int], Iterator[Any]], ready: Callable[[Any], Ready]):
+    def __init__(self, model: Callable[[], nn.Module], epoch: Callable[[int], Iterator[Any]], ready: Callable[[Any], Ready]):
         torch.manual_seed(0)
-        self._model = Sage(num_features, num_layers)
+        self._model = model()
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
         self._epoch, self._ready = epoch, ready
 

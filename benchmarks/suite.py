@@ -13,6 +13,7 @@ from benchmarks.entries import in_threads as _t
 from benchmarks.networks import cluster, transport
 from benchmarks.small import SMALL
 from benchmarks.tables import tables
+from benchmarks.training import epoch, layers
 
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
@@ -252,55 +253,6 @@ def partitioned(threads: list[int]) -> Benchmark:
     )
 
 
-def epoch(threads: list[int]) -> Benchmark:
-    """GraphSAGE of two and three layers, training on the processor."""
-    t = max(threads)
-    entries, comparisons = [], []
-    for fanout in ([15, 10], FANOUT):
-        layers = f"{len(fanout)} layers"
-        ways = (
-            ("halohop, inline", "halohop_epoch", "ours", {"run": "inline", "workers": 0}),
-            ("halohop, 1 maker", "halohop_epoch", "ours", {"run": "threads", "workers": 1}),
-            ("halohop, threads", "halohop_epoch", "ours", {"run": "threads", "workers": t}),
-            ("halohop, processes", "halohop_epoch", "ours", {"run": "processes", "workers": t}),
-            ("halohop, threads, expand=new", "halohop_epoch", "ours", {"run": "threads", "workers": t, "expand": "new"}),
-            ("DGL, inline", "dgl_epoch", "dgl", {"workers": 0}),
-            (f"DGL, {t} workers", "dgl_epoch", "dgl", {"workers": t}),
-            ("PyG, inline", "pyg_epoch", "pyg", {"workers": 0}),
-            (f"PyG, {t} workers", "pyg_epoch", "pyg", {"workers": t}),
-        )
-        for name, module, environment, how in ways:
-            options = {"fanout": fanout, "threads": t} | how
-            entries.append(Entry(name=f"{name}, {layers}", module=module, options=options, threads=t, environment=environment))
-        comparisons += [
-            versus(f"halohop, {ours}, {layers}", f"{theirs}, {layers}")
-            for ours, theirs in (
-                ("inline", "DGL, inline"),
-                ("threads", "DGL, inline"),
-                ("threads", f"DGL, {t} workers"),
-                ("threads", "halohop, inline"),
-                ("threads", "halohop, 1 maker"),
-                ("threads", "halohop, processes"),
-                ("threads, expand=new", "PyG, inline"),
-                ("threads, expand=new", f"PyG, {t} workers"),
-            )
-        ]
-    return Benchmark(
-        title="Training epochs",
-        graph="products",
-        measure="batches",
-        unit=6,
-        entries=entries,
-        comparisons=comparisons,
-        remarks=[
-            f'One GraphSAGE written in plain torch for all, {t} intra-op threads. "data": waiting for the next batch with its '
-            'features; "model": forward, backward and step. DGL brings its own, older torch, so compare data with data.',
-            "A unit is a short epoch of its own, its start and end included. halohop and DGL expand all nodes so far, PyG new "
-            "ones; halohop does the latter where it says so.",
-        ],
-    )
-
-
 BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "sampling": sampling,
     "gather": gather,
@@ -310,6 +262,7 @@ BENCHMARKS: dict[str, Callable[[list[int]], Benchmark]] = {
     "options": options,
     "partitioned": partitioned,
     "epoch": epoch,
+    "layers": layers,
     "transport": transport,
     "cluster": cluster,
     "tables": tables,

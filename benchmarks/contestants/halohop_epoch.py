@@ -5,15 +5,25 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 import halohop
-from benchmarks.model import Hop, Reader, Ready, Trainer
+import halohop.nn
+from benchmarks.layers import RELATIONS, Layers, convs_of
+from benchmarks.model import Hop, Reader, Ready, Sage, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches
 
 
 def start(
-    folder: str, fanout: list[int], threads: int, run: Any, workers: int, expand: Any = "all", train: bool = True
+    folder: str,
+    fanout: list[int],
+    threads: int,
+    run: Any,
+    workers: int,
+    expand: Any = "all",
+    train: bool = True,
+    kind: str = "",
 ) -> tuple[Info, Any]:
     torch.set_num_threads(threads)
     graph = halohop.open(f"{folder}/parts-1")
@@ -28,8 +38,15 @@ def start(
             loaders[batches] = halohop.NeighborLoader(graph, fanout, nodes, batch_size=seeds.batch_size, expand=expand, **how)
         return iter(loaders[batches])
 
-    finish, width = partial(ready, expand=expand), graph.schema.nodes["node"].columns["x"].shape[0]
-    contest = Trainer(width, len(fanout), epoch, finish) if train else Reader(epoch, finish)
+    finish: Any = partial(listed, expand=expand, kind=kind) if kind else partial(ready, expand=expand)
+    width = graph.schema.nodes["node"].columns["x"].shape[0]
+
+    def model() -> nn.Module:
+        if not kind:
+            return Sage(width, len(fanout))
+        return Layers(convs_of(halohop.nn, kind, width, len(fanout)), lambda conv, x, edges: conv(x, *edges))
+
+    contest = Trainer(model, epoch, finish) if train else Reader(epoch, finish)
     return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), contest.run
 
 
@@ -43,6 +60,13 @@ def ready(batch: Any, expand: str) -> Ready:
         src, dst = batch.edge_index[:, begin:end]
         hops.insert(0, (src, dst, num_dst))
     return batch.x, batch.y[: batch.batch_size], hops
+
+
+def listed(batch: Any, expand: str, kind: str) -> Ready:
+    """What halohop's own layers read."""
+    types = (batch.e_id % RELATIONS,) if kind == "rgcn" else ()
+    found = halohop.nn.hops(batch, cumulative=expand != "all")
+    return batch.x, batch.y[: batch.batch_size], [(hop.src, (hop, *types), hop.num_dst) for hop in found]
 
 
 if __name__ == "__main__":

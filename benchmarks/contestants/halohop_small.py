@@ -9,7 +9,7 @@ import torch
 import halohop
 from benchmarks.contestants.halohop_epoch import ready
 from benchmarks.contestants.pyg_epoch import data_of
-from benchmarks.model import Reader, Trainer
+from benchmarks.model import Reader, Sage, Trainer
 from benchmarks.protocol import Info, serve
 from benchmarks.work import SeedBatches
 
@@ -29,7 +29,7 @@ def start(
         return iter(loaders[batches])
 
     finish = partial(ready, expand=expand)
-    contest = Trainer(data.num_features, len(fanout), epoch, finish) if train else Reader(epoch, finish)
+    contest = Trainer(lambda: Sage(data.num_features, len(fanout)), epoch, finish) if train else Reader(epoch, finish)
     return Info(versions={"halohop": halohop.__version__, "torch": torch.__version__}), contest.run
 
 
