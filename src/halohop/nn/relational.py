@@ -9,7 +9,7 @@ from torch_geometric import nn as pyg
 from halohop.nn.aggregation import pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
-from halohop.ops import segment_spmm
+from halohop.ops import segment_ops, segment_spmm
 
 
 class RGCNConv(ListedConv, pyg.RGCNConv):  # type: ignore[misc]
@@ -33,20 +33,19 @@ class RGCNConv(ListedConv, pyg.RGCNConv):  # type: ignore[misc]
         return out if self.bias is None else out + self.bias
 
     def _messages(self, x: Tensor, hop: Hop, types: Tensor) -> Tensor:
-        types, order = types.sort(stable=True)
-        src, dst = hop.src[order], hop.dst[order]
-        first = torch.ones(len(src), dtype=torch.bool, device=src.device)
-        first[1:] = (types[1:] != types[:-1]) | (dst[1:] != dst[:-1])
-        starts = first.nonzero().squeeze(1)
-        begins = torch.cat([starts, starts.new_full((1,), len(src))])
-        rows = segment_spmm(x, src, begins, reduce=self._reduce)
-        ends = torch.searchsorted(types[starts].contiguous(), torch.arange(self.num_relations + 1, device=src.device)).tolist()
-        parts = [
-            self._transformed(rows[begin:end], weight)
-            for weight, begin, end in zip(self._of_relations(), ends[:-1], ends[1:], strict=True)
-        ]
-        out = x.new_zeros(hop.num_dst, self.out_channels)
-        return out.index_add(0, dst[starts[ends[0] : ends[-1]]], torch.cat(parts))
+        dst, of_type, place = segment_ops.by_source(types, hop.begins, self.num_relations)
+        begins_list = torch.ones(len(dst), dtype=torch.bool, device=dst.device)
+        begins_list[1:] = dst[1:] != dst[:-1]
+        begins_list[of_type[of_type < len(dst)]] = True
+        starts = begins_list.nonzero().squeeze(1)
+        begins = torch.cat([starts, starts.new_full((1,), len(dst))])
+        rows = segment_spmm(x, hop.src[place], begins, reduce=self._reduce)
+        sizes = torch.searchsorted(starts, of_type).diff().tolist()
+        parts = [self._transformed(part, weight) for part, weight in zip(rows.split(sizes), self._of_relations(), strict=True)]
+        # Of each destination one row per relation; those are a list, too.
+        one_each = torch.arange(len(starts) + 1, device=dst.device)
+        _, ends, order = segment_ops.by_source(dst[starts], one_each, hop.num_dst)
+        return segment_spmm(torch.cat(parts), order, ends)
 
     def _of_relations(self) -> Tensor:
         """The weight of each relation, ``[num_relations, in, out]``, or its blocks."""
