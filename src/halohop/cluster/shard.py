@@ -17,7 +17,7 @@ from halohop.cluster.listed import Listed, named
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.feature import Feature, Stored
-from halohop.store.part import Part
+from halohop.store.part import EdgePart, Part
 from halohop.store.requests import (
     EdgesRequest,
     FetchReply,
@@ -33,7 +33,7 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.residency import IN_MEMORY, Residency
-from halohop.store.topology import Topology
+from halohop.store.topology import Topology, refused_weight
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
 from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
@@ -50,6 +50,7 @@ class LocalShard:
             of columns on disk ("disk_rows"), and those of them that have copies in memory ("hot_rows").
         residency: what of the partitions is in memory.
         owner: of the tables whose rows lie with the partitions; None: one in memory.
+        weight_sums: columns of edges whose running sums are formed now, and kept in memory: draws by them are quicker.
 
     Attributes:
         owner: of these tables.
@@ -69,6 +70,7 @@ class LocalShard:
         counters: Counters,
         residency: Residency = IN_MEMORY,
         owner: Owner | None = None,
+        weight_sums: Sequence[str] = (),
     ) -> None:
         self.owner = owner or Owner(book, parts, folder=None, anywhere=True, pool=pool)
         self._residency = residency
@@ -109,6 +111,9 @@ class LocalShard:
                 src_raw=self._tables[neighbors].ids,
                 src_columns=self._tables[neighbors].columns,
                 has_all_sources=sum(book.count(neighbors, index) for index in parts) == book.bounds(neighbors)[-1],
+                weight_sums={
+                    name: self._sums(relation, name, edges) for name in weight_sums if name in self._tables[relation].columns
+                },
             )
 
         self.identities = frozenset(name for name, table in self._tables.items() if table.ids is None)
@@ -133,6 +138,21 @@ class LocalShard:
     def _columns(self, table: TableKey, held: dict[int, dict[str, Tensor]]) -> dict[str, ops.Pieces]:
         names = next(iter(held.values()))
         return {name: self._pieces(table, {index: columns[name] for index, columns in held.items()}) for name in names}
+
+    def _sums(self, relation: Relation, column: str, held: dict[int, EdgePart]) -> ops.WeightSums:
+        sums: list[Tensor | None] = [None] * self._book.num_parts
+        for part, own in held.items():
+            try:
+                sums[part] = ops.sum_weights(own.indptr, own.columns[column])
+            except ops.WeightError as error:
+                edge = error.position if own.edge_id is None else int(own.edge_id[error.position])
+                raise refused_weight(error, edge, relation, column) from error
+        ends = np.cumsum([0, *(0 if own is None else len(own) for own in sums)])
+        return ops.WeightSums(
+            sums=ops.Pieces(sums, ends.tolist()),
+            edge_bounds=self._book.bounds(relation),
+            row_bounds=self._book.bounds(self._book.list_type(relation)),
+        )
 
     def _sparse(self, table: TableKey, held: dict[int, dict[str, ops.SparseRows]]) -> dict[str, Feature]:
         pieces: dict[str, Feature] = {}

@@ -1,6 +1,6 @@
 """`halohop.graph`: one graph of a PyG object in memory, for several loaders."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,18 +28,31 @@ class LiveGraph(Graph):
         data: the PyG object.
         names: of times and weights that sampling reads; None takes every column of one number per row.
         edge_dir: which edges the lists of nodes hold.
+        weight_sums: as of `graph`.
 
     Attributes:
         live: the rows.
     """
 
-    def __init__(self, data: Data | HeteroData, names: Iterable[str | None] | None = None, *, edge_dir: EdgeDir = "in") -> None:
+    def __init__(
+        self,
+        data: Data | HeteroData,
+        names: Iterable[str | None] | None = None,
+        *,
+        edge_dir: EdgeDir = "in",
+        weight_sums: Sequence[str] = (),
+    ) -> None:
         check_edge_dir(edge_dir)
         ops.warm_up()
         build = structure_of(data, names, edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
         parts = {0: build.part}
-        shard = LocalShard(parts, book=build.book, pool=pool, counters=counters)
+        weights = {name for spec in build.schema.edges.values() for name in spec.columns}
+        if isinstance(weight_sums, str) or not weights.issuperset(weight_sums):
+            raise InputError(
+                f"weight_sums={weight_sums!r}: give a list of attributes of edges with one number each, of {sorted(weights)}"
+            )
+        shard = LocalShard(parts, book=build.book, pool=pool, counters=counters, weight_sums=weight_sums)
         owner = PartitionOwner(shard=shard, parts=tuple(parts), identities=shard.identities)
         router = Router(build.book, [owner], pool, counters)
         owners = partial(owners_here, build.book, {shard.owner: tuple(parts)})
@@ -83,7 +96,7 @@ class LiveGraph(Graph):
         return FetchReply(rows=tuple(rows), sparse=tuple(sparse))
 
 
-def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
+def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in", weight_sums: Sequence[str] = ()) -> Graph:
     """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
 
     Loaders that are given the object itself share its sorted edges, too, and their batches are the same; they have edges, times
@@ -94,10 +107,12 @@ def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
     Args:
         data: the PyG object. Its nodes and edges stay as they are.
         edge_dir: which neighbours of a node can be drawn: "in", those with an edge to it, or "out", those with an edge from it.
+        weight_sums: attributes of edges, weights, whose running sums are kept, so that draws by them (`weight_attr`) are quicker
+            and the same. They take a byte for each edge and 8 for each node.
 
     Raises:
-        InputError: another `edge_dir`; or the object stores `adj_t`, does not know its number of nodes, or holds an attribute
-            that cannot be divided into rows.
+        InputError: another `edge_dir`; weights that are negative, not finite or not there; or the object stores `adj_t`, does not
+            know its number of nodes, or holds an attribute that cannot be divided into rows.
 
     Example:
         >>> import halohop, torch
@@ -108,8 +123,8 @@ def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in") -> Graph:
         >>> next(iter(train)).n_id.tolist(), next(iter(test)).n_id.tolist()
         ([0, 1, 3], [3, 2])
     """
-    made = LiveGraph(data, edge_dir=edge_dir)
-    made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir))
+    made = LiveGraph(data, edge_dir=edge_dir, weight_sums=weight_sums)
+    made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir, weight_sums=weight_sums))
     return made
 
 

@@ -1,7 +1,7 @@
 """The in-edges of one relation in the partitions of this process, and the drawing of neighbours from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import SchemaError
+from halohop.errors import InputError, SchemaError
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopAnswer, HopQuery
 from halohop.telemetry import Counters
@@ -81,6 +81,7 @@ class Topology:
         src_raw: raw ids of the sources; None where raw id and gid are the same.
         src_columns: of the sources.
         has_all_sources: whether all of them are in this process.
+        weight_sums: of columns that are weights to draw by.
     """
 
     relation: Relation
@@ -96,6 +97,7 @@ class Topology:
     src_raw: ops.Pieces | None
     src_columns: Mapping[str, ops.Pieces]
     has_all_sources: bool
+    weight_sums: Mapping[str, ops.WeightSums] = field(default_factory=dict)
 
     def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """Draws neighbours; the same for every partitioning, since a draw is keyed by raw id and made by list position.
@@ -157,19 +159,25 @@ class Topology:
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         rules = draw.rules
         raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
-        return ops.sample_neighbors(
-            self.indptr,
-            query.dst_gid,
-            _stream_ids(raw, query.tree),
-            query.fanout,
-            self._key(draw),
-            replace=rules.replace,
-            edge_bounds=self.edge_bounds,
-            weights=self.columns.get(rules.weight) if rules.weight is not None else None,
-            eligible=self._eligible(query, rules),
-            sources=self._sources(query) if rules.labor else None,
-            pool=pool,
-        )
+        try:
+            return ops.sample_neighbors(
+                self.indptr,
+                query.dst_gid,
+                _stream_ids(raw, query.tree),
+                query.fanout,
+                self._key(draw),
+                replace=rules.replace,
+                edge_bounds=self.edge_bounds,
+                weights=self.columns.get(rules.weight) if rules.weight is not None else None,
+                weight_sums=self.weight_sums.get(rules.weight) if rules.weight is not None else None,
+                eligible=self._eligible(query, rules),
+                sources=self._sources(query) if rules.labor else None,
+                pool=pool,
+            )
+        except ops.WeightError as error:
+            edge = torch.tensor([error.position])
+            edge = edge if self.edge_ids is None else ops.gather_rows(self.edge_ids, edge)
+            raise refused_weight(error, int(edge), self.relation, str(rules.weight)) from error
 
     def _key(self, draw: Draw) -> int:
         shared = (self.drawn_as[0], "", "")  # all relations from a type have the same numbers
@@ -224,6 +232,14 @@ class Topology:
             f"{name!r} of the sources is not stored along the edges {self.relation}, and not all sources are on this host; "
             f"partition with halo=({name!r},), on the command line --halo {name}, or let every host hold all partitions"
         )
+
+
+def refused_weight(error: ops.WeightError, edge: int, relation: Relation, column: str) -> InputError:
+    """What is wrong with a weight, by the user's id of the edge."""
+    return InputError(
+        f"edge {edge} of {relation} has the {error.problem} in {column!r}; a weight is a finite number, 0 or more: correct it, "
+        "or leave the edge out"
+    )
 
 
 def _stream_ids(raw: Tensor, tree: Tensor | None) -> Tensor:
