@@ -18,8 +18,8 @@ TAKES_URLS = {
 """By command, the parameters where a URL is understood."""
 
 PATHS = {
-    *("assignment", "checkpoint", "column", "config", "data", "folder", "html", "out", "parts", "resume", "seeds", "source"),
-    *("stage", "tables", "token_file", "url"),
+    *("assignment", "checkpoint", "column", "config", "data", "folder", "html", "into", "out", "parts", "resume", "seeds"),
+    *("source", "stage", "tables", "token_file", "url"),
 }
 """Parameters, of any command, that name files or folders; perhaps behind another name and "="."""
 
