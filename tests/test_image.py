@@ -127,7 +127,7 @@ def test_its_own_commands_make_an_image_that_compiles_and_writes_nothing(opt, tm
     assert process.returncode == 0, err
     missed, found, *announced = out.split()
     assert (missed, announced) == ("0", [])
-    assert int(found) > 10
+    assert int(found) > 5  # those of `cpu_index` and `cpu_sample` that every loader needs
 
 
 @pytest.mark.full
