@@ -25,7 +25,7 @@ NEEDED = {
 """Arguments without which a command does not begin; those of others are like ``parts``."""
 
 NO_PATHS = {
-    *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "decoder", "device", "endpoints"),
+    *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "cpu", "decoder", "device", "endpoints"),
     *("embed_optimizer", "engine", "env", "eval_fanout", "fanout", "feature_dtype", "halo", "hosts", "hot_memory", "listen"),
     *("locality", "memory", "method", "metrics", "model", "name", "partitions", "peers", "python"),
     *("master_addr", "program", "relation", "replica_memory", "script", "servers", "share", "size", "split", "stage_bytes"),
