@@ -105,6 +105,8 @@ def _no_leaked_threads() -> Iterator[None]:
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     started = [thread for thread in threading.enumerate() if thread not in before and not _is_harmless(thread)]
+    if started:
+        gc.collect()  # what Lightning's trainer holds goes with it, and it lies in a cycle of references
     for thread in started:
         thread.join(max(deadline - time.monotonic(), 0))
     alive = [repr(thread) for thread in started if thread.is_alive()]
