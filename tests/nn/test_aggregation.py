@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from halohop.errors import InputError
-from halohop.nn import aggregate, hops
+from halohop.nn import Hop, aggregate, hops
 from halohop.nn.hops import grouped
 from tests.support.hop_batches import batch_of, made
 
@@ -46,3 +46,23 @@ def test_wide_rows_of_few_nodes_are_multiplied_first() -> None:
     assert calls == [4]  # a class of its own may do more than a product, so its rows are aggregated first
     lin.__class__ = nn.Linear
     torch.testing.assert_close(aggregate(x, many, lin=lin), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("narrow", [2, 30])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_layer_of_destinations_may_follow_a_product_of_any_width(narrow, reduce, own):
+    """Whether rows are multiplied first or last, dense or in CSR; with gradients towards rows that need them."""
+    torch.manual_seed(0)
+    hop = Hop(src=torch.randint(40, (200,)), begins=torch.arange(0, 201, 20), num_src=40, num_dst=10, edges=slice(0, 200))
+    x = torch.randn(40, 16) * (torch.rand(40, 16) < 0.3)
+    lin, root = torch.nn.Linear(16, narrow, bias=own), torch.nn.Linear(16, narrow)
+    rows = x.clone().requires_grad_()
+    out = aggregate(rows, hop, reduce=reduce, lin=lin, root=root, own=own)
+    summed = torch.zeros(10, 16).index_add(0, hop.dst, x[hop.src]) + (x[:10] if own else 0)
+    expected = lin(summed / (20 + own) if reduce == "mean" else summed) + root(x[:10])
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    out.square().sum().backward()
+    assert rows.grad.shape == x.shape
+    sparse = aggregate(x.to_sparse_csr(), hop, reduce=reduce, lin=lin, root=root, own=own)
+    torch.testing.assert_close(sparse, expected, rtol=1e-5, atol=1e-5)

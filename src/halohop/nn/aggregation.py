@@ -35,7 +35,7 @@ def aggregate(
 
     Args:
         x: rows of the sources, ``[num_src, *width]``, float16, bfloat16, float32 or float64; or a pair, those of the sources
-            and of the destinations.
+            and of the destinations. Rows in CSR need `lin`, which makes them dense before they are summed.
         hop: from `hops`.
         reduce: "sum", "mean" or "max".
         weight: what the row of each edge is multiplied by first, of all edges of the batch, ``[E]``.
@@ -62,7 +62,7 @@ def aggregate(
     weight = None if weight is None else hop.of_edges(weight)
 
     def reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
-        if not reads_own:
+        if not own and (not reads_own or rows is not there):  # the rows of the destinations are not asked of a product
             return rows, segment_spmm(rows, hop.src, hop.begins, reduce=reduce, weight=weight)
         mine, total = own_and_reduced(rows, hop, "sum" if own else reduce, weight)
         if own:
@@ -114,7 +114,7 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
 def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
     alone = is_product(made) and is_product(lin) and not torch.is_autocast_enabled(out.device.type)
-    if not alone or not out.dtype == rows.dtype == lin.weight.dtype:
+    if not alone or rows.layout != torch.strided or not out.dtype == rows.dtype == lin.weight.dtype:
         total: Tensor = out + lin(rows)
         return total
     out = out.addmm_(rows, lin.weight.t())
@@ -128,6 +128,8 @@ def is_product(lin: Any) -> bool:
 
 def _multiplies_first(lin: Any, x: Tensor, hop: Hop) -> bool:
     """Whether to multiply all sources' rows costs less than to aggregate wide ones and multiply those of the destinations."""
+    if x.layout != torch.strided:
+        return True  # the product is dense
     narrow, width = lin.weight.shape
     backwards = 1 + x.requires_grad
     saved = _NUMBER * hop.num_edges * (backwards * width - 2 * narrow)

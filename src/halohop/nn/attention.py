@@ -17,6 +17,8 @@ from halohop.ops import segment_add, segment_gatv2, segment_softmax, segment_spm
 class _AttentionConv(ListedConv):
     """What both kinds have in common."""
 
+    _layouts = (torch.strided, torch.sparse_csr)
+
     def _attention_hop(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, asks_weights: Any) -> Hop | None:
         """As `_hop`; None, too, where edges have rows, or their weights are asked for."""
         rows = tuple(x) if isinstance(x, tuple | list) else x

@@ -33,6 +33,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     """
 
     takes_hops = True
+    _layouts: tuple[torch.layout, ...] = (torch.strided,)
+    """Of the rows; those of a layer that multiplies them first may be in CSR."""
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """None: PyG would compile `propagate` for each class, for code that is seldom reached."""
@@ -40,7 +42,7 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     def _hop(self, x: Rows, edge_index: Any, size: Any = None) -> Hop | None:
         """The lists to aggregate over; None if PyG's code is to do it."""
         there, here = x if isinstance(x, tuple) else (x, x)
-        if not self._is_plain() or not _are_rows(there) or not (here is None or _are_rows(here)):
+        if not self._is_plain() or not all(_are_rows(rows, self._layouts) for rows in (there, here) if rows is not None):
             return None
         if isinstance(edge_index, Hop):
             return edge_index
@@ -79,8 +81,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
         return pair_of(x, edge_index), edge_index.ends, (edge_index.num_src, edge_index.num_dst)
 
 
-def _are_rows(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dim() == 2 and x.dtype in SEGMENT_DTYPES and x.layout == torch.strided
+def _are_rows(x: Any, layouts: tuple[torch.layout, ...]) -> bool:
+    return isinstance(x, Tensor) and x.dim() == 2 and x.dtype in SEGMENT_DTYPES and x.layout in layouts
 
 
 def is_weight(values: Any) -> bool:

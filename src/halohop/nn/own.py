@@ -12,8 +12,15 @@ from halohop.ops.segments import Reduce
 
 
 def first(rows: Tensor, number: int) -> Tensor:
-    """The first rows; all of them as they are, since the gradient of a slice is a copy."""
-    return rows if len(rows) == number else rows[:number]
+    """The first rows, dense or in CSR; all of them as they are, since the gradient of a slice is a copy."""
+    if len(rows) == number:
+        return rows
+    if rows.layout != torch.sparse_csr:
+        return rows[:number]
+    begins = rows.crow_indices()[: number + 1]
+    end = int(begins[-1])
+    kept = rows.col_indices()[:end], rows.values()[:end]
+    return torch.sparse_csr_tensor(begins, *kept, (number, rows.shape[1]), check_invariants=False)
 
 
 def own_and_reduced(x: Tensor, hop: Hop, reduce: Reduce = "sum", weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
