@@ -6,6 +6,7 @@ at once, DGL and torch share one batch among them.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
@@ -18,10 +19,9 @@ from benchmarks.training import epoch, layers
 HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
 ALLOCATORS = ("", "jemalloc")
-"""What peers run with; for halohop, which keeps its memory itself, the allocator makes no difference."""
 JEMALLOC = (
-    "Peers run twice: with the system's allocator, and with jemalloc told to keep memory on large pages, as their guides advise. "
-    "The bars are those beside jemalloc. halohop has the system's."
+    "Everybody runs twice: with the system's allocator, and with jemalloc told to keep memory on large pages, as the guides of "
+    "DGL and PyG advise; each allocator's contestants take turns. The bars are those with jemalloc."
 )
 KEPT = "Results are tensors that the caller may keep; each batch is dropped before the next one is begun."
 
@@ -46,27 +46,23 @@ def _sampling(threads: list[int], *, rows: bool) -> Benchmark:
             threads=count,
             environment=environment,
             allocator=allocator,
-            group=_t(count),  # each of DGL's holds a graph of its own
+            group=f"{count} {allocator}",  # each peer holds a graph of its own
         )
 
     entries: list[Entry] = []
     comparisons: list[Comparison] = []
-    for t in threads:
-        every, new = f"halohop, expand=all, {_t(t)}", f"halohop, expand=new, {_t(t)}"
+    for t, allocator in product(threads, ALLOCATORS):
         for expand in ("all", "new"):
-            entries.append(entry(f"halohop, expand={expand}", "halohop_sampling", t, expand=expand))
-        for allocator in ALLOCATORS:
-            at_its_best = bool(allocator)
-            for ids in ("int64", "int32"):
-                entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", allocator, ids=ids))
-                bar = 8.0 if at_its_best and not rows else None
-                comparisons.append(versus(every, _named(f"DGL, {ids}", allocator, t), bar))
-            if not rows:
-                entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl", allocator))
-                comparisons.append(versus(every, _named("graphbolt", allocator, t)))
-            entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg", allocator))
-            bar = (8.0 if rows else 15.0) if at_its_best else None
-            comparisons.append(versus(new, _named("PyG, expand=new", allocator, t), bar))
+            entries.append(entry(f"halohop, expand={expand}", "halohop_sampling", t, "ours", allocator, expand=expand))
+        every, new = (entries[number].name for number in (-2, -1))
+        for ids in ("int64", "int32"):
+            entries.append(entry(f"DGL, {ids}", "dgl_sampling", t, "dgl", allocator, ids=ids))
+            comparisons.append(versus(every, entries[-1].name, 8.0 if allocator and not rows else None))
+        if not rows:
+            entries.append(entry("graphbolt", "graphbolt_sampling", t, "dgl", allocator))
+            comparisons.append(versus(every, entries[-1].name))
+        entries.append(entry("PyG, expand=new", "pyg_sampling", t, "pyg", allocator))
+        comparisons.append(versus(new, entries[-1].name, (8.0 if rows else 15.0) if allocator else None))
     return Benchmark(
         title="Sampling and features" if rows else "Sampling",
         graph="products",
@@ -88,26 +84,26 @@ def loader(threads: list[int]) -> Benchmark:
     comparisons: list[Comparison] = []
 
     def add(name: str, module: str, t: int, environment: str, allocator: str = "", **how: Any) -> str:
-        name = _named(name, allocator, t)
-        options = {"fanout": FANOUT, "threads": t, "train": False} | how
+        name, options = _named(name, allocator, t), {"fanout": FANOUT, "threads": t, "train": False} | how
+        group = f"{t} {allocator}"  # each peer holds a graph and features of its own
         entries.append(
-            Entry(name=name, module=module, options=options, threads=t, environment=environment, allocator=allocator, group=_t(t))
+            Entry(name=name, module=module, options=options, threads=t, environment=environment, allocator=allocator, group=group)
         )
         return name
 
-    for t in threads:
+    for t, allocator in product(threads, ALLOCATORS):
         how = {"run": "inline", "workers": 0} if t == 1 else {"run": "threads", "workers": t}
         every, new = (
-            add(f"halohop, expand={expand}", "halohop_epoch", t, "ours", expand=expand, **how) for expand in ("all", "new")
+            add(f"halohop, expand={expand}", "halohop_epoch", t, "ours", allocator, expand=expand, **how)
+            for expand in ("all", "new")
         )
-        for allocator in ALLOCATORS:
-            for workers in (0,) if t == 1 else (0, t):
-                way = f"{workers} workers" if workers else "inline"
-                for ids in ("int64", "int32"):
-                    dgl = add(f"DGL, {ids}, {way}", "dgl_epoch", t, "dgl", allocator, workers=workers, ids=ids)
-                    comparisons.append(versus(every, dgl, 3.0 if allocator else None))
-                pyg = add(f"PyG, {way}", "pyg_epoch", t, "pyg", allocator, workers=workers)
-                comparisons.append(versus(new, pyg, 5.0 if allocator else None))
+        # Two threads of DGL that share a batch of int32 draw too few edges.
+        for ids, workers in (("int64", 0), ("int32", 0)) if t == 1 else (("int64", 0), ("int64", t), ("int32", t)):
+            dgl = add(f"DGL, {ids}, {_way(workers)}", "dgl_epoch", t, "dgl", allocator, workers=workers, ids=ids)
+            comparisons.append(versus(every, dgl, 3.0 if allocator else None))
+        workers = 0 if t == 1 else t
+        pyg = add(f"PyG, {_way(workers)}", "pyg_epoch", t, "pyg", allocator, workers=workers)
+        comparisons.append(versus(new, pyg, 5.0 if allocator else None))
     return Benchmark(
         title="Finished batches",
         graph="products",
@@ -280,3 +276,7 @@ def _limits(threads: list[int], *kinds: str) -> Iterator[Entry]:
 
 def _named(name: str, allocator: str, threads: int = 0) -> str:
     return ", ".join([name, *filter(None, [allocator]), *([_t(threads)] if threads else [])])
+
+
+def _way(workers: int) -> str:
+    return f"{workers} workers" if workers else "inline"
