@@ -229,8 +229,8 @@ def test_links_of_several_types_have_the_block_of_their_destination(tmp_path):
 
 
 def remote_share(folder: Path, locality: str) -> float:
-    """Of the rows of the batches of two ranks on two hosts."""
-    with hosts(folder, [[0, 1], [2, 3]]) as graphs:
+    """Of the rows of the batches of two ranks on two hosts, which keep none."""
+    with hosts(folder, [[0, 1], [2, 3]], cache=None) as graphs:
         before = [graph.statistics() for graph in graphs]
         for rank, graph in enumerate(graphs):
             loader = made(graph, "nodes", rank=rank, size=2, locality=locality)
