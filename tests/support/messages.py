@@ -93,7 +93,9 @@ def _random_record(kind: Any, generator: torch.Generator) -> Any:
         length = (None, 0, 1, 3, 17)[int(torch.randint(5, (), generator=generator))]  # columns are often as long as each other
         values = {field.name: random_value(hints[field.name], generator, length) for field in fields(kind)}
         if kind in (NodeBlock, EdgeBlock):  # too many numbers that must agree to be found by chance
-            num = len(values["gid"]) if values["gid"].dim() else 0
+            if not values["gid"].dim():
+                continue
+            num = len(values["gid"])
             values |= {"num_sampled": (num,) if num % 2 else None}
             values |= {"sparse": {}} if kind is NodeBlock else {"ends_bid": torch.arange(2 * num).view(2, num), "flips": None}
         if kind is RuleSpec:

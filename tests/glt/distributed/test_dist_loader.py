@@ -1,6 +1,7 @@
 """The face's distributed loaders return halohop's batches under other names, wherever the partitions lie."""
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -158,8 +159,9 @@ def test_weights_decide_what_is_drawn(tmp_path):
     on_two(folder, labels, rank)
 
 
-def test_features_that_are_not_wanted_do_not_cross(tmp_path):
-    """Without `collect_features` the bytes between hosts fall by those of the remote rows' features."""
+def test_features_that_are_not_wanted_do_not_cross(tmp_path, monkeypatch):
+    """Without `collect_features` the bytes between hosts fall by those of the remote rows' features, where none are kept."""
+    monkeypatch.setattr(halohop, "open", partial(halohop.open, cache=None))
     folder, labels, _ = whole_data(tmp_path)
 
     def rank(data, options, world):
