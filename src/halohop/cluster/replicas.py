@@ -8,8 +8,9 @@ from typing import cast
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.answering import answered
 from halohop.cluster.landing import Site
-from halohop.cluster.shard import LocalShard, answered
+from halohop.cluster.shard import LocalShard
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.draw import Draw

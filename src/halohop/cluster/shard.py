@@ -1,6 +1,6 @@
 """The partitions in this process: answer every request about the rows and edges that they own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.answering import answered
 from halohop.cluster.edge_ids import EdgeIds
 from halohop.cluster.hottest import hot_rows
 from halohop.cluster.landing import Site
@@ -247,19 +248,6 @@ class LocalShard:
     def _count_disk(self, pieces: ops.Pieces, query: RowQuery) -> None:
         if pieces.on_disk:
             self._counters.add("disk_rows", len(query.gid))
-
-
-def answered(answer: Callable[[], object]) -> "Future[Any]":
-    """A future that is done, with what a function returns or raises; or the future that it returns."""
-    future: Future[Any] = Future()
-    try:
-        reply = answer()
-        if isinstance(reply, Future):
-            return reply
-        future.set_result(reply)
-    except Exception as error:
-        future.set_exception(error)
-    return future
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

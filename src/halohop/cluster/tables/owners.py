@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.answering import answered
 from halohop.errors import DeadlineExceededError, IdError, InputError, PeerLostError
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
@@ -65,15 +66,7 @@ def holder_here(answer: Callable[[TableRequest[Any]], Any], parts: Sequence[int]
     """
 
     def ask(request: TableRequest[Any], *, seconds: float = 0.0) -> "Future[Any]":
-        future: Future[Any] = Future()
-        try:
-            reply = answer(request)
-            if isinstance(reply, Future):
-                return reply
-            future.set_result(reply)
-        except Exception as error:
-            future.set_exception(error)
-        return future
+        return answered(lambda: answer(request))
 
     return TableHolder(ask=ask, parts=tuple(parts), name=name)
 
