@@ -48,6 +48,7 @@ def test_wide_rows_of_few_nodes_are_multiplied_first() -> None:
     torch.testing.assert_close(aggregate(x, many, lin=lin), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 @pytest.mark.parametrize("narrow", [2, 30])
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize("own", [False, True])

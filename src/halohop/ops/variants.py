@@ -42,7 +42,7 @@ def others() -> Iterator[Call]:
     yield from (partial(_draw, fanout, replace=replace) for fanout, replace in ((100, False), (1, True)))
     yield from (partial(_draw, 1, weights=torch.ones(3, dtype=dtype)) for dtype in (torch.float32, torch.float64))
     yield from (partial(_draw, 1, sources=Sources(ids=_IDS.to(dtype)), weights=torch.ones(3)) for dtype in _ID_DTYPES)
-    yield from (partial(_draw_by_time, dtype) for dtype in (torch.int64, torch.float64))
+    yield from (partial(_draw_by_time, dtype) for dtype in (torch.int32, torch.int64, torch.float32, torch.float64))
     yield from (partial(_copy_rows, word, ids, back=True) for word in _WORDS for ids in _ID_DTYPES)
     yield from (partial(gather_rows_to, torch.zeros(2, dtype=word), _IDS, _IDS, torch.zeros(2, dtype=word)) for word in _WORDS)
     yield from (partial(_relabel, ids, dense_limit=limit) for ids in _ID_DTYPES for limit in (2, 0))
