@@ -50,9 +50,15 @@ def start(
             return Sage(data.num_features, len(fanout))
         return Layers(convs_of(pyg, kind, data.num_features, len(fanout)), lambda conv, x, edges: conv(x[: edges[0]], *edges[1:]))
 
-    contest = Trainer(model, epoch, finish) if train else Reader(epoch, finish)
+    contest = Trainer(model, epoch, finish) if train else Reader(epoch, whole)
     versions = {name: importlib.metadata.version(name) for name in ("torch-geometric", "torch")}
     return Info(versions=versions, widths={"all ids": "int64"}), contest.run
+
+
+def whole(batch: Any) -> Ready:
+    """A batch that is only read; torch-sparse does not say its hops."""
+    src, dst = batch.edge_index
+    return batch.x, batch.y[: batch.batch_size], [(src, dst, batch.num_nodes)]
 
 
 def trimmed(batch: Any, kind: str) -> Ready:
