@@ -20,8 +20,8 @@ HETERO_FANOUT = [10, 5]
 PARTS = (1, 2, 4, 8)
 ALLOCATORS = ("", "jemalloc")
 JEMALLOC = (
-    "Everybody runs twice: with the system's allocator, and with jemalloc told to keep memory on large pages, as the guides of "
-    "DGL and PyG advise; each allocator's contestants take turns. The bars are those with jemalloc."
+    "Every contestant runs twice: with the system's allocator, and with jemalloc told to keep memory on large pages, as the "
+    "guides of DGL and PyG advise; each allocator's contestants take turns. The bars are those with jemalloc."
 )
 KEPT = "Results are tensors that the caller may keep; each batch is dropped before the next one is begun."
 

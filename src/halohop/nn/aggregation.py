@@ -18,7 +18,7 @@ Rows = Tensor | tuple[Tensor, Tensor | None]
 """Rows of all nodes; or those of the sources and of the destinations, where None leaves out what is made of the latter."""
 
 _NUMBER = 16
-"""What reading one number of a row costs in an aggregation, in multiplications of a product of matrices, as measured."""
+"""What reading one number of a row costs in an aggregation, in multiplications of a product of matrices; an estimate."""
 
 
 def aggregate(

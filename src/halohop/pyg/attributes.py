@@ -58,7 +58,7 @@ def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
 
 
 def put(store: BaseStorage, attributes: dict[str, Any]) -> None:
-    """Sets attributes of a storage that nobody has read yet. (One by one, PyG takes as long for them as the kernels for the rows
+    """Sets attributes of a storage that was not read yet. (One by one, PyG takes as long for them as the kernels for the rows
     of a small batch.)"""
     store._mapping.update(attributes)
 
