@@ -32,11 +32,12 @@ class Room:
     """A server whose replies weigh a megabyte, and which counts how many it made for each client."""
 
     def __init__(self, token=TOKEN, **limits):
-        self.token, self.made = token, Counter()
+        self.token, self.made, self._lock = token, Counter(), threading.Lock()
         self._limits = Limits(**{"max_unsent_bytes": 4 * MB, "handler_threads": 4, **limits})
 
     def _answer(self, request):
-        self.made[int(request.raw[0])] += 1
+        with self._lock:
+            self.made[int(request.raw[0])] += 1
         return LocateReply(gid=torch.zeros(ROWS, dtype=torch.float64))
 
     @contextmanager
@@ -131,6 +132,22 @@ def test_a_client_that_is_gone_holds_back_no_other():
             assert wait_for(lambda: room.made[2] == 24)
             assert wait_for(lambda: room.made[3] == 1)
         assert not room.held()
+
+
+def test_requests_on_the_wire_are_read_when_a_client_that_is_gone_makes_room():
+    """Also where no request of the others waits in the server, whose answer would look at them again."""
+    limits = {"max_unsent_bytes": 1000 * MB, "max_unsent_bytes_in_all": 32 * MB, "heartbeat_seconds": 1000.0}
+    with Room(**limits).open() as room, room.attack(1, 80) as gone:
+        assert wait_for(lambda: room.held() == 1)
+        with room.attack(2, 0) as silent:
+            for number in range(64):  # until what the system holds of its replies is full
+                silent.send(REQUEST.pack(Kind.REQUEST, number, 600_000), *CODEC.encode(ask(2)))
+                assert wait_for(lambda number=number: room.made[2] == number + 1)
+                if wait_for(lambda: room.held() == 2, seconds=0.1):
+                    break
+            silent.send(REQUEST.pack(Kind.REQUEST, 64, 600_000), *CODEC.encode(ask(3)))
+            reset(gone.sock)
+            assert wait_for(lambda: room.made[3] == 1)
 
 
 def test_a_client_that_takes_nothing_for_long_is_disconnected_and_one_that_takes_a_little_is_not(caplog):

@@ -46,7 +46,7 @@ class ServerPort:
         self._interests: dict[Peer, int] = {}
         self._receiving = True
         self._opens_at: float | None = None  # when to accept connections again; None while it does
-        self._blocked: deque[Peer] = deque()  # whose messages did not go at once
+        self._blocked: deque[Peer] = deque()  # whose interest may have changed: their messages did not go at once
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker, _READ)
@@ -204,7 +204,8 @@ class ServerPort:
     def _forget(self, peer: Peer, *, at_once: bool = False) -> None:
         stream = self._streams.pop(peer, None)
         if stream is not None:
-            self._strangers.pop(peer, None)
+            if self._strangers.pop(peer, None) is None:
+                self._blocked.extend(self._streams)  # what it left unread may have kept others from being read
             if self._interests.pop(peer, 0):
                 self._selector.unregister(stream)
             stream.close(at_once=at_once)
