@@ -85,6 +85,28 @@ def test_each_hop_alone_is_the_block_of_a_sampler_that_expands_all_nodes() -> No
         drawn = batch.edge_index[:, ends[hop - 1] : ends[hop]]
         assert edges_of(found, batch.edge_index) == sorted(map(tuple, drawn.t().tolist()))
         assert found.num_dst == sum(batch.num_sampled_nodes[:hop])
+        assert torch.equal(found.of_edges(batch.e_id), batch.e_id[ends[hop - 1] : ends[hop]])
+        assert found.src.data_ptr() == drawn[0].data_ptr()
+
+
+def test_each_hop_alone_of_several_types_and_of_padded_batches() -> None:
+    batch = batch_of(typed(), expand="all")
+    for hop, found in zip((3, 2, 1), hops(batch, cumulative=False), strict=True):
+        for relation, of_hop in found.items():
+            begin, end = (sum(batch[relation].num_sampled_edges[:number]) for number in (hop - 1, hop))
+            assert torch.equal(of_hop.ends, batch[relation].edge_index[:, begin:end])
+    padded = batch_of(made(), expand="all", pad="bound")
+    for found in hops(padded, cumulative=False):
+        edges_of(found, padded.edge_index)
+    with pytest.raises(InputError, match="edges of a batch"):
+        found.of_edges(padded.e_id[1:])
+
+
+def test_each_hop_alone_needs_all_edges_of_the_batch() -> None:
+    batch = batch_of(made(), expand="all")
+    batch.edge_index = batch.edge_index[:, 1:]
+    with pytest.raises(InputError, match="num_sampled_edges counts"):
+        hops(batch, cumulative=False)
 
 
 @pytest.mark.parametrize("kind", ["induced", "bidirectional"])

@@ -46,3 +46,17 @@ def test_what_cannot_be_edges_is_refused():
 def test_what_is_in_order_is_not_copied():
     others = torch.tensor([3, 1], dtype=torch.int32)
     assert ops.sort_edges(torch.tensor([0, 1]), others, 2, 4)[1].data_ptr() == others.data_ptr()
+
+
+@given(st.lists(st.integers(-1, 6), max_size=20), DTYPES, st.integers(0, 6), st.booleans())
+def test_begins_of_sorted_edges_are_those_of_the_reference(ends, dtype, num_listed, in_order):
+    """Sorted or not; with nodes that have no edge, and ends that are no nodes."""
+    listed = torch.tensor(sorted(ends) if in_order else ends, dtype=dtype)
+    found, expected = ops.sorted_begins(listed, num_listed), reference_sorting.sorted_begins(listed, num_listed)
+    assert (found is None) == (expected is None)
+    assert found is None or torch.equal(found, expected)
+
+
+def test_begins_of_less_than_no_lists_are_refused():
+    with pytest.raises(InputError, match="num_listed=-1"):
+        ops.sorted_begins(torch.zeros(0, dtype=torch.int64), -1)

@@ -1,7 +1,7 @@
 """What each layer of a model reads of a batch: lists of in-edges, taken from a finished batch of PyG's form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.index import index2ptr
 
+from halohop import ops
 from halohop.errors import InputError
 
 
@@ -24,7 +25,8 @@ class Hop:
         num_src: rows that the layer reads.
         num_dst: rows that it gives.
         edges: which edges of the batch these are: a slice, or int64 ``[E]``.
-        whole: all edges of the batch in the same form, where these are only some of them; None if they are all.
+        whole: all edges of the batch in the same form, where these are some of them and others count, too; None if not.
+        num_whole: how many edges the batch has, where `whole` does not say it; None if these are all.
         listed: where each edge leads, int64 ``[E]``, where that is known; None if only `begins` says it.
 
     Example:
@@ -39,6 +41,7 @@ class Hop:
     num_dst: int
     edges: slice | Tensor
     whole: "Hop | None" = None
+    num_whole: int | None = None
     listed: Tensor | None = None
 
     @property
@@ -71,8 +74,9 @@ class Hop:
             InputError: there are more or fewer rows than the batch has edges.
         """
         of_batch = self if self.whole is None else self.whole
-        if len(rows) != len(of_batch.src):
-            raise InputError(f"{len(rows)} rows for the {len(of_batch.src)} edges of a batch; give those of all its edges")
+        number = of_batch.num_edges if self.num_whole is None else self.num_whole
+        if len(rows) != number:
+            raise InputError(f"{len(rows)} rows for the {number} edges of a batch; give those of all its edges")
         return rows[self.edges]
 
 
@@ -81,14 +85,15 @@ def hops(batch: Data | HeteroData, *, layers: int | None = None, cumulative: boo
 
     A layer needs the edges of the hops that still matter for the seeds, and gives rows of the nodes before the last of them only.
     Where edges are grouped by destination, as they are in batches of `NeighborLoader`, the tensors are views of the batch;
-    otherwise (`expand="all"`, padded batches) they are sorted, edges of one destination in the order of the batch. A batch that
-    has no hops, because its subgraph is induced or bidirectional, gives all its edges to every layer.
+    otherwise (padded batches, and several hops together of `expand="all"`) they are sorted, edges of one destination in the order
+    of the batch. A batch that has no hops, because its subgraph is induced or bidirectional, gives all its edges to every layer.
 
     Args:
         batch: of halohop's loaders or PyG's, on any device.
         layers: how many layers the model has, to be compared with the batch; how often a batch without hops is given.
         cumulative: a layer reads the edges of its hop and of all hops before it, as PyG's `trim_to_layer` leaves them; False: of
-            its own hop only, which is what DGL's blocks hold where every hop begins at all nodes (`expand="all"`).
+            its own hop only, which is what DGL's blocks hold where every hop begins at all nodes (`expand="all"`); each is then a
+            graph of its own, and layers that count edges (`GCNConv`) count those of the hop.
 
     Returns:
         A `Hop` for each layer; of a `HeteroData`, a dict of relations and their `Hop` for each layer.
@@ -142,30 +147,44 @@ class Sampled:
         Raises:
             InputError: they are not as many as the hops drew.
         """
-        if edge_index.size(1) != self._ends[-1]:
-            raise InputError(
-                f"num_sampled_edges counts {self._ends[-1]} edges, and there are {edge_index.size(1)}; give all of them"
-            )
+        self._check_number(edge_index)
         return grouped(edge_index, self._num_src[-1], self._num_dst[-1])
 
-    def until(self, hop: int, whole: Hop, *, cumulative: bool = True) -> Hop:
-        """The edges of the first hops, or of the last of these alone, that lead to the nodes that were there before it."""
-        begin, end = 0 if cumulative else self._ends[hop - 1], self._ends[hop]
-        num_src, num_dst = self._num_src[hop + 1], self._num_dst[hop]
+    def until(self, hop: int, whole: Hop) -> Hop:
+        """The edges of the first hops that lead to the nodes that were there before the last of them."""
+        end, num_src, num_dst = self._ends[hop], self._num_src[hop + 1], self._num_dst[hop]
         begins = whole.begins[: num_dst + 1]
         last = int(begins[-1])
         edges: slice | Tensor
         if isinstance(whole.edges, slice):
-            if begin or last != end:
-                begins = begins.clamp(begin, end) - begin
+            if last != end:
+                begins = begins.clamp(max=end)
                 last = int(begins[-1])
-            edges = slice(begin, begin + last)
+            edges = slice(0, last)
             src, dst = whole.src[edges], whole.dst[edges]
         else:
             listed = whole.edges[:last]
-            kept = ((listed >= begin) & (listed < end)).nonzero().squeeze(1)
+            kept = (listed < end).nonzero().squeeze(1)
             src, dst, edges, begins = whole.src[kept], whole.dst[kept], listed[kept], torch.searchsorted(kept, begins)
         return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=edges, whole=whole, listed=dst)
+
+    def alone(self, hop: int, edge_index: Tensor) -> Hop:
+        """The edges of one hop that lead to the nodes that were there before it.
+
+        Raises:
+            InputError: as of `whole`.
+        """
+        self._check_number(edge_index)
+        begin, end = self._ends[hop - 1], self._ends[hop]
+        found = grouped(edge_index[:, begin:end], self._num_src[hop + 1], self._num_dst[hop])
+        edges = found.edges + begin if isinstance(found.edges, Tensor) else slice(begin, begin + found.num_edges)
+        return replace(found, edges=edges, num_whole=edge_index.size(1))
+
+    def _check_number(self, edge_index: Tensor) -> None:
+        if edge_index.size(1) != self._ends[-1]:
+            raise InputError(
+                f"num_sampled_edges counts {self._ends[-1]} edges, and there are {edge_index.size(1)}; give all of them"
+            )
 
 
 def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
@@ -176,10 +195,13 @@ def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
         num_src, num_dst: how many nodes they begin at and lead to.
     """
     src, dst = edge_index.as_subclass(Tensor)
+    begins = ops.sorted_begins(dst, num_dst) if dst.device.type == "cpu" else None
+    if begins is not None:
+        return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=slice(0, len(dst)), listed=dst.long())
     edges: slice | Tensor = slice(0, len(dst))
     if len(dst) > 1 and bool((dst[1:] < dst[:-1]).any()):
-        dst, order = dst.sort(stable=True)
-        src, edges = src[order], order
+        edges = dst.sort(stable=True)[1] if dst.device.type != "cpu" else ops.build_csc(dst, max(num_dst, int(dst.max()) + 1))[1]
+        src, dst = src[edges], dst[edges]
     if len(dst) and int(dst[-1]) >= num_dst:
         end = int(torch.searchsorted(dst, num_dst))
         src, dst = src[:end], dst[:end]
@@ -193,8 +215,11 @@ def _of_stores(src: Any, dst: Any, edges: Any, number: int, cumulative: bool) ->
     if not _has_hops(src, dst, edges):
         return [grouped(edges.edge_index, int(src.num_nodes), int(dst.num_nodes))] * number
     sampled = Sampled(src.num_sampled_nodes, dst.num_sampled_nodes, edges.num_sampled_edges)
+    outermost_first = range(sampled.num_hops, 0, -1)
+    if not cumulative:
+        return [sampled.alone(hop, edges.edge_index) for hop in outermost_first]
     whole = sampled.whole(edges.edge_index)
-    return [sampled.until(hop, whole, cumulative=cumulative) for hop in range(sampled.num_hops, 0, -1)]
+    return [sampled.until(hop, whole) for hop in outermost_first]
 
 
 def _has_hops(src: Any, dst: Any, edges: Any) -> bool:

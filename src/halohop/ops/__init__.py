@@ -45,7 +45,7 @@ from halohop.ops.rows import (
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
-from halohop.ops.sorting import sort_edges
+from halohop.ops.sorting import sort_edges, sorted_begins
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_tables
@@ -121,6 +121,7 @@ __all__ = [
     "segment_softmax",
     "segment_spmm",
     "sort_edges",
+    "sorted_begins",
     "step_adagrad",
     "step_adam",
     "step_rowwise_adagrad",

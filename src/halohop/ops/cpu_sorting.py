@@ -14,7 +14,7 @@ from halohop.ops.cpu_jit import kernel, prefetch
 u64, i64 = np.uint64, np.int64
 
 _FAR, _NEAR = u64(64), u64(24)  # steps between asking for a word and using it: a node's cursor, then the edge's place
-_ONE = u64(1)
+_ZERO, _ONE = u64(0), u64(1)
 
 
 @kernel
@@ -57,3 +57,19 @@ def fill_lists(
             place = u64(cursors[key])
             indices[place], order[place] = others[i], i
             cursors[key] += 1
+
+
+@kernel
+def begin_lists(keys: NDArray[Any], begins: NDArray[Any]) -> Any:
+    """Where the list of each node begins among edges that are sorted by it. Returns how many edges are sorted and have a list."""
+    n, num_lists, begun = u64(keys.size), u64(begins.size) - _ONE, _ZERO
+    for i in range(n):
+        key = u64(keys[i])
+        if key < begun or key >= num_lists:
+            return i
+        for place in range(begun, key):
+            begins[place + _ONE] = i
+        begun = key
+    for place in range(begun, num_lists):
+        begins[place + _ONE] = n
+    return n

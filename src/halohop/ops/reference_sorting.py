@@ -9,3 +9,11 @@ def sort_edges(listed: Tensor, others: Tensor, num_listed: int) -> tuple[Tensor,
     order = torch.sort(listed.long(), stable=True).indices
     sizes = torch.bincount(listed.long(), minlength=num_listed)
     return torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]), others.long()[order], order
+
+
+def sorted_begins(listed: Tensor, num_listed: int) -> Tensor | None:
+    """As `halohop.ops.sorted_begins`."""
+    ends = listed.tolist()
+    if ends != sorted(ends) or any(not 0 <= end < num_listed for end in ends):
+        return None
+    return torch.tensor([sum(end < node for end in ends) for node in range(num_listed + 1)])

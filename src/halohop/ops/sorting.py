@@ -57,6 +57,31 @@ def sort_edges(listed: Tensor, others: Tensor, num_listed: int, num_others: int)
     return indptr, indices, order
 
 
+def sorted_begins(listed: Tensor, num_listed: int) -> Tensor | None:
+    """Where the list of each node begins, if edges are sorted by the end whose lists they make.
+
+    Args:
+        listed: that end of every edge, int64 or int32 ``[num_edges]``.
+        num_listed: how many nodes there are.
+
+    Returns:
+        int64 ``[num_listed + 1]``; None if the edges are not sorted, or an end is no node.
+
+    Raises:
+        InputError: a negative number, or another dtype.
+
+    Example:
+        >>> sorted_begins(torch.tensor([0, 0, 2]), 4).tolist(), sorted_begins(torch.tensor([2, 0]), 4)
+        ([0, 2, 2, 3, 3], None)
+    """
+    if num_listed < 0:
+        raise InputError(f"num_listed={num_listed}: there cannot be less than none")
+    begins = np.empty(num_listed + 1, np.int64)
+    begins[0] = 0
+    done = cpu_sorting.begin_lists(integers(listed, "listed"), begins)
+    return torch.from_numpy(begins) if done == len(listed) else None
+
+
 def _fill(keys: np.ndarray, ends: np.ndarray, begins: np.ndarray, indices: Tensor, order: Tensor) -> None:
     """Each thread does the lists of a range of nodes, which have about as many edges as the other ranges."""
     cursors = begins[:-1].copy()

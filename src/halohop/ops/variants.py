@@ -16,7 +16,7 @@ from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
-from halohop.ops.sorting import sort_edges
+from halohop.ops.sorting import sort_edges, sorted_begins
 from halohop.ops.sparse import SparseRows
 from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares, unite
 
@@ -58,6 +58,7 @@ def others() -> Iterator[Call]:
 
 def of_layers() -> Iterator[Call]:
     """What layers over lists need, and their gradients."""
+    yield from (partial(sorted_begins, _IDS.to(ids), 2) for ids in _ID_DTYPES)
     for number in range(len(_AGGREGATIONS)):
         yield from (partial(_aggregate, number, dtype) for dtype in (torch.float32, torch.float64))
     for number in range(_OF_HALVES):
