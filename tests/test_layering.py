@@ -38,6 +38,7 @@ LAYERS = (
         "__init__",
         "inference",
         "recipes",
+        "dgl",
         "glt",
         "launch",
     ),
@@ -51,7 +52,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numba": ("ops/cpu_*.py", "ops/warmup.py"),
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
-    "torch_geometric": ("pyg/*", "nn/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "glt/*"),
+    "torch_geometric": ("pyg/*", "nn/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "dgl/*", "glt/*"),
     "torch.distributed": ("optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),
@@ -81,7 +82,7 @@ REQUIRED_ARGUMENTS = {"torch.load": ("weights_only", True), "numpy.load": ("allo
 MAX_LINES = 330
 
 # These are programs on top of the library: they import its public names, as a user's program does.
-APPLICATIONS = {"recipes", "glt"}
+APPLICATIONS = {"recipes", "dgl", "glt"}
 
 PUBLIC = frozenset(f"halohop.{name}" for name in (Path(__file__).parent / "public_surface.txt").read_text().split())
 PUBLIC_MODULES = frozenset({"halohop", *(name.rpartition(".")[0] for name in PUBLIC)})

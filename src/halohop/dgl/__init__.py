@@ -1,0 +1,22 @@
+"""DGL's names over halohop: scripts written for it run by changing one import.
+
+    import halohop.dgl as dgl        instead of        import dgl
+
+A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always the user's.
+"""
+
+from halohop.dgl.block import DGLBlock, create_block
+from halohop.dgl.convert import graph, heterograph
+from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
+
+__all__ = [
+    "EID",
+    "ETYPE",
+    "NID",
+    "NTYPE",
+    "DGLBlock",
+    "DGLGraph",
+    "create_block",
+    "graph",
+    "heterograph",
+]
