@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from halohop.cluster.adding import add_columns
     from halohop.cluster.graph import Graph
     from halohop.cluster.reading import read_partition, read_replicas
+    from halohop.cluster.summing import add_weight_sums
     from halohop.datasets.sources import load_link_graph, load_source
     from halohop.loading.metrics import metrics
     from halohop.loading.tensor_channel import TensorChannel
@@ -89,6 +90,7 @@ __all__ = [
     "World",
     "add_columns",
     "add_replicas",
+    "add_weight_sums",
     "connect",
     "describe",
     "fetch",
@@ -140,6 +142,7 @@ _HOMES = {
     "ReadAhead": ("halohop.tensors.read_ahead", "ReadAhead"),
     "Replicas": ("halohop.pyg.replicas", "Replicas"),
     "add_columns": ("halohop.cluster.adding", "add_columns"),
+    "add_weight_sums": ("halohop.cluster.summing", "add_weight_sums"),
     "add_replicas": ("halohop.pyg.replicas", "add_replicas"),
     "Schema": ("halohop.store.schema", "Schema"),
     "Limits": ("halohop.transport.base", "Limits"),

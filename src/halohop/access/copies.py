@@ -1,6 +1,7 @@
 """Copies the rows and lists of some nodes from the partitions that own them, some at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,10 +18,12 @@ from halohop.store.manifest import (
     halo_file,
     sparse_files,
     structure_file,
+    sums_file,
 )
 from halohop.store.part import EdgePart
 from halohop.store.replica import FIRST_FILE, GID_FILE
 from halohop.store.replica_writer import ReplicaWriter
+from halohop.store.weight_sums import num_sums, sums_in_pieces
 from halohop.typing import EDGE_ID, RAW_ID, NodeType, Relation, TableKey
 
 _AT_ONCE = 1 << 20
@@ -45,9 +48,10 @@ class Copier:
         cost = torch.full((count,), bytes_of_row, dtype=torch.float64)
         for relation in self._relations(node_type) if lists else ():
             first = self._edge_parts(relation)[0]
-            bytes_of_entry = 16 + sum(map(_row_bytes, (*first.columns.values(), *first.halo.values())))
+            sums = len(self._summed(relation))
+            bytes_of_entry = 16 + sums + sum(map(_row_bytes, (*first.columns.values(), *first.halo.values())))
             for nodes in torch.arange(count).split(1 << 20):
-                cost[nodes] += 16 + self._graph.degrees(relation, nodes) * bytes_of_entry
+                cost[nodes] += 16 + 8 * sums + self._graph.degrees(relation, nodes) * bytes_of_entry
         return cost
 
     def write(self, gids: Mapping[NodeType, Tensor], writer: ReplicaWriter, part: int, *, lists: bool) -> None:
@@ -94,6 +98,9 @@ class Copier:
             pieces = self._pieces(relation, tensors)
             rows = (ops.gather_rows(pieces, gids) for gids in edge_gids())
             writer.add(file, pieces.dtype, (entries, *pieces.row_shape), rows)
+        for name in self._summed(relation):
+            weights = partial(_taken, self._pieces(relation, [held.columns[name] for held in parts]), edges)
+            writer.add(sums_file(part, relation, name), torch.float64, (num_sums(indptr),), sums_in_pieces(indptr, weights))
 
     def _first_edges(self, relation: Relation, gid: Tensor) -> Tensor:
         """The gid of the first edge of each node's list; of an empty list, where it would be."""
@@ -104,6 +111,10 @@ class Copier:
 
     def _pieces(self, table: TableKey, tensors: Sequence[Tensor], *, extra: int = 0) -> ops.Pieces:
         return ops.Pieces([tensor.contiguous() for tensor in tensors], self._book.bounds(table), extra=extra)
+
+    def _summed(self, relation: Relation) -> dict[str, int]:
+        """The columns of weights whose running sums are stored."""
+        return self._holding.manifest.weight_sums.get(relation, {})
 
     def _relations(self, node_type: NodeType) -> list[Relation]:
         return [relation for relation in self._book.edges if self._book.list_type(relation) == node_type]
@@ -116,6 +127,10 @@ class Copier:
             held = part.nodes[node_type]
             yield from (column.nbytes for column in held.columns.values())
             yield from (rows.indptr.nbytes + rows.indices.nbytes + rows.values.nbytes for rows in held.sparse.values())
+
+
+def _taken(pieces: ops.Pieces, edges: ops.RankedRuns, begin: int, end: int) -> Tensor:
+    return ops.gather_rows(pieces, edges.ids(torch.arange(begin, end)))
 
 
 def _row_bytes(column: Tensor) -> int:

@@ -1,6 +1,6 @@
 """The partitions in this process: answer every request about the rows and edges that they own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,8 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.residency import IN_MEMORY, Residency
-from halohop.store.topology import Topology, refused_weight
+from halohop.store.topology import Topology
+from halohop.store.weight_sums import summed
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
 from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
@@ -51,7 +52,8 @@ class LocalShard:
             of columns on disk ("disk_rows"), and those of them that have copies in memory ("hot_rows").
         residency: what of the partitions is in memory.
         owner: of the tables whose rows lie with the partitions; None: one in memory.
-        weight_sums: columns of edges whose running sums are formed now, and kept in memory: draws by them are quicker.
+        weight_sums: columns of edges whose running sums are formed now, and kept in memory, besides those that partitions have:
+            draws by them are quicker.
 
     Attributes:
         owner: of these tables.
@@ -112,9 +114,7 @@ class LocalShard:
                 src_raw=self._tables[neighbors].ids,
                 src_columns=self._tables[neighbors].columns,
                 has_all_sources=sum(book.count(neighbors, index) for index in parts) == book.bounds(neighbors)[-1],
-                weight_sums={
-                    name: self._sums(relation, name, edges) for name in weight_sums if name in self._tables[relation].columns
-                },
+                weight_sums={name: self._sums(relation, name, edges) for name in _summed(edges, weight_sums)},
             )
 
         self.identities = frozenset(name for name, table in self._tables.items() if table.ids is None)
@@ -143,11 +143,9 @@ class LocalShard:
     def _sums(self, relation: Relation, column: str, held: dict[int, EdgePart]) -> ops.WeightSums:
         sums: list[Tensor | None] = [None] * self._book.num_parts
         for part, own in held.items():
-            try:
-                sums[part] = ops.sum_weights(own.indptr, own.columns[column])
-            except ops.WeightError as error:
-                edge = error.position if own.edge_id is None else int(own.edge_id[error.position])
-                raise refused_weight(error, edge, relation, column) from error
+            first = self._book.offset(relation, part)
+            stored = own.weight_sums.get(column)
+            sums[part] = _joined(summed(relation, own, column, first)) if stored is None else stored
         ends = np.cumsum([0, *(0 if own is None else len(own) for own in sums)])
         return ops.WeightSums(
             sums=ops.Pieces(sums, ends.tolist()),
@@ -248,6 +246,17 @@ class LocalShard:
     def _count_disk(self, pieces: ops.Pieces, query: RowQuery) -> None:
         if pieces.on_disk:
             self._counters.add("disk_rows", len(query.gid))
+
+
+def _joined(pieces: Iterable[Tensor]) -> Tensor:
+    return torch.cat([torch.empty(0, dtype=torch.float64), *pieces])
+
+
+def _summed(held: dict[int, EdgePart], wanted: Sequence[str]) -> list[str]:
+    """The columns whose running sums are used: those that all partitions have, and those that are wanted."""
+    first = next(iter(held.values()))
+    stored = [name for name in first.weight_sums if all(name in own.weight_sums for own in held.values())]
+    return list(dict.fromkeys([*stored, *(name for name in wanted if name in first.columns)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

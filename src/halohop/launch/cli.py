@@ -16,6 +16,7 @@ from halohop.launch.commands import launch as launch_command
 from halohop.launch.commands import partition as partition_command
 from halohop.launch.commands import replicate as replicate_command
 from halohop.launch.commands import serve as serve_command
+from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
 from halohop.launch.options import choices, parsing, shared
@@ -72,6 +73,7 @@ app.command(cls=Command)(partition_command.partition)
 app.command(cls=Command)(fetch_command.fetch)
 app.command(cls=Command)(upload_command.upload)
 app.command(cls=Command)(replicate_command.replicate)
+app.command("sum-weights", cls=Command)(sum_weights_command.sum_weights)
 app.command(cls=Command)(inspect_command.inspect)
 app.command(cls=Command)(launch_command.launch)
 

@@ -23,6 +23,7 @@ def partition_slices(
     num_parts: int,
     edge_dir: EdgeDir = "in",
     halo: Sequence[str] = (),
+    weight_sums: Sequence[str] = (),
     world: World | None = None,
     master: str | None = None,
     deadline: float = 3600.0,
@@ -38,7 +39,7 @@ def partition_slices(
         nodes: per type the owners of all its nodes, the same in all processes, and rows of some nodes with their ids; a node's
             row comes from one process. All processes name all types.
         edges: per relation some edges with their numbers; each edge comes from one process. All name all relations.
-        num_parts, edge_dir, halo: as of `halohop.partition`.
+        num_parts, edge_dir, halo, weight_sums: as of `halohop.partition`.
         world: who takes part; None reads torchrun's environment.
         master: ``"HOST:PORT"`` where they meet, as of `halohop.meet`.
         deadline: seconds to wait while others write, or join.
@@ -73,7 +74,7 @@ def partition_slices(
 
         def join() -> None:
             if world.rank == 0:
-                join_slices(slices, first, num_writers=world.size, owner=owner, halo=halo)
+                join_slices(slices, first, num_writers=world.size, owner=owner, halo=halo, weight_sums=weight_sums)
 
         def take() -> None:
             if mine != first:

@@ -108,8 +108,11 @@ class Values:
         self._name, self._pieces, self._pool = name, values, pool
 
     def at(self, positions: NDArray[Any]) -> NDArray[Any]:
+        return self.rows(positions).numpy()
+
+    def rows(self, positions: NDArray[Any]) -> Tensor:
         try:
-            return gather_rows(self._pieces, torch.from_numpy(positions), pool=self._pool).numpy()
+            return gather_rows(self._pieces, torch.from_numpy(positions), pool=self._pool)
         except IdError as error:
             raise IdError(f"{self._name}: {error}") from error
 
@@ -119,9 +122,9 @@ class Values:
         """The array that lists lie in, for kernels that read these dtypes, and what to add to the positions of each list; None
         where that cannot be: they are on disk, of another dtype, or a list is not in one piece."""
         pieces = self._pieces
-        kind = torch.empty(0, dtype=pieces.dtype).numpy().dtype
-        if pieces.on_disk or pieces.dtype not in dtypes or pieces.word.itemsize != kind.itemsize:
+        if pieces.on_disk or pieces.dtype not in dtypes or pieces.word.itemsize != pieces.dtype.itemsize:
             return None
+        kind = torch.empty(0, dtype=pieces.dtype).numpy().dtype
         piece = np.searchsorted(pieces.bounds[1:-1], starts, side="right")
         origins = pieces.origins[piece]
         apart = (origins == ABSENT) | (starts + degrees > pieces.bounds[piece + 1])

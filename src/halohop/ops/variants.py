@@ -19,12 +19,14 @@ from halohop.ops.sample import sample_neighbors
 from halohop.ops.sorting import sort_edges, sorted_begins
 from halohop.ops.sparse import SparseRows
 from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares, unite
+from halohop.ops.weighted import sum_weights
 
 Call = Callable[[], object]
 
 _INDPTR, _IDS = torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1])
 _ID_DTYPES = (torch.int64, torch.int32)
 _WORDS = (torch.int64, torch.int32, torch.uint8)
+_WEIGHTS = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8)
 
 
 def common() -> Iterator[Call]:
@@ -40,7 +42,8 @@ def common() -> Iterator[Call]:
 def others() -> Iterator[Call]:
     """What other options and other graphs need, but for tables."""
     yield from (partial(_draw, fanout, replace=replace) for fanout, replace in ((100, False), (1, True)))
-    yield from (partial(_draw, 1, weights=torch.ones(3, dtype=dtype)) for dtype in (torch.float32, torch.float64))
+    yield from (partial(_draw, 1, weights=torch.ones(3, dtype=dtype)) for dtype in _WEIGHTS)
+    yield from (partial(sum_weights, _INDPTR, torch.ones(3, dtype=dtype)) for dtype in _WEIGHTS)
     yield from (partial(_draw, 1, sources=Sources(ids=_IDS.to(dtype)), weights=torch.ones(3)) for dtype in _ID_DTYPES)
     yield from (partial(_draw_by_time, dtype) for dtype in (torch.int32, torch.int64, torch.float32, torch.float64))
     yield from (partial(_copy_rows, word, ids, back=True) for word in _WORDS for ids in _ID_DTYPES)

@@ -18,10 +18,11 @@ from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 
 WEIGHT_DTYPES = (
-    *(torch.float32, torch.float64, torch.bool),
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
 )
 
+_READ = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)  # by kernels, where they lie
 _ALL = 2**32 - 1  # a length that no list exceeds
 _NO_SUMS = np.empty(0, np.float64)
 
@@ -66,12 +67,14 @@ class WeightSums:
 def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
     """Running sums of the weights in each list, one for every 8 entries: see `WeightSums`.
 
+    Those of a run of rows are a part of those of all rows: what begins at row v begins at ``indptr[v] // 8 + v`` among these.
+
     Args:
         indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``.
-        weights: of the entries, ``[num_entries]``, of a dtype of `WEIGHT_DTYPES`.
+        weights: of the entries from position ``indptr[0]`` on, ``[num_entries]``, of a dtype of `WEIGHT_DTYPES`.
 
     Returns:
-        float64 ``[num_entries // 8 + num_rows]``: a byte for each entry, and 8 for each row.
+        float64 ``[indptr[-1] // 8 - indptr[0] // 8 + num_rows]``: a byte for each entry, and 8 for each row.
 
     Raises:
         WeightError: a weight is negative or not finite.
@@ -83,14 +86,16 @@ def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
     """
     check_values(weights, "weights", WEIGHT_DTYPES)
     begins = integers(indptr, "indptr", only_int64=True)
-    starts, lengths = begins[:-1], np.diff(begins)
-    sums = np.zeros(len(weights) // 8 + len(starts), np.float64)
-    plain = weights.detach().resolve_neg().contiguous()
-    array = (plain if plain.is_floating_point() else plain.double()).numpy()
-    places = starts.astype(np.uint64)
-    done = cpu_weighted.sum_lists(array, places, lengths, _begins(starts, np.arange(len(starts))), sums)
+    if len(begins) == 0 or begins[-1] - begins[0] != len(weights):
+        raise InputError(f"weights has {len(weights)} entries, indptr is of {begins[-1] - begins[0] if len(begins) else 'none'}")
+    starts, lengths, first = begins[:-1], np.diff(begins), int(begins[0])
+    sums = np.zeros(int((begins[-1] >> 3) - (first >> 3)) + len(starts), np.float64)
+    array = _as_floats(weights.detach().resolve_neg().contiguous())
+    places = (starts - first).astype(np.uint64)
+    done = cpu_weighted.sum_lists(array, places, lengths, _begins(starts, np.arange(len(starts))) - (first >> 3), sums)
     if done < len(starts):
-        _refuse(array[starts[done] : starts[done] + lengths[done]], starts[done] + np.arange(lengths[done]))
+        place, length = int(places[done]), int(lengths[done])
+        _refuse(array[place : place + length], int(starts[done]) + np.arange(length))
     return torch.from_numpy(sums)
 
 
@@ -149,7 +154,7 @@ class Weights:
         check_values(weights, "weights", WEIGHT_DTYPES)
         self._values = Values("weights", weights, pool)
         self._values.check_spans(starts, degrees)
-        self._memory = self._values.memory(starts, degrees, (torch.float32, torch.float64))
+        self._memory = self._values.memory(starts, degrees, _READ)
         self.list_over = 0 if self._memory is None else _ALL
         self._starts, self._wholes = starts, degrees
         self._begins, self._sums = np.zeros(len(starts), np.uint64), _NO_SUMS
@@ -173,7 +178,7 @@ class Weights:
 
     def weighed(self, spans: Spans) -> tuple[Int64s, NDArray[np.float64]]:
         """The entries of `spans`, all of which must be listed, that have a weight, and the weights. Overwrites `spans`."""
-        weights = self._values.at(spans.listing).astype(np.float64, copy=False)
+        weights = _as_floats(self._values.rows(spans.listing)).astype(np.float64, copy=False)
         done, kept = cpu_labor.drop_weightless(weights, spans.lengths, spans.listing)
         if done < len(spans.listing):
             raise WeightError(weights[done], int(spans.listing[done]))
@@ -184,7 +189,7 @@ class Weights:
         if self._memory is None or not which.any():
             return None
         some = slice(None) if which.all() else np.flatnonzero(which)
-        starts, array, origins = spans.starts[some], *self._memory
+        starts, array, origins = spans.starts[some], _unsigned(self._memory[0]), self._memory[1]
         has_sums = bool((starts == self._starts[spans.rows][some]).all())  # they are not of lists that begin later
         return _Lists(
             weights=array,
@@ -205,7 +210,7 @@ class Weights:
         some = slice(None) if which.all() else np.flatnonzero(which)
         starts = spans.starts[some]
         return _Lists(
-            weights=self._values.at(spans.listing).astype(np.float64, copy=False),
+            weights=_as_floats(self._values.rows(spans.listing)).astype(np.float64, copy=False),
             places=(starts + len(spans.listing)).astype(np.uint64),
             lengths=spans.lengths[some],
             firsts=starts,
@@ -220,6 +225,21 @@ class Weights:
 def _begins(starts: Int64s, rows: Int64s) -> Int64s:
     """Where the sums of lists begin, in pieces whose positions and rows count from 0: as many after as a list has blocks."""
     return (starts >> 3) + rows
+
+
+def _as_floats(weights: Tensor) -> NDArray[Any]:
+    """Weights that kernels read where they lie, others as float64, exactly."""
+    if weights.dtype in _READ:
+        return _unsigned(weights.numpy())
+    if weights.dtype != torch.bfloat16:
+        return weights.numpy().astype(np.float64)
+    wide = weights.view(torch.int16).numpy().view(np.uint16).astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32).astype(np.float64)
+
+
+def _unsigned(weights: NDArray[Any]) -> NDArray[Any]:
+    """Masks as the bytes 0 and 1, for which there is a kernel."""
+    return weights.view(np.uint8) if weights.dtype == np.bool_ else weights
 
 
 def _refuse(weights: NDArray[Any], positions: Int64s) -> None:

@@ -32,6 +32,7 @@ def partition(
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     feature_dtype: FeatureDtype | None = None,
+    weight_sums: Sequence[str] = (),
     overwrite: bool = False,
     memory: str | int | None = None,
     worker: bool = False,
@@ -65,6 +66,9 @@ def partition(
         feature_dtype: how features are stored, and sent between hosts: "float16", "bfloat16", or "int8" (255 equal steps from the
             least to the greatest number in each of the columns of a matrix). For ``x`` and ``edge_attr``; or a dict for other
             columns, ``{"feat": "int8"}``. Batches have the dtype of the graph. Rows of float32 and float64 only.
+        weight_sums: columns of edges, one number each, whose running sums are stored beside them: draws by them (`weight_attr`)
+            are quicker, and the same. They take a byte for each edge and 8 for each node. `halohop.add_weight_sums` adds them
+            later.
         overwrite: replace a data set of halohop in that folder.
         memory: what this process may take beside the tensors that are in its memory: "4GB", or bytes; None is half of what is
             available. A graph that does not fit goes through files in ``OUT.build``, beside the new folder, which is gone at the
@@ -77,7 +81,8 @@ def partition(
         What came out: sizes, cut, balance, halo per partition.
 
     Raises:
-        InputError: the graph or an option cannot work, or `memory` is too little.
+        InputError: the graph or an option cannot work, a weight of `weight_sums` is negative or not finite (named by its edge),
+            or `memory` is too little.
         WriteError: a file cannot be written, as on a full disk; names it.
         DatasetError: `out` holds something that is not ours to replace.
 
@@ -101,6 +106,7 @@ def partition(
         balance_types=balance_types,
         halo=halo,
         edge_dir=edge_dir,
+        weight_sums=weight_sums,
         overwrite=overwrite,
         memory=memory,
         worker=worker,

@@ -3,7 +3,8 @@
     parts/manifest.json
     parts/part-0000/stamp
     parts/part-0000/nodes/<type>/{raw_id,block_,hotness_,<column>}.npy
-    parts/part-0000/edges/<source>__<name>__<destination>/{indptr,indices,edge_id,<column>,halo/<column of the source>}.npy
+    parts/part-0000/edges/<source>__<name>__<destination>/{indptr,indices,edge_id,<column>}.npy
+    parts/part-0000/edges/<source>__<name>__<destination>/{halo/<column of the source>,weight_sums/<column>}.npy
 
 A host needs the manifest and the folders of those partitions that it serves. Arrays are mapped, not read: opening takes
 milliseconds, all processes of a host share the same pages, and a graph may be larger than RAM.
@@ -43,6 +44,7 @@ from halohop.store.manifest import (
     part_folder,
     sparse_files,
     structure_file,
+    sums_file,
 )
 from halohop.store.names import MANIFEST
 from halohop.store.npy import map_array, numpy_name
@@ -245,6 +247,10 @@ class _Files:
             columns=self.columns(part, key, manifest.schema.edges[key].columns, entries),
             halo=self.halo(part, key, manifest.halo.get(key, {}), entries),
             ascending=frozenset(manifest.ascending.get(key, ())),
+            weight_sums={
+                name: self._map(sums_file(part, key, name), torch.float64, (entries // 8 + rows,))
+                for name in manifest.weight_sums.get(key, {})
+            },
         )
 
     def columns(self, part: int, table: TableKey, specs: dict[str, ColumnSpec], rows: int) -> dict[str, Tensor]:

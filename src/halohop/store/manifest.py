@@ -37,6 +37,7 @@ BLOCK_FILE = "block_"
 HOTNESS_FILE = "hotness_"
 """No file of a column ends so, in any version: `quoted_name`."""
 HALO = "halo"
+SUMS = "weight_sums"
 SPARSE = "sparse"
 
 _NO_CHECKSUM = "00000000"
@@ -62,6 +63,8 @@ class Manifest:
         edge_dir: which edges the lists of nodes hold: those to them ("in"), or those from them ("out").
         num_blocks: every node belongs to one of so many blocks, and a partition is a run of blocks; 0 where there are none.
         replicas: what partitions have copied of each other; None where they have nothing.
+        weight_sums: per relation, the columns of weights whose running sums are stored, and how many nodes have edges, but none
+            with a weight above 0.
 
     Data sets written before there were `halo`, `ascending` and `stamps` have none, and lists of in-edges; they are read as they
     always were.
@@ -79,6 +82,7 @@ class Manifest:
     edge_dir: EdgeDir = "in"
     num_blocks: int = 0
     replicas: ReplicaRecord | None = None
+    weight_sums: dict[Relation, dict[str, int]] = field(default_factory=dict)
 
     @property
     def num_parts(self) -> int:
@@ -94,6 +98,7 @@ class _Table:
     columns: dict[str, ColumnSpec]
     halo: dict[str, ColumnSpec] = field(default_factory=dict)
     ascending: tuple[str, ...] = ()
+    weight_sums: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +149,7 @@ def encode(manifest: Manifest) -> bytes:
                 columns=spec.columns,
                 halo=manifest.halo.get(relation, {}),
                 ascending=manifest.ascending.get(relation, ()),
+                weight_sums=manifest.weight_sums.get(relation, {}),
             )
             for relation, spec in manifest.schema.edges.items()
         ),
@@ -192,6 +198,7 @@ def decode(data: bytes, name: str) -> Manifest:
         report=document.report,
         halo={key: table.halo for key, table in edges.items()},
         ascending={key: table.ascending for key, table in edges.items()},
+        weight_sums={key: table.weight_sums for key, table in edges.items()},
         stamps=document.stamps,
         edge_dir=document.edge_dir,
         num_blocks=document.num_blocks,
@@ -245,6 +252,11 @@ def halo_file(part: int, relation: Relation, column: str) -> str:
     return f"{table_folder(part, relation)}/{HALO}/{quoted_name(column)}.npy"
 
 
+def sums_file(part: int, relation: Relation, column: str) -> str:
+    """The file of the running sums of a column of weights."""
+    return f"{table_folder(part, relation)}/{SUMS}/{quoted_name(column)}.npy"
+
+
 def structure_file(part: int, table: TableKey, name: str) -> str:
     """The file of an array that is not a user's column: raw_id, block_, hotness_; indptr, indices, edge_id."""
     return f"{table_folder(part, table)}/{name}.npy"
@@ -281,7 +293,7 @@ def _contradiction(document: _Document[Any], files: dict[str, FileRecord]) -> st
             return f"{table.key} has bounds {table.bounds}"
         if any(low > high for low, high in pairwise(table.bounds)):
             return f"{table.key} has bounds that fall: {table.bounds}"
-        if unknown := set(table.ascending) - {*table.columns, *table.halo}:
+        if unknown := {*table.ascending} - {*table.columns, *table.halo} | {*table.weight_sums} - {*table.columns}:
             return f"{table.key} has no columns {sorted(unknown)}"
     if document.stamps and len(document.stamps) != len(tables[0].bounds) - 1:
         return f"{len(document.stamps)} stamps of {len(tables[0].bounds) - 1} partitions"

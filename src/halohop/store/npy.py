@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import torch
 from torch import Tensor
@@ -80,12 +80,17 @@ def write_pieces(file: Path, dtype: torch.dtype, shape: tuple[int, ...], pieces:
     Raises:
         WriteError: as of `write_array`.
     """
-    sums = ChunkSums()
     with written_stream(file, mode="xb") as stream:
-        for data in chain([memoryview(head_of(dtype, shape))], map(_plain_bytes, pieces)):
-            for begin in range(0, len(data), _PIECE):
-                stream.write(data[begin : begin + _PIECE])
-                sums.add(data[begin : begin + _PIECE])
+        return stream_pieces(stream, dtype, shape, pieces)
+
+
+def stream_pieces(stream: IO[bytes], dtype: torch.dtype, shape: tuple[int, ...], pieces: Iterable[Tensor]) -> FileRecord:
+    """The same, to a file that is open."""
+    sums = ChunkSums()
+    for data in chain([memoryview(head_of(dtype, shape))], map(_plain_bytes, pieces)):
+        for begin in range(0, len(data), _PIECE):
+            stream.write(data[begin : begin + _PIECE])
+            sums.add(data[begin : begin + _PIECE])
     return record_of(dtype, shape, sums.checksums)
 
 

@@ -41,6 +41,7 @@ class EdgePart:
         halo: columns of the *source* of every edge, ``[num_edges]`` each, copied here to spare a question to its owner;
             "raw_id" is one that may be. No name of `columns` is among them.
         ascending: the names of `columns` and `halo` that never fall within a list.
+        weight_sums: running sums of some `columns`, which are weights, float64: see `halohop.ops.sum_weights`.
     """
 
     indptr: Tensor
@@ -49,6 +50,7 @@ class EdgePart:
     columns: dict[str, Tensor]
     halo: dict[str, Tensor] = field(default_factory=dict)
     ascending: frozenset[str] = frozenset()
+    weight_sums: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def num_edges(self) -> int:

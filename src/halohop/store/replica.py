@@ -1,7 +1,7 @@
 """Copies of rows and lists of nodes that other partitions own, which lie in a partition's folder.
 
     parts/part-0000/replicas/<name>/nodes/<type>/{gid_,raw_id,<column>}.npy
-    parts/part-0000/replicas/<name>/edges/<relation>/{first_,indptr,indices,edge_id,<column>,halo/<column>}.npy
+    parts/part-0000/replicas/<name>/edges/<relation>/{first_,indptr,indices,edge_id,<column>,halo/<column>,weight_sums/<column>}.npy
 
 NAME changes with every set of copies: a new one is written beside the old one, and the manifest, which names one of them, is
 replaced in one step.

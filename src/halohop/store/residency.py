@@ -68,5 +68,6 @@ def _arrays(part: Part) -> Iterator[tuple[Key, Tensor]]:
     for relation, edges in part.edges.items():
         lists = {"indptr": edges.indptr, "indices": edges.indices, "edge_id": edges.edge_id}
         groups += [(relation, "", lists), (relation, "column", edges.columns), (relation, "halo", edges.halo)]
+        groups += [(relation, "weight sums", edges.weight_sums)]
     for table, kind, arrays in groups:
         yield from (((table, kind, name), array) for name, array in arrays.items() if array is not None)

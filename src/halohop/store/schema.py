@@ -90,6 +90,11 @@ class Schema:
         """All node types, then all relations."""
         return (*self.nodes, *self.edges)
 
+    @property
+    def edge_columns(self) -> dict[Relation, dict[str, ColumnSpec]]:
+        """The columns of each relation."""
+        return {relation: spec.columns for relation, spec in self.edges.items()}
+
     def table(self, key: TableKey) -> TableSpec:
         """The rows of a node type or relation that there is."""
         return self.nodes[key] if isinstance(key, str) else self.edges[key]

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import InputError, SchemaError
+from halohop.errors import SchemaError
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopAnswer, HopQuery
+from halohop.store.weight_sums import refused_weight
 from halohop.telemetry import Counters
 from halohop.typing import SOURCE_ID, Relation
 
@@ -232,14 +233,6 @@ class Topology:
             f"{name!r} of the sources is not stored along the edges {self.relation}, and not all sources are on this host; "
             f"partition with halo=({name!r},), on the command line --halo {name}, or let every host hold all partitions"
         )
-
-
-def refused_weight(error: ops.WeightError, edge: int, relation: Relation, column: str) -> InputError:
-    """What is wrong with a weight, by the user's id of the edge."""
-    return InputError(
-        f"edge {edge} of {relation} has the {error.problem} in {column!r}; a weight is a finite number, 0 or more: correct it, "
-        "or leave the edge out"
-    )
 
 
 def _stream_ids(raw: Tensor, tree: Tensor | None) -> Tensor:

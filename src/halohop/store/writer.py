@@ -37,6 +37,7 @@ from halohop.store.names import MANIFEST
 from halohop.store.npy import write_array
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema
+from halohop.store.weight_sums import ColumnSums, with_sums, write_sums
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
 
@@ -49,6 +50,7 @@ class DatasetWriter:
         self._stamps: list[str] = []
         self._halo: dict[Relation, dict[str, ColumnSpec]] = {}
         self._ascending: dict[Relation, frozenset[str]] = {}
+        self._sums: list[ColumnSums] = []
         self.finished = False
 
     def add(self, part: Part) -> int:
@@ -84,6 +86,10 @@ class DatasetWriter:
         self._files |= written
         return sum(record.bytes for record in written.values())
 
+    def add_sums(self, index: int, part: Part, columns: dict[Relation, tuple[str, ...]], first_edge: dict[Relation, int]) -> None:
+        """Writes the running sums of weights of the last partition, see `write_sums`."""
+        self._sums += write_sums(self._folder, index, part.edges, columns, first_edge)
+
     def finish(
         self,
         *,
@@ -112,6 +118,7 @@ class DatasetWriter:
         assert manifest.num_parts == len(self._stamps), (
             f"{len(self._stamps)} partitions written, bounds are of {manifest.num_parts}"
         )
+        manifest = with_sums(manifest, self._sums)
         self._write(MANIFEST, encode(manifest))
         self.finished = True
         return manifest

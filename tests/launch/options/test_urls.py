@@ -29,7 +29,7 @@ NO_PATHS = {
     *("embed_optimizer", "engine", "env", "eval_fanout", "fanout", "feature_dtype", "halo", "hosts", "hot_memory", "listen"),
     *("locality", "memory", "method", "metrics", "model", "name", "partitions", "peers", "python"),
     *("master_addr", "program", "relation", "replica_memory", "script", "servers", "share", "size", "split", "stage_bytes"),
-    *("start", "target", "time_attr", "train"),
+    *("start", "target", "time_attr", "train", "weight_sums", "weights"),
 }
 """Options that are text, and name no file."""
 

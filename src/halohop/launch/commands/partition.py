@@ -41,6 +41,7 @@ def partition(
     halo: shared.Halo = None,
     edge_dir: shared.EdgeDir = choices.EdgeDir.into,
     feature_dtype: shared.FeatureDtype = None,
+    weight_sums: shared.WeightSums = None,
     memory: shared.BuildMemory = None,
     worker: shared.Worker = False,
     overwrite: shared.Overwrite = False,
@@ -110,6 +111,7 @@ def partition(
         halo=tuple(halo.split(",")) if halo else (),
         edge_dir=edge_dir.value,
         feature_dtype=feature_dtype,
+        weight_sums=tuple(weight_sums.split(",")) if weight_sums else (),
         memory=memory,
         worker=worker,
         overwrite=overwrite,
@@ -134,6 +136,7 @@ def _planned(given: Mapping[str, Any], folder: Path, method: "Method") -> "Plann
         method=method,
         halo=tuple(given["halo"].split(",")) if given["halo"] else (),
         edge_dir=given["edge_dir"].value,
+        weight_sums=tuple(given["weight_sums"].split(",")) if given["weight_sums"] else (),
         **{name: given[name] for name in ("source", "blocks", "feature_dtype", "memory", "undirected", "normalize")},
     )
 

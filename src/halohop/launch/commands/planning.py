@@ -43,6 +43,7 @@ class Planned:
     method: Method
     halo: Sequence[str]
     edge_dir: EdgeDir
+    weight_sums: Sequence[str]
     blocks: int | None
     feature_dtype: str | None
     memory: str | None
@@ -88,6 +89,7 @@ def _plan(wanted: Planned) -> tuple[GraphSizes, PartitionPlan]:
         ordered=method == "range" and isinstance(wanted.method, str) and not kept,
         halo=wanted.halo,
         edge_dir=wanted.edge_dir,
+        weight_sums=wanted.weight_sums,
         blocks=wanted.blocks,
         stored=stored_shares(parse_feature_dtype(wanted.feature_dtype) if wanted.feature_dtype else None),
     )

@@ -66,6 +66,7 @@ def summarize(
                 "columns": _columns(spec.columns),
                 "halo": _columns(manifest.halo[relation]),
                 "ascending": list(manifest.ascending[relation]),
+                "weight_sums": dict(manifest.weight_sums[relation]),
             }
             for relation, spec in manifest.schema.edges.items()
         },
@@ -103,6 +104,10 @@ def _form(spec: ColumnSpec) -> str:
 
 def _named(columns: dict[str, str]) -> str:
     return ", ".join(f"{column} {form}" for column, form in columns.items())
+
+
+def _sums(weightless: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({count:,} lists without weight)" if count else name for name, count in weightless.items())
 
 
 def _quality(manifest: Manifest) -> dict[str, Any]:
@@ -156,6 +161,7 @@ def _tables(summary: Summary) -> Table:
         for name, spec in summary[kind].items():
             columns = [_named(spec["columns"]), *(["halo: " + _named(spec["halo"])] if spec.get("halo") else [])]
             columns += [f"lists ascend by {', '.join(spec['ascending'])}"] if spec.get("ascending") else []
+            columns += [f"sums of {_sums(spec['weight_sums'])}"] if spec.get("weight_sums") else []
             splits = ", ".join(f"{split} {count:,}" for split, count in spec.get("splits", {}).items())
             table.add_row(Text(name, style=style), f"{spec['count']:,}", Text("; ".join(filter(None, columns))), splits)
     return table

@@ -80,6 +80,7 @@ def partition_source(
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     feature_dtype: str | None = None,
+    weight_sums: Sequence[str] = (),
     overwrite: bool = False,
     undirected: bool = False,
     normalize: bool = False,
@@ -117,7 +118,7 @@ def partition_source(
         if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
-        options |= {"memory": memory, "worker": worker}
+        options |= {"memory": memory, "worker": worker, "weight_sums": weight_sums}
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)

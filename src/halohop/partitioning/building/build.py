@@ -22,6 +22,7 @@ from halohop.partitioning.planning.budget import Budget
 from halohop.store.part import Part
 from halohop.store.schema import Schema, specs_of
 from halohop.store.tables import GraphTables, schema_of
+from halohop.store.weight_sums import weight_columns
 from halohop.typing import EdgeDir, NodeType, OnProgress, Relation
 
 
@@ -52,6 +53,7 @@ def partition(
     balance_types: bool = False,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
+    weight_sums: Sequence[str] = (),
     overwrite: bool = False,
     memory: str | int | None = None,
     worker: bool = False,
@@ -68,6 +70,7 @@ def partition(
         num_parts: how many partitions; some are empty if there are more than nodes.
         method, seed, tolerance, blocks, balance_types: see `halohop.partitioning.assigners.assign.assign`.
         halo, edge_dir: see `build_parts`.
+        weight_sums: columns of edges, weights, whose running sums are stored, see `halohop.store.weight_sums`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
         memory: what this process may take, beside the columns that are in its memory: bytes, or a size such as "4GB"; None is
             half of what is available.
@@ -79,7 +82,8 @@ def partition(
         Cut and balance; the data set keeps them too.
 
     Raises:
-        InputError: `out` is there already, `memory` is too little, or see `assign` and `build_parts`.
+        InputError: `out` is there already, `memory` is too little, an impossible weight, or see `assign` and `build_parts`.
+        SchemaError: there is no such column of weights.
         WriteError: a file cannot be written, as on a full disk; names it.
 
     Example:
@@ -102,6 +106,7 @@ def partition(
         overwrite=overwrite,
         memory=memory,
         worker=worker,
+        weight_sums=weight_columns(schema_of(tables).edge_columns, weight_sums),
         partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
         divided={"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types, "method": by},
     )

@@ -21,6 +21,7 @@ from halohop.store.disk import map_part
 from halohop.store.filling import ArraySpec
 from halohop.store.manifest import STAMP, Manifest, part_folder, stamp_of, table_folder
 from halohop.store.npy import ArrayFile
+from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema
 from halohop.typing import EdgeDir, NodeType, Relation, TableKey
 
@@ -47,7 +48,7 @@ class Contents:
     ascending: dict[Relation, tuple[str, ...]]
     num_blocks: int
 
-    def finish_part(self, folder: Path, part: int) -> PartReport:
+    def finish_part(self, folder: Path, part: int) -> tuple[Part, PartReport]:
         """Makes the folders and files of a partition in which nothing was written, measures it, and writes its stamp."""
         with writing(folder / part_folder(part)):
             for table in self.schema.tables:
@@ -58,7 +59,7 @@ class Contents:
         with written_stream(folder / part_folder(part) / STAMP) as stream:
             stream.write(f"{stamp_of(self.records[part])}\n".encode())
         found = map_part(folder, self.manifest({}, {}), part)
-        return measure(found, self.book, part, num_bytes=sum(record.bytes for record in self.records[part].values()))
+        return found, measure(found, self.book, part, num_bytes=sum(record.bytes for record in self.records[part].values()))
 
     def _check_names(self, folder: Path, part: int) -> None:
         """

@@ -25,8 +25,9 @@ from halohop.store.disk import read_manifest
 from halohop.store.manifest import Manifest, encode, part_folder
 from halohop.store.names import MANIFEST
 from halohop.store.tables import GraphTables
+from halohop.store.weight_sums import ColumnSums, with_sums, write_sums
 from halohop.store.writer import check_target, new_dataset, publish_dataset
-from halohop.typing import EdgeDir, OnProgress
+from halohop.typing import EdgeDir, OnProgress, Relation
 
 Divide = Callable[[Budget, Path], Division]
 """Divides the nodes, in so much memory, with a folder for what does not fit."""
@@ -39,6 +40,7 @@ class BuildRequest:
     Args:
         partitioned: as of `Manifest`.
         divided: what else the division of the nodes depends on, as JSON.
+        weight_sums: by relation, the columns of weights whose running sums are stored.
     """
 
     num_parts: int
@@ -49,6 +51,7 @@ class BuildRequest:
     worker: bool
     partitioned: dict[str, str | int]
     divided: dict[str, Any]
+    weight_sums: dict[Relation, tuple[str, ...]]
 
 
 def build(
@@ -122,6 +125,7 @@ def _in_folder(
         "partitions": request.num_parts,
         "halo": request.halo,
         "edge_dir": request.edge_dir,
+        "weight sums": [[relation, names] for relation, names in request.weight_sums.items()],
         "memory": None if request.memory is None else str(request.memory),
         "divided by": {**request.divided, **request.partitioned},
     }
@@ -161,14 +165,18 @@ def _measured(contents: Contents, folder: Path, runner: Runner, request: BuildRe
     """Finishes all partitions; `sync`: each is on the disk when it is finished."""
 
     def finish(part: int, progress: StepProgress) -> Any:
-        report = contents.finish_part(folder, part)
+        held, report = contents.finish_part(folder, part)
+        first = {relation: contents.book.offset(relation, part) for relation in request.weight_sums}
+        sums = write_sums(folder, part, held.edges, request.weight_sums, first)
         if sync:
             sync_tree(folder / part_folder(part))
-        return msgspec.to_builtins(report)
+        return msgspec.to_builtins({"report": report, "sums": sums})
 
     steps = [step(f"finish partition {part}", finish, part) for part in range(request.num_parts)]
-    report = Report(parts=tuple(msgspec.convert(found, PartReport) for found in runner.run("finish", steps)))
-    return contents.manifest(request.partitioned, report.to_dict()), report
+    found = runner.run("finish", steps)
+    report = Report(parts=tuple(msgspec.convert(own["report"], PartReport) for own in found))
+    sums = [one for own in found for one in msgspec.convert(own["sums"], list[ColumnSums])]
+    return with_sums(contents.manifest(request.partitioned, report.to_dict()), sums), report
 
 
 def _publish(data: Path, folder: Path, manifest: bytes, overwrite: bool, progress: StepProgress) -> None:

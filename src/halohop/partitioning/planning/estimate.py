@@ -62,6 +62,7 @@ class PartitionPlan:
     ordered: bool = False
     halo: Sequence[str] = ()
     edge_dir: EdgeDir = "in"
+    weight_sums: Sequence[str] = ()
     blocks: int | None = None
     stored: Mapping[str, float] = field(default_factory=dict)
 
@@ -168,7 +169,9 @@ def disk_bytes(sizes: GraphSizes, plan: PartitionPlan) -> int:
         listed = relation[2] if plan.edge_dir == "in" else relation[0]
         total += table.rows * (_edge_row(sizes, relation, plan) - _key_bytes(sizes, relation, plan))
         total += 8 * (sizes.nodes[listed].rows + plan.num_parts)
-        files += 3 + len(table.columns) + len(plan.halo)
+        sums = sum(name in table.columns for name in plan.weight_sums)
+        total += sums * (table.rows + 8 * sizes.nodes[listed].rows)
+        files += 3 + len(table.columns) + len(plan.halo) + sums
     return round(total + files * plan.num_parts * (_HEAD + _RECORD) + _MANIFEST)
 
 

@@ -36,6 +36,7 @@ from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeS
 from halohop.store.manifest import table_folder
 from halohop.store.part import Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
+from halohop.store.weight_sums import weight_columns
 from halohop.store.writer import write_dataset
 from halohop.typing import SOURCE_ID, NodeType, Relation, TableKey
 
@@ -47,6 +48,7 @@ def join_slices(
     num_writers: int,
     owner: Mapping[NodeType, Owner],
     halo: Sequence[str] = (),
+    weight_sums: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Report:
     """Makes a partitioned graph of what several `SliceWriter`s have written; the files are those of `halohop.partition`.
@@ -58,7 +60,7 @@ def join_slices(
         out: the new folder; it appears when it is complete.
         num_writers: how many writers there were, numbered from 0 on.
         owner: as the writers had it.
-        halo: as of `halohop.partition`.
+        halo, weight_sums: as of `halohop.partition`.
         overwrite: whether to replace a halohop data set in `out`.
 
     Returns:
@@ -66,10 +68,12 @@ def join_slices(
 
     Raises:
         IncompleteDatasetError: a writer has not finished.
-        InputError: writers that were not given the same, nodes or edges that are missing or come twice, or `out` is there.
+        InputError: writers that were not given the same, nodes or edges that are missing or come twice, an impossible weight, or
+            `out` is there.
+        SchemaError: no column of weights is called so.
     """
     slices = _Slices.of(Path(folder), num_writers, owner)
-    num_parts = slices.book.num_parts
+    num_parts, weights = slices.book.num_parts, weight_columns(slices.schema.edge_columns, weight_sums)
     with write_dataset(out, overwrite=overwrite) as writer:
         borrowed = slices.borrowed(halo)
         reports = []
@@ -77,6 +81,7 @@ def join_slices(
         for index in range(num_parts):
             part = slices.part(index, borrowed, numbered)
             reports.append(measure(part, slices.book, index, num_bytes=writer.add(part)))
+            writer.add_sums(index, part, weights, {relation: slices.book.offset(relation, index) for relation in weights})
             del part  # before the next one is made: only one at a time fits
         report = Report(parts=tuple(reports))
         writer.finish(
