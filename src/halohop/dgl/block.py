@@ -90,4 +90,5 @@ def create_block(
 
 def _alone(hop: Hop) -> Hop:
     """A hop whose edges are numbered by themselves, not as those of a batch."""
-    return hop if hop.whole is None else replace(hop, edges=slice(0, hop.num_edges), whole=None)
+    part = hop.whole is not None or hop.num_whole is not None
+    return replace(hop, edges=slice(0, hop.num_edges), whole=None, num_whole=None) if part else hop

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Self, TypeVar
 
 import torch
@@ -13,11 +14,12 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.dgl.adjacency import Adjacency
+from halohop.dgl.inherited import changed
 from halohop.dgl.structure import Structure, counted
 from halohop.dgl.views import Columns, Frame, Frames, Scheme, View
 from halohop.errors import InputError
 from halohop.nn import Hop
-from halohop.typing import Relation
+from halohop.typing import EdgeDir, Relation
 
 DEFAULT_NTYPE = "_N"
 DEFAULT_ETYPE: Relation = (DEFAULT_NTYPE, "_E", DEFAULT_NTYPE)
@@ -56,6 +58,9 @@ class DGLGraph(Structure):
     Args:
         sources, destinations, edges: as of `Structure`.
 
+    Attributes:
+        calls: numbers the draws outside of batches.
+
     Example:
         >>> import halohop.dgl as dgl
         >>> g = dgl.graph(([0, 1, 2], [1, 2, 0]))
@@ -69,10 +74,14 @@ class DGLGraph(Structure):
         src: dict[str, Columns] = {kind: {} for kind in sources}
         dst: dict[str, Columns] = src if sources is destinations else {kind: {} for kind in destinations}
         self._own = Kept(src=src, dst=dst, edges={relation: {} for relation in edges})
-        self._engine: tuple[int, halohop.Graph] | None = None
+        self._engines: dict[tuple[str | None, EdgeDir], tuple[Any, halohop.Graph]] = {}
+        self.calls = count()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_own": self._kept, "_engine": None}
+        return self.__dict__ | {"_own": self._kept, "_engines": {}, "calls": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state | {"calls": count()}
 
     @property
     def _kept(self) -> Kept:
@@ -85,9 +94,37 @@ class DGLGraph(Structure):
     @property
     def engine(self) -> "halohop.Graph":
         """The same edges as a graph of halohop, without columns; made when this process first asks for it."""
-        if self._engine is None or self._engine[0] != os.getpid():
-            self._engine = os.getpid(), halohop.graph(self._described(columns=False))
-        return self._engine[1]
+        return self.engine_for()
+
+    def engine_for(self, weight: str | None = None, edge_dir: EdgeDir = "in") -> "halohop.Graph":
+        """As `engine`, for draws by weights, or along the edges.
+
+        Args:
+            weight: a column of the edges of some relations, with a number for each edge, which is at least 0.
+            edge_dir: "in", to draw nodes with an edge to a given one, or "out", to draw those with an edge from it.
+
+        Raises:
+            InputError: no relation has this column.
+        """
+        edges = self._kept.edges
+        weights = {relation: edges[relation][weight] for relation in edges if weight is not None and weight in edges[relation]}
+        if weight is not None and not weights:
+            raise InputError(f"no edges have {weight!r} to draw by; set it first: g.edata[{weight!r}] = ...")
+        state = os.getpid(), [(relation, rows.data_ptr(), rows._version) for relation, rows in weights.items()]
+        known = self._engines.get((weight, edge_dir))
+        if known is None or known[0] != state:
+            data = self._drawn_from(weights, weight or "")
+            known = self._engines[weight, edge_dir] = state, halohop.graph(data, edge_dir=edge_dir)
+        return known[1]
+
+    def _drawn_from(self, weights: dict[Relation, Tensor], name: str) -> Data | HeteroData:
+        data = self._described(columns=False)
+        if weights and isinstance(data, Data) and data.num_nodes == data.num_edges:
+            data = data.to_heterogeneous(node_type_names=self.ntypes, edge_type_names=self.canonical_etypes)  # names say whose
+        for relation, rows in weights.items():
+            store = data if isinstance(data, Data) else data[relation]
+            store[name] = rows if rows.is_floating_point() else rows.float()
+        return data
 
     def to_pyg(self) -> Data | HeteroData:
         """The edges and columns as PyG's graph; nothing is copied but the ends of edges."""
@@ -256,7 +293,7 @@ class DGLGraph(Structure):
 
 
 def _changed(kept: Mapping[Kind, Columns], change: Any) -> dict[Kind, Columns]:
-    return {kind: {name: change(rows) for name, rows in columns.items()} for kind, columns in kept.items()}
+    return {kind: changed(columns, change) for kind, columns in kept.items()}
 
 
 def _only(counts: Counts, ntype: str | None) -> str:

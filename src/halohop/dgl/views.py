@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halohop.errors import InputError, SchemaError
 
-Columns = dict[str, Tensor]
+Columns = MutableMapping[str, Tensor]
 
 
 class Scheme(NamedTuple):
@@ -58,6 +58,11 @@ class Frame(MutableMapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return repr(self._columns)
+
+    @property
+    def columns(self) -> Columns:
+        """Where they are kept."""
+        return self._columns
 
     @property
     def schemes(self) -> dict[str, Scheme]:
