@@ -11,7 +11,7 @@ from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.fusing import fuse, unfused
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, hops
-from halohop.nn.relational import RGCNConv
+from halohop.nn.relational import RGCNConv, aggregate_relations
 
 __all__ = [
     "GATConv",
@@ -23,6 +23,7 @@ __all__ = [
     "RGCNConv",
     "SAGEConv",
     "aggregate",
+    "aggregate_relations",
     "fuse",
     "hops",
     "unfused",

@@ -28,7 +28,7 @@ def aggregate(
     reduce: Reduce = "sum",
     weight: Tensor | None = None,
     own: bool = False,
-    lin: nn.Module | None = None,
+    lin: nn.Module | Tensor | None = None,
     root: nn.Module | None = None,
 ) -> Tensor:
     """For each destination of a hop, the sum, mean or maximum of the rows of its sources; for layers of your own.
@@ -40,7 +40,8 @@ def aggregate(
         reduce: "sum", "mean" or "max".
         weight: what the row of each edge is multiplied by first, of all edges of the batch, ``[E]``.
         own: whether a destination counts among its sources, once more than the edges say; not with "max" or weights.
-        lin: a linear layer of the result; where that costs less, rows are multiplied before they are summed.
+        lin: a linear layer of the result, or the matrix of one, ``[out, in]``; where that costs less, rows are multiplied before
+            they are summed.
         root: a linear layer of the destinations' own rows, which is added.
 
     Returns:
@@ -72,7 +73,7 @@ def aggregate(
 
     if lin is None or reduce == "max":
         mine, out = reduced(there)
-        out = out if lin is None else lin(out)
+        out = out if lin is None else _applied(lin, out)
     else:
         mine, out = multiplied(lin, there, hop, reduced)
     here = mine if reads_own and isinstance(x, Tensor) else here
@@ -99,16 +100,23 @@ def multiplied(lin: Any, x: Tensor, hop: Hop, reduced: Callable[[Tensor], tuple[
     """The destinations' own rows, and a linear layer of aggregated ones, by the way that costs less.
 
     Args:
-        lin: the layer.
+        lin: the layer, or its matrix.
         x: rows of the sources.
         hop: what they are aggregated over.
         reduced: returns own and aggregated rows of any width; commutes with products.
     """
-    if is_product(lin) and _multiplies_first(lin, x, hop):
-        _, out = reduced(F.linear(x, lin.weight))
-        return first(x, hop.num_dst), out if lin.bias is None else out + lin.bias
+    if isinstance(lin, Tensor) or is_product(lin):
+        weight, bias = (lin, None) if isinstance(lin, Tensor) else (lin.weight, lin.bias)
+        if _multiplies_first(weight, x, hop):
+            _, out = reduced(F.linear(x, weight))
+            return first(x, hop.num_dst), out if bias is None else out + bias
     own, out = reduced(x)
-    return own, lin(out)
+    return own, _applied(lin, out)
+
+
+def _applied(lin: Any, rows: Tensor) -> Tensor:
+    out: Tensor = F.linear(rows, lin) if isinstance(lin, Tensor) else lin(rows)
+    return out
 
 
 def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
@@ -126,11 +134,11 @@ def is_product(lin: Any) -> bool:
     return type(lin) in (Linear, nn.Linear) and not lin._forward_hooks and not lin._forward_pre_hooks
 
 
-def _multiplies_first(lin: Any, x: Tensor, hop: Hop) -> bool:
+def _multiplies_first(weight: Tensor, x: Tensor, hop: Hop) -> bool:
     """Whether to multiply all sources' rows costs less than to aggregate wide ones and multiply those of the destinations."""
     if x.layout != torch.strided:
         return True  # the product is dense
-    narrow, width = lin.weight.shape
+    narrow, width = weight.shape
     backwards = 1 + x.requires_grad
     saved = _NUMBER * hop.num_edges * (backwards * width - 2 * narrow)
     first: bool = saved > (1 + backwards) * (hop.num_src - hop.num_dst) * width * narrow

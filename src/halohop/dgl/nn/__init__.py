@@ -1,0 +1,34 @@
+"""DGL's layers: the same names, parameters and initial values, over halohop's lists of in-edges.
+
+`state_dict` goes both ways, and the same seed of torch gives the same weights. Layers take a graph of one relation or a block,
+and rows of all nodes or a pair of those of both ends.
+"""
+
+from halohop.dgl.nn import functional
+from halohop.dgl.nn.attention import GATv2Conv
+from halohop.dgl.nn.functional import edge_softmax
+from halohop.dgl.nn.gat import EdgeGATConv, GATConv
+from halohop.dgl.nn.gin import GINConv, GINEConv
+from halohop.dgl.nn.graphconv import EdgeWeightNorm, GraphConv
+from halohop.dgl.nn.hetero import HeteroEmbedding, HeteroGraphConv, HeteroLinear
+from halohop.dgl.nn.relational import RelGraphConv, TypedLinear, WeightBasis
+from halohop.dgl.nn.sage import SAGEConv
+
+__all__ = [
+    "EdgeGATConv",
+    "EdgeWeightNorm",
+    "GATConv",
+    "GATv2Conv",
+    "GINConv",
+    "GINEConv",
+    "GraphConv",
+    "HeteroEmbedding",
+    "HeteroGraphConv",
+    "HeteroLinear",
+    "RelGraphConv",
+    "SAGEConv",
+    "TypedLinear",
+    "WeightBasis",
+    "edge_softmax",
+    "functional",
+]
