@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from halohop.errors import InputError
-from halohop.nn import Hop, aggregate, hops
+from halohop.nn import Hop, aggregate, aggregate_relations, hops
 from halohop.nn.hops import grouped
 from tests.support.hop_batches import batch_of, made
 
@@ -67,3 +67,35 @@ def test_a_layer_of_destinations_may_follow_a_product_of_any_width(narrow, reduc
     assert rows.grad.shape == x.shape
     sparse = aggregate(x.to_sparse_csr(), hop, reduce=reduce, lin=lin, root=root, own=own)
     torch.testing.assert_close(sparse, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("narrow", [2, 30])
+def test_a_matrix_is_a_linear_layer_without_bias(narrow):
+    torch.manual_seed(0)
+    hop = Hop(src=torch.randint(40, (200,)), begins=torch.arange(0, 201, 20), num_src=40, num_dst=10, edges=slice(0, 200))
+    lin = torch.nn.Linear(16, narrow, bias=False)
+    for x in (torch.randn(40, 16), torch.randn(40, 3, 16)):
+        out = aggregate(x, hop, reduce="mean", lin=lin.weight)
+        torch.testing.assert_close(out, aggregate(x, hop, reduce="mean", lin=lin), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(aggregate(x, hop, reduce="max", lin=lin.weight), lin(aggregate(x, hop, reduce="max")))
+
+
+@pytest.mark.parametrize("blocks", [None, 2])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_relations_are_reduced_and_multiplied_one_by_one(blocks, reduce):
+    torch.manual_seed(0)
+    hop = hops(batch_of(made()))[1]
+    x, types = torch.randn(hop.num_src, 6), torch.randint(3, (hop.num_edges,)) * 2  # relations 1 and 3 have no edges
+    weights = torch.randn(5, 6, 4) if blocks is None else torch.randn(5, blocks, 3, 2)
+    matrices = weights if blocks is None else torch.stack([torch.block_diag(*parts) for parts in weights])
+    weight = None if reduce == "max" else torch.rand(hop.num_edges)
+    expected = torch.zeros(hop.num_dst, 4)
+    for relation in range(5):
+        kept = (types == relation).nonzero().squeeze(1)
+        edges = torch.stack([hop.src[kept], hop.dst[kept]])
+        one = None if weight is None else weight[kept]
+        expected += aggregate(x, grouped(edges, hop.num_src, hop.num_dst), reduce=reduce, weight=one) @ matrices[relation]
+    out = aggregate_relations(x, hop, types, weights, reduce=reduce, weight=weight)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match=r"relations 0 to 4 of edges are not all in 0 \.\. 3"):
+        aggregate_relations(x, hop, types, weights[:4])

@@ -65,18 +65,17 @@ def same_results(
     """Outputs and gradients towards rows, arguments and parameters, after the weights of each went to the other."""
     with torch.no_grad():
         for values in our.parameters():
-            values.normal_()
+            values.normal_(std=0.5)
     their.load_state_dict(our.state_dict())
     our.load_state_dict(their.state_dict())
-    found = [_results(layer, graph, feat, args, kwargs) for layer, graph in ((our, graphs[0]), (their, graphs[1]))]
-    assert list(found[0]) == list(found[1])
-    for name, value in found[1].items():
-        if name.startswith("gradient") and not gradients:
-            continue
-        torch.testing.assert_close(found[0][name], value, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+    their_result = _results(their, graphs[1], feat, args, kwargs, gradients)
+    our_result = _results(our, graphs[0], feat, args, kwargs, gradients)
+    assert list(our_result) == list(their_result)
+    for name, value in their_result.items():
+        torch.testing.assert_close(our_result[name], value, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def _results(layer: nn.Module, graph: Any, feat: Any, args: Any, kwargs: Any) -> dict[str, Tensor]:
+def _results(layer: nn.Module, graph: Any, feat: Any, args: Any, kwargs: Any, gradients: bool) -> dict[str, Tensor]:
     layer.zero_grad()
     leaves: dict[str, Tensor] = {}
 
@@ -92,14 +91,17 @@ def _results(layer: nn.Module, graph: Any, feat: Any, args: Any, kwargs: Any) ->
 
     out = layer(graph, leaf(feat, "rows"), *leaf(args, "argument"), **leaf(kwargs, "option"))
     outs = _flat(out)
+    if not gradients:
+        return outs
     torch.manual_seed(9)
     total = sum(((rows * torch.randn_like(rows)).sum() for rows in outs.values()), torch.zeros(()))
     if total.requires_grad:
         total.backward()
-    gradients = {name: value.grad for name, value in {**leaves, **dict(layer.named_parameters())}.items()}
-    # No gradient and one of zeros are the same: DGL's functions give the one, ours the other, where there are no edges.
-    zeros = {name: torch.zeros_like(value) for name, value in {**leaves, **dict(layer.named_parameters())}.items()}
-    return outs | {f"gradient of {name}": zeros[name] if value is None else value for name, value in gradients.items()}
+    # No gradient and one of zeros are the same: without edges, some functions give the one, some the other.
+    inputs = leaves | dict(layer.named_parameters())
+    return outs | {
+        f"gradient of {name}": torch.zeros_like(value) if value.grad is None else value.grad for name, value in inputs.items()
+    }
 
 
 def _flat(out: Any) -> dict[str, Tensor]:

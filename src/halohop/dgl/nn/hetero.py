@@ -61,7 +61,6 @@ class HeteroGraphConv(nn.Module):
 
     def __init__(self, mods: Mapping[Any, nn.Module], aggregate: str | Combine = "sum") -> None:
         super().__init__()
-        self.mod_dict = mods
         self.mods = nn.ModuleDict({str(relation): layer for relation, layer in mods.items()})
         for layer in self.mods.values():
             allow = getattr(layer, "set_allow_zero_in_degree", None)
@@ -106,9 +105,9 @@ class HeteroGraphConv(nn.Module):
 
     def _get_module(self, relation: tuple[str, str, str]) -> nn.Module:
         for key in (relation, relation[1]):
-            if key in self.mod_dict:
-                return self.mod_dict[key]
-        raise InputError(f"{relation} has no layer; there are those of {', '.join(map(str, self.mod_dict))}")
+            if str(key) in self.mods:
+                return self.mods[str(key)]
+        raise InputError(f"{relation} has no layer; there are those of {', '.join(self.mods)}")
 
 
 class HeteroLinear(nn.Module):

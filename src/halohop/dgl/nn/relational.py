@@ -74,7 +74,7 @@ class TypedLinear(nn.Module):
             blocks = num_bases or 0
             if blocks < 1 or in_size % blocks or out_size % blocks:
                 raise InputError(
-                    f"num_bases={num_bases} blocks do not divide {in_size} and {out_size} columns; choose a divisor of both"
+                    f"num_bases={num_bases} does not divide {in_size} and {out_size} columns; choose a divisor of both"
                 )
             self.W = nn.Parameter(torch.empty(num_types, in_size * out_size // blocks))
         self.reset_parameters()
