@@ -5,7 +5,7 @@
 A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always the user's.
 """
 
-from halohop.dgl import nn
+from halohop.dgl import distributed, nn
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
@@ -18,6 +18,7 @@ __all__ = [
     "DGLBlock",
     "DGLGraph",
     "create_block",
+    "distributed",
     "graph",
     "heterograph",
     "nn",
