@@ -31,6 +31,7 @@ REFUSED: dict[str, str] = {
     "distributed.dgl_partition_to_graphbolt": "partitions have one format, which is mapped and read in place",
     "distributed.gb_convert_single_dgl_partition": "partitions have one format, which is mapped and read in place",
     "distributed.DistGraph.add_edge_attribute": "weights are stored columns: g.edata[name] before partition_graph",
+    "distributed.DistGraph.edges()": "the edges lie on several hosts; find_edges has those of some ids, g.engine.edges all",
     "distributed.DistGraph.to": "partitions stay on their hosts; move blocks and rows: block.to(device)",
     "distributed.DistGraph.subgraph": "halohop.SubGraphLoader(g.engine, ...) makes induced subgraphs",
     "distributed.DistGraph.add_edges": "a partitioned graph does not change; add them before partition_graph",

@@ -1,7 +1,6 @@
 """``g.ndata``, ``g.edata``, ``g.nodes[type].data`` and ``g.edges[relation].data`` of a `DistGraph`."""
 
-from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from halohop.dgl.distributed.dist_tensor import DistTensor, StoredTensor
@@ -63,24 +62,3 @@ class DataView(MutableMapping[str, DistTensor]):
     @property
     def _stored(self) -> Any:
         return self._graph.engine.schema.table(self._table).columns
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """What there is of a type: `data`."""
-
-    data: DataView
-
-
-class TypeView:
-    """``g.nodes`` and ``g.edges``: with a type in brackets, its columns.
-
-    Args:
-        view: the columns of a type.
-    """
-
-    def __init__(self, view: Callable[[Any], DataView]) -> None:
-        self._view = view
-
-    def __getitem__(self, kind: Any) -> Space:
-        return Space(self._view(kind))

@@ -9,15 +9,15 @@ from torch import Tensor
 
 import halohop
 from halohop.dgl.convert import heterograph
-from halohop.dgl.distributed.data_view import DataView, TypeView
+from halohop.dgl.distributed.data_view import DataView
 from halohop.dgl.distributed.dist_context import barrier, process, world
 from halohop.dgl.distributed.dist_tensor import DistTensor, ids_of
 from halohop.dgl.distributed.part_config import PartConfig, read_part_config
 from halohop.dgl.distributed.partition_book import EdgePartitionPolicy, GraphPartitionBook, NodePartitionPolicy, bounds_of
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import EID, NID, DGLGraph
-from halohop.dgl.notes import Lacking
-from halohop.dgl.views import Scheme
+from halohop.dgl.notes import Lacking, refused
+from halohop.dgl.views import Scheme, View
 from halohop.errors import InputError
 from halohop.typing import RAW_ID, NodeType, Relation, TableKey
 
@@ -81,8 +81,8 @@ class DistGraph(Lacking):
 
     ndata = property(lambda self: self.node_view(None))
     edata = property(lambda self: self.edge_view(None))
-    nodes = property(lambda self: TypeView(self.node_view))
-    edges = property(lambda self: TypeView(self.edge_view))
+    nodes = property(lambda self: View(ids=lambda ntype=None: torch.arange(self.num_nodes(ntype)), frame=self.node_view))
+    edges = property(lambda self: View(ids=lambda *_, **__: refused("distributed.DistGraph.edges()"), frame=self.edge_view))
     idtype = property(lambda self: torch.int64)
     device = property(lambda self: torch.device("cpu"))
     ntypes = property(lambda self: self.types.ntypes)
