@@ -8,6 +8,7 @@ from halohop.datasets.imports.glt import glt_owners, read_glt
 from halohop.datasets.imports.imported import Imported, Owners
 from halohop.datasets.imports.restricted import load_tensor
 from halohop.datasets.ogb import ogb_node
+from halohop.datasets.part_config import PartConfig, read_part_config, writing_part_config
 from halohop.datasets.powerlaw import PowerLaw, power_law
 from halohop.datasets.scale import normalize_rows, scales
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec
@@ -22,6 +23,7 @@ __all__ = [
     "Imported",
     "NodeFiles",
     "Owners",
+    "PartConfig",
     "PowerLaw",
     "Staging",
     "add_reverses",
@@ -38,10 +40,12 @@ __all__ = [
     "read_arrays",
     "read_dgl",
     "read_glt",
+    "read_part_config",
     "read_tables",
     "scales",
     "synthetic",
     "synthetic_hetero",
     "time_masks",
     "timed_edge_masks",
+    "writing_part_config",
 ]

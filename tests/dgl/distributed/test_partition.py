@@ -11,7 +11,7 @@ import torch
 import halohop
 import halohop.dgl as dgl
 from halohop.dgl.distributed import load_partition, load_partition_book, load_partition_feats, partition_graph
-from halohop.errors import InputError
+from halohop.errors import DatasetError, InputError
 from tests.support.dgl_graphs import plain_graph, typed_graph
 
 
@@ -90,11 +90,14 @@ def test_metis_evens_out_what_it_is_asked_to(balance: str | None, tmp_path: Path
         ({"balance_ntypes": {"paper": torch.zeros(60)}}, "balance_ntypes is of type 'paper', and node types are"),
         ({"part_method": "magic"}, "unknown method 'magic'"),
         ({"num_parts": 0}, "num_parts=0"),
+        ({"graph_name": "a/b"}, "graph_name='a/b' is no name of a file"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        partition_graph(plain_graph(), "it", **({"num_parts": 2, "out_path": tmp_path, "part_method": "random"} | given))
+        partition_graph(
+            plain_graph(), **({"graph_name": "it", "num_parts": 2, "out_path": tmp_path, "part_method": "random"} | given)
+        )
 
 
 def test_options_that_change_nothing_are_said(tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_files_that_are_none_of_ours_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is of DGL's own partitions; convert them: halohop partition 'dgl:.*dgl.json' OUT"):
         load_partition_book(tmp_path / "dgl.json", 0)
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(DatasetError, match="cannot be read as JSON"):
         load_partition_book(tmp_path / "bad.json", 0)
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match="has no 'num_parts'"):

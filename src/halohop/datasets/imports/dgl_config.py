@@ -13,7 +13,8 @@ from halohop.errors import IncompleteDatasetError, InputError
 from halohop.files.reading import decode_json, read_regular
 from halohop.typing import EDGE, NODE, NodeType, Relation
 
-_NODE, _EDGE = "_N", "_N:_E:_N"  # of a homogeneous graph
+NODE_NAME, EDGE_NAME = "_N", "_N:_E:_N"
+"""The types of a homogeneous graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +81,10 @@ def read_config(file: Path) -> Config:
         if key not in raw:
             raise InputError(f"{file} has no {key!r}; name the JSON file that DGL's partition_graph wrote")
     num_parts = raw["num_parts"]
-    nodes = _ranges(file, raw["node_map"], _NODE, num_parts, raw["num_nodes"], "nodes")
-    edges = _ranges(file, raw["edge_map"], _EDGE, num_parts, raw["num_edges"], "edges")
+    nodes = _ranges(file, raw["node_map"], NODE_NAME, num_parts, raw["num_nodes"], "nodes")
+    edges = _ranges(file, raw["edge_map"], EDGE_NAME, num_parts, raw["num_edges"], "edges")
     return Config(
-        nodes={NODE if name == _NODE else name: ranges for name, ranges in nodes.items()},
+        nodes={NODE if name == NODE_NAME else name: ranges for name, ranges in nodes.items()},
         edges={_relation(file, name): ranges for name, ranges in edges.items()},
         folders=tuple(_files(file, raw, part) for part in range(num_parts)),
     )
@@ -117,7 +118,7 @@ def _pairs(bounds: Any) -> list[tuple[int, int]]:
 
 
 def _relation(file: Path, name: str) -> Relation:
-    if name == _EDGE:
+    if name == EDGE_NAME:
         return EDGE
     parts = name.split(":")
     if len(parts) != 3:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 import halohop
+from halohop.datasets import PartConfig, read_part_config
 from halohop.dgl.convert import heterograph
 from halohop.dgl.distributed.data_view import DataView
 from halohop.dgl.distributed.dist_context import barrier, process, world
 from halohop.dgl.distributed.dist_tensor import DistTensor, ids_of
-from halohop.dgl.distributed.part_config import PartConfig, read_part_config
 from halohop.dgl.distributed.partition_book import EdgePartitionPolicy, GraphPartitionBook, NodePartitionPolicy, bounds_of
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import EID, NID, DGLGraph
@@ -74,7 +74,7 @@ class DistGraph(Lacking):
         self.config: PartConfig = config
         self.world = world()
         self.engine: halohop.Graph = _opened(config, self.world)
-        self.types: Types = config.types
+        self.types = Types.of(self.engine.schema)
         self.tensors: dict[tuple[TableKey, str], DistTensor] = {}
         self._out_degrees: dict[Relation, Tensor] = {}
         process.graphs.append(self)

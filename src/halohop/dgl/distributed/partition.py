@@ -8,14 +8,14 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 import halohop
+from halohop.datasets import PartConfig, read_part_config, writing_part_config
 from halohop.dgl.distributed.dist_graph import partition_of
-from halohop.dgl.distributed.part_config import PartConfig, read_part_config, without_part_config, write_part_config
-from halohop.dgl.distributed.partition_book import GraphPartitionBook
+from halohop.dgl.distributed.partition_book import GraphPartitionBook, bounds_in
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE, EID, NID, DGLGraph
 from halohop.dgl.notes import note
 from halohop.errors import InputError
-from halohop.typing import EDGE, NODE, Relation, TableKey
+from halohop.typing import EDGE, NODE, Relation
 
 _TRAIN = "train_mask"
 
@@ -80,7 +80,7 @@ def partition_graph(
         if changed:
             note(name)
     _check_balance(g, balance_ntypes)
-    with without_part_config(out_path, graph_name):
+    with writing_part_config(out_path, graph_name, part_method):
         halohop.partition(
             data_of(g),
             out_path,
@@ -89,7 +89,6 @@ def partition_graph(
             balance_types=not g.is_homogeneous and balance_ntypes is None,
             overwrite=True,
         )
-    write_part_config(out_path, graph_name, part_method)
     if not return_mapping:
         return None
     nodes = {name: torch.arange(g.num_nodes(name)) for name in g.ntypes}
@@ -151,7 +150,7 @@ def load_partition(part_config: Any, part_id: int, load_feats: bool = True, use_
         note("use_graphbolt")
     config = read_part_config(part_config)
     found = halohop.read_partition(config.description.path, part_id)
-    types = config.types
+    types = Types.of(config.description.schema)
     own = {name: _given(found.nodes[ours].id) for name, ours in types.nodes.items()}
     ends = {name: (found.edges[ours].edge_index[0], found.edges[ours].edge_index[1]) for name, ours in types.edges.items()}
     graph = partition_of(own, ends, {name: _given(found.edges[ours].edge_id) for name, ours in types.edges.items()})
@@ -165,7 +164,7 @@ def load_partition_feats(
 ) -> tuple[dict[str, Tensor] | None, dict[str, Tensor] | None]:
     """The columns of a partition's nodes and edges; raises as `load_partition`."""
     config = read_part_config(part_config)
-    nodes, edges = _columns(config.types, halohop.read_partition(config.description.path, part_id))
+    nodes, edges = _columns(Types.of(config.description.schema), halohop.read_partition(config.description.path, part_id))
     return nodes if load_nodes else None, edges if load_edges else None
 
 
@@ -179,14 +178,12 @@ def load_partition_book(
         DatasetError: the folder is no complete, healthy data set.
     """
     config = read_part_config(part_config)
-    types = config.types
+    types = Types.of(config.description.schema)
     ntypes = {name: number for number, name in enumerate(types.nodes)}
     return _book(config, part_id), config.name, ntypes, {name: number for number, name in enumerate(types.edges)}
 
 
 def _book(config: PartConfig, part_id: int) -> GraphPartitionBook:
-    tables: list[TableKey] = [*config.types.nodes.values(), *config.types.edges.values()]
-    bounds = {table: config.bounds(table) for table in tables}
     if not 0 <= part_id < config.description.num_parts:
         raise InputError(f"part_id={part_id} is none of the partitions 0 to {config.description.num_parts - 1}")
     opened: list[halohop.Graph] = []
@@ -196,7 +193,7 @@ def _book(config: PartConfig, part_id: int) -> GraphPartitionBook:
             opened.append(halohop.open(config.description.path, world=halohop.World()))
         return opened[0]
 
-    return GraphPartitionBook(config.types, bounds, part_id, engine, config=config)
+    return GraphPartitionBook(Types.of(config.description.schema), bounds_in(config), part_id, engine, config=config)
 
 
 def _given(ids: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import halohop
-from halohop.dgl.distributed.part_config import PartConfig
+from halohop.datasets import PartConfig
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE
 from halohop.errors import IdError, InputError
@@ -44,8 +44,7 @@ class GraphPartitionBook:
 
     def matches(self, config: PartConfig) -> bool:
         """Whether it is the book of these partitions."""
-        tables: list[TableKey] = [*config.types.nodes.values(), *config.types.edges.values()]
-        return self._bounds == {table: config.bounds(table) for table in tables}
+        return self._bounds == bounds_in(config)
 
     @property
     def ntypes(self) -> list[str]:
@@ -193,6 +192,12 @@ def _per_type(ids: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < int(first[-1])):
         raise IdError(f"ids from {int(ids.min())} to {int(ids.max())} are not all among the {int(first[-1])} of all types")
     return kind, ids - first[kind]
+
+
+def bounds_in(config: PartConfig) -> dict[TableKey, tuple[int, ...]]:
+    """The same of partitions on disk."""
+    nodes, edges = config.description.manifest.node_bounds, config.description.manifest.edge_bounds
+    return {table: nodes[table] if isinstance(table, str) else edges[table] for table in config.description.schema.tables}
 
 
 class PartitionPolicy:
