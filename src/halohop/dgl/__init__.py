@@ -5,7 +5,8 @@
 A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always the user's.
 """
 
-from halohop.dgl import distributed, nn
+from halohop.dgl import distributed, function, nn
+from halohop.dgl.batches import EdgeBatch, NodeBatch
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
@@ -17,8 +18,11 @@ __all__ = [
     "NTYPE",
     "DGLBlock",
     "DGLGraph",
+    "EdgeBatch",
+    "NodeBatch",
     "create_block",
     "distributed",
+    "function",
     "graph",
     "heterograph",
     "nn",

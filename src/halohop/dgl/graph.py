@@ -1,12 +1,9 @@
 """DGL's graph: a description. What it is made of never changes; the columns of its nodes and edges do."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import count
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,9 +11,9 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.dgl.adjacency import Adjacency
-from halohop.dgl.inherited import changed
-from halohop.dgl.structure import Structure, counted
-from halohop.dgl.views import Columns, Frame, Frames, Scheme, View
+from halohop.dgl.cross import CrossReducer, multi_update_all
+from halohop.dgl.frames import Framed, Kept
+from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
 from halohop.errors import InputError
 from halohop.nn import Hop
 from halohop.typing import EdgeDir, Relation
@@ -28,28 +25,8 @@ EID = "_ID"
 NTYPE = "_TYPE"
 ETYPE = "_TYPE"
 
-Counts = dict[str, int]
-Kind = TypeVar("Kind", str, Relation)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """The columns of a graph: of sources, of destinations (the same, unless the graph is a block), and of edges."""
-
-    src: dict[str, Columns]
-    dst: dict[str, Columns]
-    edges: dict[Relation, Columns]
-
-    def each(self, change: Any) -> "Kept":
-        """With what a function makes of each tensor; the dicts are new."""
-        src, edges = _changed(self.src, change), _changed(self.edges, change)
-        return Kept(src=src, dst=src if self.src is self.dst else _changed(self.dst, change), edges=edges)
-
-
-_LOCAL: ContextVar[Mapping[int, Kept]] = ContextVar("local columns of graphs, by id", default={})  # noqa: B039  # never changed
-
-
-class DGLGraph(Structure):
+class DGLGraph(Framed):
     """Nodes and edges by type, and columns of both. `graph` and `heterograph` make one.
 
     Columns are set and read as in DGL, at any time. They and the edges go to other processes by fork and by pickle. Within
@@ -71,9 +48,6 @@ class DGLGraph(Structure):
 
     def __init__(self, sources: dict[str, int], destinations: dict[str, int], edges: dict[Relation, Adjacency]) -> None:
         super().__init__(sources, destinations, edges)
-        src: dict[str, Columns] = {kind: {} for kind in sources}
-        dst: dict[str, Columns] = src if sources is destinations else {kind: {} for kind in destinations}
-        self._own = Kept(src=src, dst=dst, edges={relation: {} for relation in edges})
         self._engines: dict[tuple[str | None, EdgeDir], tuple[Any, halohop.Graph]] = {}
         self.calls = count()
 
@@ -82,10 +56,6 @@ class DGLGraph(Structure):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state | {"calls": count()}
-
-    @property
-    def _kept(self) -> Kept:
-        return _LOCAL.get().get(id(self), self._own)
 
     def hop(self, etype: str | Relation | None = None) -> Hop:
         """The edges of a relation as lists of in-edges; `Hop.edges` says the id of each."""
@@ -145,89 +115,53 @@ class DGLGraph(Structure):
         found: Data | HeteroData = data
         return found
 
-    # columns
-
-    def node_frame(self, ntype: str | None = None) -> Frame:
-        """The columns of a type of nodes."""
-        self._check_one_sided("ndata and nodes")
-        return self.src_frame(ntype)
-
-    def src_frame(self, ntype: str | None = None) -> Frame:
-        """The columns of a type of sources."""
-        kind = _only(self._sources, ntype)
-        return Frame(self._kept.src[kind], self._sources[kind], f"nodes of type {kind!r}", self.device)
-
-    def dst_frame(self, ntype: str | None = None) -> Frame:
-        """The columns of a type of destinations."""
-        kind = _only(self._destinations, ntype)
-        return Frame(self._kept.dst[kind], self._destinations[kind], f"nodes of type {kind!r}", self.device)
-
-    def edge_frame(self, etype: str | Relation | None = None) -> Frame:
-        """The columns of a relation's edges."""
-        relation = self.to_canonical_etype(etype)
-        return Frame(self._kept.edges[relation], self._edges[relation].num_edges, f"edges {relation}", self.device)
-
-    @property
-    def ndata(self) -> Any:
-        """Columns of the nodes; where there are several types, each a dict of the types that have it."""
-        self._check_one_sided("ndata and nodes")
-        return self.srcdata
-
-    @property
-    def srcdata(self) -> Any:
-        """Columns of the sources, as `ndata`."""
-        return _of_types(self._sources, self.src_frame)
-
-    @property
-    def dstdata(self) -> Any:
-        """Columns of the destinations, as `ndata`."""
-        return _of_types(self._destinations, self.dst_frame)
-
-    @property
-    def edata(self) -> Any:
-        """Columns of the edges; where there are several relations, each a dict of the relations that have it."""
-        return _of_types(self._edges, self.edge_frame)
-
-    @property
-    def nodes(self) -> View:
-        """Ids of the nodes of a type when called, and its columns: ``g.nodes["user"].data``."""
-        return View(ids=lambda ntype=None: self._numbers(self._sources, ntype), frame=self.node_frame)
-
-    @property
-    def srcnodes(self) -> View:
-        """As `nodes`, of the sources."""
-        return View(ids=lambda ntype=None: self._numbers(self._sources, ntype), frame=self.src_frame)
-
-    @property
-    def dstnodes(self) -> View:
-        """As `nodes`, of the destinations."""
-        return View(ids=lambda ntype=None: self._numbers(self._destinations, ntype), frame=self.dst_frame)
-
-    @property
-    def edges(self) -> View:
-        """The edges when called, as `all_edges` gives them, and the columns of a relation: ``g.edges["follows"].data``."""
-        return View(ids=self.all_edges, frame=self.edge_frame)
-
-    def node_attr_schemes(self, ntype: str | None = None) -> dict[str, Scheme]:
-        """What a row of each column of a type of nodes is."""
-        return self.node_frame(ntype).schemes
-
-    def edge_attr_schemes(self, etype: str | Relation | None = None) -> dict[str, Scheme]:
-        """What a row of each column of a relation's edges is."""
-        return self.edge_frame(etype).schemes
-
-    @contextmanager
-    def local_scope(self) -> Iterator[None]:
-        """What is set, replaced or removed of columns within it is undone at its end."""
-        token = _LOCAL.set({**_LOCAL.get(), id(self): self._kept.each(lambda rows: rows)})
-        try:
-            yield
-        finally:
-            _LOCAL.reset(token)
-
     def local_var(self) -> Self:
         """The same graph with columns of its own, which at first are those of this one."""
         return self._with(self._edges, self._kept.each(lambda rows: rows))
+
+    # message passing
+
+    def apply_edges(self, func: MessageFunction, edges: Any = ALL, etype: str | Relation | None = None) -> None:
+        """Sets columns of the edges.
+
+        Args:
+            func: a built-in of `halohop.dgl.function`, or a function of an `EdgeBatch` that returns a dict of columns.
+            edges: which: ids, or pairs of ends; by default all. The others keep what they have, or 0.
+            etype: the relation.
+        """
+        apply_edges(self, func, edges, etype)
+
+    def update_all(
+        self,
+        message_func: MessageFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Any = None,
+        etype: str | Relation | None = None,
+    ) -> None:
+        """Sets columns of the destinations to what they make of the messages of their in-edges; 0 for those without any.
+
+        Args:
+            message_func: as `func` of `apply_edges`.
+            reduce_func: a built-in, or a function of a `NodeBatch` that returns a dict of columns; it is called with the
+                destinations that have one message, with those that have two, and so on.
+            apply_node_func: a function of a `NodeBatch` of all destinations, called afterwards.
+            etype: the relation.
+        """
+        update_all(self, message_func, reduce_func, apply_node_func, etype)
+
+    def multi_update_all(self, etype_dict: Mapping[Any, Any], cross_reducer: CrossReducer, apply_node_func: Any = None) -> None:
+        """As `update_all` along several relations, whose results for a type of destinations are reduced to one.
+
+        Args:
+            etype_dict: by relation, the message function and the reduce function.
+            cross_reducer: "sum", "mean", "min", "max", "stack", or a function of a list of tensors ``[n, ...]``.
+            apply_node_func: as of `update_all`.
+        """
+        multi_update_all(self, etype_dict, cross_reducer, apply_node_func)
+
+    def apply_nodes(self, func: Any, v: Any = ALL, ntype: str | None = None) -> None:
+        """Sets columns of nodes, of a block those of the destinations, by a function of a `NodeBatch`."""
+        apply_nodes(self, func, v, ntype)
 
     # the same graph elsewhere
 
@@ -283,26 +217,3 @@ class DGLGraph(Structure):
         DGLGraph.__init__(made, self._sources, self._destinations, edges)
         made._own = kept
         return made
-
-    def _numbers(self, counts: Counts, ntype: str | None) -> Tensor:
-        return torch.arange(counts[_only(counts, ntype)], dtype=self.idtype, device=self.device)
-
-    def _check_one_sided(self, what: str) -> None:
-        if self._sources is not self._destinations:
-            raise InputError(f"{what} are of graphs; a block has srcdata and dstdata, srcnodes and dstnodes")
-
-
-def _changed(kept: Mapping[Kind, Columns], change: Any) -> dict[Kind, Columns]:
-    return {kind: changed(columns, change) for kind, columns in kept.items()}
-
-
-def _only(counts: Counts, ntype: str | None) -> str:
-    if ntype is None and len(counts) != 1:
-        raise InputError(f"no type of nodes is given, and there are {list(counts)}; name one")
-    kind = next(iter(counts)) if ntype is None else ntype
-    counted(counts, kind)
-    return kind
-
-
-def _of_types(kinds: Any, frame: Any) -> Any:
-    return frame(next(iter(kinds))) if len(kinds) == 1 else Frames({kind: frame(kind) for kind in kinds})

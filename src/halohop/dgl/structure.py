@@ -127,14 +127,14 @@ class Structure:
             IdError: an id that the relation does not have.
         """
         adjacency = self.adjacency(etype)
-        ids = self._ids(eid, adjacency.num_edges, "edge")
+        ids = self.ids(eid, adjacency.num_edges, "edge")
         src, dst = adjacency.ends
         return src[ids], dst[ids]
 
     def in_edges(self, v: Nodes, form: str = "uv", etype: str | Relation | None = None) -> Any:
         """The edges to nodes, node after node, in a form of `all_edges`."""
         adjacency = self.adjacency(etype)
-        nodes = self._ids(v, adjacency.num_dst, "node")
+        nodes = self.ids(v, adjacency.num_dst, "node")
         at, counts = places(adjacency.hop.begins, nodes)
         src = adjacency.hop.src[at]
         return as_form(form, src, nodes.repeat_interleave(counts).to(src.dtype), adjacency.edge_ids[at].to(src.dtype))
@@ -142,7 +142,7 @@ class Structure:
     def out_edges(self, u: Nodes, form: str = "uv", etype: str | Relation | None = None) -> Any:
         """The edges from nodes, node after node, in a form of `all_edges`."""
         adjacency = self.adjacency(etype)
-        nodes = self._ids(u, adjacency.num_src, "node")
+        nodes = self.ids(u, adjacency.num_src, "node")
         at, counts = places(adjacency.out.begins, nodes)
         dst = adjacency.out.src[at]
         return as_form(form, nodes.repeat_interleave(counts).to(dst.dtype), dst, adjacency.out_edge_ids[at].to(dst.dtype))
@@ -189,7 +189,7 @@ class Structure:
     def _pairs(self, u: Nodes, v: Nodes, etype: str | Relation | None) -> tuple[Tensor, Tensor, Tensor]:
         """Of edges between pairs: the number of the pair and the id; and how many edges each pair has."""
         adjacency = self.adjacency(etype)
-        src, dst = self._ids(u, adjacency.num_src, "node"), self._ids(v, adjacency.num_dst, "node")
+        src, dst = self.ids(u, adjacency.num_src, "node"), self.ids(v, adjacency.num_dst, "node")
         src, dst = (ends.contiguous() for ends in torch.broadcast_tensors(src, dst))
         at, counts = places(adjacency.hop.begins, dst)
         pair = torch.arange(len(src), device=self.device).repeat_interleave(counts)
@@ -210,11 +210,11 @@ class Structure:
     def _degrees(self, begins: Tensor, nodes: Any) -> Any:
         if isinstance(nodes, str) and nodes == "__ALL__":
             return begins.diff().to(self.idtype)
-        ids = self._ids(nodes, len(begins) - 1, "node")
+        ids = self.ids(nodes, len(begins) - 1, "node")
         found = (begins[ids + 1] - begins[ids]).to(self.idtype)
         return int(found) if isinstance(nodes, int) else found
 
-    def _ids(self, given: Nodes, number: int, of: str) -> Tensor:
+    def ids(self, given: Nodes, number: int, of: str) -> Tensor:
         """Ids as int64 ``[n]`` on the graph's device, all in range."""
         ids = torch.as_tensor(given, device=self.device)
         if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool or ids.dim() > 1):

@@ -1,0 +1,59 @@
+"""Messages of several relations at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halohop.dgl.adjacency import Adjacency
+from halohop.dgl.frames import Framed
+from halohop.dgl.function import Reduction
+from halohop.dgl.message import ALL, Passing, apply_nodes
+from halohop.errors import InputError
+
+CrossReducer = str | Callable[[list[Tensor]], Tensor]
+
+CROSS: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "sum": lambda found: torch.stack(found).sum(0),
+    "mean": lambda found: torch.stack(found).mean(0),
+    "max": lambda found: torch.stack(found).max(0).values,
+    "min": lambda found: torch.stack(found).min(0).values,
+    "stack": lambda found: torch.stack(found, 1),
+}
+BEYOND = {"max": float("-inf"), "min": float("inf")}
+
+
+def multi_update_all(graph: Framed, functions: Mapping[Any, Any], cross: CrossReducer, then: Any) -> None:
+    """Sets columns of destinations to what they make of what each relation gives them.
+
+    A function is given these in the order of `functions`; "stack" stacks them in that of the graph's relations. A relation gives
+    0 to destinations without messages; but the greatest of the greatest, and the least of the least, are of all messages.
+    """
+    if not callable(cross) and cross not in CROSS:
+        raise InputError(f"cross_reducer={cross!r}; give one of {list(CROSS)}, or a function of a list of tensors")
+    given = {graph.to_canonical_etype(etype): pair for etype, pair in functions.items()}
+    for relation, pair in given.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(f"edges {relation} have {pair!r}; give (message function, reduce function)")
+    alike = all(isinstance(pair[1], Reduction) and pair[1].operation == cross for pair in given.values())
+    beyond = BEYOND.get(str(cross)) if alike else None
+    found: dict[tuple[str, str], list[Tensor]] = {}
+    for relation in given if callable(cross) else sorted(given, key=graph.canonical_etypes.index):
+        passing = Passing(graph, relation)
+        for name, rows in passing.received(*given[relation]).items():
+            found.setdefault((relation[2], name), []).append(_without_messages(rows, passing.edges, beyond))
+    reduce = cross if callable(cross) else CROSS[cross]
+    for (ntype, name), parts in found.items():
+        rows = reduce(parts)
+        graph.dst_frame(ntype)[name] = rows if beyond is None else rows.masked_fill(rows == beyond, 0)
+    for ntype in dict.fromkeys(relation[2] for relation in given) if then is not None else ():
+        apply_nodes(graph, then, ALL, ntype)
+
+
+def _without_messages(rows: Tensor, edges: Adjacency, value: float | None) -> Tensor:
+    """Rows of destinations, with a value where there is no message."""
+    if value is None:
+        return rows
+    empty = edges.hop.begins.diff() == 0
+    return rows.masked_fill(empty.view(-1, *[1] * (rows.dim() - 1)), value)

@@ -1,0 +1,226 @@
+"""Message passing: what edges are given, and what destinations make of it, by built-in functions or a user's own.
+
+Rows of edges are in one of two orders: by edge id, as users see them, or in lists, as destinations have them (`Adjacency.hop`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from halohop.dgl.adjacency import by_id, ids_of, in_lists
+from halohop.dgl.batches import EdgeBatch, NodeBatch, Rows
+from halohop.dgl.frames import Framed, only
+from halohop.dgl.function import Message, Reduction
+from halohop.dgl.kernels import combined, heads_of, reduced, scored
+from halohop.dgl.views import Frame
+from halohop.errors import InputError, SchemaError
+from halohop.nn import Hop
+from halohop.typing import Relation
+
+ALL = "__ALL__"
+Found = Mapping[str, Tensor]
+MessageFunction = Message | Callable[[EdgeBatch], Found]
+ReduceFunction = Reduction | Callable[[NodeBatch], Found]
+
+
+class At(NamedTuple):
+    """Which rows edges take of the columns of their sources, of their destinations and of edges; None: as they are."""
+
+    u: Tensor
+    v: Tensor
+    e: Tensor | None
+
+
+class Passing:
+    """The messages of one relation.
+
+    Args:
+        graph: whose edges they go along.
+        etype: the relation, or None for the only one.
+    """
+
+    def __init__(self, graph: Framed, etype: str | Relation | None) -> None:
+        self.relation = graph.to_canonical_etype(etype)
+        self.edges = graph.adjacency(self.relation)
+        source, _, self.dsttype = self.relation
+        self.columns = {"u": graph.src_frame(source), "v": graph.dst_frame(self.dsttype), "e": graph.edge_frame(self.relation)}
+
+    def column(self, side: tuple[str, str]) -> Tensor:
+        """A column at one of the ends of edges."""
+        end, name = side
+        return self.columns[end][name]
+
+    def at(self, ids: Tensor | None) -> At:
+        """What edges take, all of them or some."""
+        src, dst = self.edges.ends
+        return At(src, dst, None) if ids is None else At(src[ids], dst[ids], ids)
+
+    def taken(self, message: Message, at: At) -> Tensor:
+        """What a built-in function gives edges, by a row of each side for each."""
+        sides = (message.left,) if message.right is None else (message.left, message.right)
+        rows = [_rows(self.column(side), getattr(at, side[0])) for side in sides]
+        return combined(message.operation, rows[0], rows[1]) if len(rows) > 1 else rows[0]
+
+    def by_lists(self, message: Message) -> Tensor | None:
+        """The same in lists, of both ends of edges, where halohop has a function for it."""
+        if message.right is None or {message.left[0], message.right[0]} != {"u", "v"}:
+            return None
+        if message.left[0] == "v" and message.operation == "sub":
+            return None
+        ends = {side[0]: self.column(side) for side in (message.left, message.right)}
+        return scored(message.operation, ends["u"], ends["v"], self.edges.hop)
+
+    def listed(self, message: Message) -> Tensor:
+        """What a built-in function gives edges, in lists."""
+        found = self.by_lists(message)
+        hop = self.edges.hop
+        return self.taken(message, At(hop.src, hop.dst, _listed_ids(hop))) if found is None else found
+
+    def given(self, message: MessageFunction, ids: Tensor | None) -> Found:
+        """What a function gives edges, all of them or some, by id."""
+        if isinstance(message, Message):
+            rows = self.by_lists(message) if ids is None else None
+            return {message.out: self.taken(message, self.at(ids)) if rows is None else by_id(self.edges.hop, rows)}
+        at = self.at(ids)
+        numbers = torch.arange(len(at.u), device=at.u.device) if ids is None else ids
+        src, dst, own = Rows(self.columns["u"], at.u), Rows(self.columns["v"], at.v), self.columns["e"]
+        batch = EdgeBatch((at.u, at.v), numbers.to(at.u.dtype), self.relation, src, dst, own if ids is None else Rows(own, ids))
+        return _checked(message, batch, f"edges {self.relation}")
+
+    def received(self, message: MessageFunction, reduction: ReduceFunction) -> Found:
+        """What destinations make of their messages."""
+        hop = self.edges.hop
+        if isinstance(reduction, Reduction):
+            return {reduction.out: self._reduced(message, reduction)}
+        if isinstance(message, Message):
+            return self._by_degree(reduction, {message.out: self.listed(message)})
+        return self._by_degree(reduction, {name: in_lists(hop, rows) for name, rows in self.given(message, None).items()})
+
+    def _reduced(self, message: MessageFunction, reduction: Reduction) -> Tensor:
+        hop, operation = self.edges.hop, reduction.operation
+        if not isinstance(message, Message):
+            found = self.given(message, None)
+            _check_message(reduction, found)
+            return reduced(operation, found[reduction.message], ids_of(hop), hop.begins)
+        _check_message(reduction, (message.out,))
+        message = message.source_first()
+        left = self.column(message.left)
+        if message.right is None:
+            return reduced(operation, left, hop.src if message.left[0] == "u" else ids_of(hop), hop.begins)
+        if (message.left[0], message.operation, message.right[0]) == ("u", "mul", "e"):
+            weight = self.column(message.right)
+            if heads_of(left, weight) is not None:
+                return reduced(operation, left, hop.src, hop.begins, in_lists(hop, weight))
+        rows = self.listed(message)
+        return reduced(operation, rows, torch.arange(len(rows), device=rows.device), hop.begins)
+
+    def _by_degree(self, reduction: Callable[[NodeBatch], Found], messages: Found) -> Found:
+        """A user's function of destinations, called with those of each number of messages; 0 for those without any."""
+        begins, nodes = self.edges.hop.begins, self.columns["v"]
+        by_degree, counts = begins.diff().sort(stable=True)
+        order, found = counts, []
+        degrees, sizes = by_degree.unique_consecutive(return_counts=True)
+        for degree, ids in zip(degrees.tolist(), order.split(sizes.tolist()), strict=True):
+            if degree:
+                at = (begins[ids].unsqueeze(1) + torch.arange(degree, device=ids.device)).flatten()
+                mailbox = {name: rows.index_select(0, at).unflatten(0, (len(ids), degree)) for name, rows in messages.items()}
+                batch = NodeBatch(ids.to(self.edges.some.dtype), self.dsttype, Rows(nodes, ids), mailbox)
+                found.append((ids, _checked(reduction, batch, f"nodes of type {self.dsttype!r}")))
+        if not found:
+            return {}
+        return _joined([ids for ids, _ in found], [rows for _, rows in found], self.edges.num_dst)
+
+
+def apply_edges(graph: Framed, func: MessageFunction, edges: Any, etype: str | Relation | None) -> None:
+    """Sets columns of edges, all of them, or some by their ids or pairs of ends."""
+    passing = Passing(graph, etype)
+    ids = None
+    if not is_all(edges):
+        found = graph.edge_ids(edges[0], edges[1], etype=passing.relation) if isinstance(edges, tuple) else edges
+        ids = graph.ids(found, passing.edges.num_edges, "edge")
+    _set(passing.columns["e"], passing.given(func, ids), ids, passing.edges.num_edges)
+
+
+def update_all(
+    graph: Framed, message: MessageFunction, reduction: ReduceFunction, then: Any, etype: str | Relation | None
+) -> None:
+    """Sets columns of destinations to what they make of the messages of their in-edges."""
+    passing = Passing(graph, etype)
+    passing.columns["v"].update(passing.received(message, reduction))
+    if then is not None:
+        apply_to(passing.columns["v"], then, passing.dsttype, graph.dstnodes(passing.dsttype), None)
+
+
+def apply_nodes(graph: Framed, func: Callable[[NodeBatch], Found], v: Any, ntype: str | None) -> None:
+    """Sets columns of nodes, of a block those of the destinations, by a function of their columns."""
+    kind = only(graph.dsttypes, ntype)
+    ids = None if is_all(v) else graph.ids(v, graph.num_dst_nodes(kind), "node")
+    apply_to(graph.dst_frame(kind), func, kind, graph.dstnodes(kind), ids)
+
+
+def apply_to(frame: Frame, func: Callable[[NodeBatch], Found], ntype: str, numbers: Tensor, ids: Tensor | None) -> None:
+    """Sets columns of nodes, all of them or some, by a function of their columns."""
+    batch = NodeBatch(numbers, ntype, frame, {}) if ids is None else NodeBatch(numbers[ids], ntype, Rows(frame, ids), {})
+    _set(frame, _checked(func, batch, f"nodes of type {ntype!r}"), ids, len(numbers))
+
+
+def _rows(column: Tensor, at: Tensor | None) -> Tensor:
+    return column if at is None else column.index_select(0, at)
+
+
+def _listed_ids(hop: Hop) -> Tensor | None:
+    return None if isinstance(hop.edges, slice) else hop.edges
+
+
+def is_all(ids: Any) -> bool:
+    """Whether DGL's default was given for ids."""
+    return isinstance(ids, str) and ids == ALL
+
+
+def _checked(function: Any, batch: EdgeBatch | NodeBatch, of: str) -> Found:
+    """What a user's function returns: a dict of tensors with a row for each of its batch."""
+    if not callable(function):
+        raise InputError(f"{function!r} is no function of {of}; give one of halohop.dgl.function, or your own")
+    found = function(batch)
+    if not isinstance(found, Mapping):
+        raise InputError(f"{_name(function)} returns a {type(found).__name__}; return a dict of columns of {of}")
+    for name, rows in found.items():
+        if not isinstance(rows, Tensor) or rows.dim() == 0 or len(rows) != len(batch):
+            given = f"shape {list(rows.shape)}" if isinstance(rows, Tensor) else f"type {type(rows).__name__}"
+            raise InputError(f"{_name(function)} returns {name!r} of {given} for {len(batch)} of {of}; return a row for each")
+    return found
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _check_message(reduction: Reduction, names: Any) -> None:
+    if reduction.message not in names:
+        raise SchemaError(f"{reduction.operation} reduces {reduction.message!r}, but the messages are {sorted(names)}")
+
+
+def _joined(ids: list[Tensor], found: list[Found], number: int) -> Found:
+    """Rows of some nodes as columns of all, 0 for the others."""
+    if differing := [rows for rows in found if rows.keys() != found[0].keys()]:
+        raise InputError(
+            f"the function of messages returns {sorted(found[0])} and {sorted(differing[0])}; return the same each time"
+        )
+    at, joined = torch.cat(ids), {}
+    for name in found[0]:
+        rows = torch.cat([part[name] for part in found])
+        joined[name] = rows.new_zeros(number, *rows.shape[1:]).index_copy(0, at, rows)
+    return joined
+
+
+def _set(frame: Frame, found: Found, ids: Tensor | None, number: int) -> None:
+    """Sets columns, or some rows of them; the others stay, and are 0 where the column is new."""
+    for name, rows in found.items():
+        if ids is not None:
+            known = frame.get(name)
+            fits = known is not None and known.shape[1:] == rows.shape[1:]
+            all_rows = known.to(rows.dtype) if known is not None and fits else rows.new_zeros(number, *rows.shape[1:])
+            rows = all_rows.index_copy(0, ids, rows)
+        frame[name] = rows
