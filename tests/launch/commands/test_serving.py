@@ -40,6 +40,20 @@ def test_options_that_cannot_work_are_refused(parts, options, complaint):
     assert complaint in done.output
 
 
+def test_as_many_threads_answer_as_are_asked_for(parts, monkeypatch):
+    given = {}
+
+    def serve(path, **options):
+        given.update(options)
+        raise InputError("enough")
+
+    monkeypatch.setattr(halohop, "serve", serve)
+    assert CliRunner().invoke(app, ["serve", str(parts), "--threads", "3"]).exit_code == 2
+    assert given["limits"] == halohop.Limits(handler_threads=3)
+    assert CliRunner().invoke(app, ["serve", str(parts)]).exit_code == 2
+    assert given["limits"] == halohop.Limits()
+
+
 def test_the_folder_for_tables_is_that_of_the_server(parts, tmp_path, monkeypatch):
     given = {}
 

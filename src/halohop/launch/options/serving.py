@@ -41,6 +41,10 @@ Tables = Annotated[
         "outside of it. Without it tables are kept in memory.",
     ),
 ]
+Threads = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, help="Requests answered at a time, beside those that wait for other servers."),
+]
 Clients = Annotated[
     int | None,
     typer.Option(
