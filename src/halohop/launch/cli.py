@@ -10,6 +10,7 @@ from rich.console import Console
 
 from halohop import __version__
 from halohop.files.urls import is_url, masked
+from halohop.launch.commands import copy as copy_command
 from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
 from halohop.launch.commands import launch as launch_command
@@ -19,7 +20,7 @@ from halohop.launch.commands import serve as serve_command
 from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
-from halohop.launch.options import choices, parsing, shared
+from halohop.launch.options import choices, dgl, parsing, shared
 from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
 from halohop.launch.options import vectors as vector_options
@@ -75,7 +76,8 @@ app.command(cls=Command)(upload_command.upload)
 app.command(cls=Command)(replicate_command.replicate)
 app.command("sum-weights", cls=Command)(sum_weights_command.sum_weights)
 app.command(cls=Command)(inspect_command.inspect)
-app.command(cls=Command)(launch_command.launch)
+app.command(cls=dgl.DglCommand)(launch_command.launch)
+app.command("launch copy", cls=Command)(copy_command.copy)
 
 
 @app.command(cls=Command)

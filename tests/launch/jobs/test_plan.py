@@ -48,6 +48,27 @@ def test_hosts_may_see_the_data_at_places_of_their_own() -> None:
     assert [server.argv[3] for server in served.servers] == ["/d/parts", "/b/parts", "/d/parts"]
 
 
+def test_ports_may_be_those_that_hosts_have_chosen() -> None:
+    wanted = Servers(count=4, port=0)
+    free = plan(job(engine="ssh", servers=wanted, master_port=0), ["a", "b", "c"])
+    assert (free.master, [server.address for server in free.servers]) == ("a:0", ["a:0", "b:0", "c:0", "a:0"])
+    ports = {"a": [7, 8], "b": [9], "c": [10]}
+    chosen = plan(job(engine="ssh", servers=wanted), ["a", "b", "c"], ports=ports)
+    assert [server.address for server in chosen.servers] == ["a:7", "b:9", "c:10", "a:8"]
+    assert "--listen 0.0.0.0:8 --advertise a:8 --peers a:7,b:9,c:10,a:8" in " ".join(chosen.servers[3].argv)
+    with pytest.raises(InputError, match="host a has 1 free ports for servers, too few; take fewer servers, or give a port"):
+        plan(job(engine="ssh", servers=wanted), ["a", "b", "c"], ports={**ports, "a": [7]})
+
+
+def test_environment_may_name_the_graph_and_the_run_folder() -> None:
+    env = {"A": "{graph}", "B": "of {out} {other}"}
+    made = plan(job(hosts=2, servers=Servers(), env=env), ["a", "b"])
+    assert {process.env["A"] for process in made.processes} == {"a:5510,b:5510"}
+    assert {process.env["B"] for process in made.processes} == {"of /out {other}"}
+    own = plan(job(hosts=2, env=env), ["a", "b"], sources={"b": "/b/parts"})
+    assert [process.env["A"] for process in own.trainers] == ["/d/parts", "/b/parts"]
+
+
 def test_hosts_that_see_one_folder_read_all_of_it() -> None:
     made = plan(job(), ["a", "b", "c"])
     assert {process.argv for process in made.processes} == {("t.py", "/d/parts", "/out")}

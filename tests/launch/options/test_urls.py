@@ -20,6 +20,7 @@ NEEDED = {
     "infer": {"parts": "parts", "checkpoint": "checkpoint"},
     "upload": {"parts": "parts", "url": "there"},
     "launch": {"data": "parts", "hosts": "1", "out": "run"},
+    "launch copy": {name: name for name in ("ip_config", "part_config", "rel_data_path", "script_folder", "workspace")},
     "partition": {"source": "synthetic:tiny", "out": "parts"},
 }
 """Arguments without which a command does not begin; those of others are like ``parts``."""
@@ -30,8 +31,13 @@ NO_PATHS = {
     *("locality", "memory", "method", "metrics", "model", "name", "partitions", "peers", "python"),
     *("master_addr", "program", "relation", "replica_memory", "script", "servers", "share", "size", "split", "stage_bytes"),
     *("start", "target", "time_attr", "train", "weight_sums", "weights"),
+    *("extra_envs", "graph_format", "server_name", "ssh_username"),
 }
 """Options that are text, and name no file."""
+
+
+NOT_IN_FILES = {"config", "resume", "ip_config", "part_config", "workspace"}
+"""Options that no configuration file takes the place of."""
 
 
 def kinds(hint: Any) -> Iterator[type]:
@@ -64,14 +70,14 @@ def refusing() -> Iterator[Any]:
     for command, parameter, _ in parameters():
         if parameter.name in PATHS and parameter.name not in TAKES_URLS.get(command, ()):
             yield pytest.param(command, parameter, False, id=f"{command}-{parameter.name}")
-            if parameter.name not in ("config", "resume") and any(one.name == "config" for one in COMMANDS[command].params):
+            if parameter.name not in NOT_IN_FILES and any(one.name == "config" for one in COMMANDS[command].params):
                 yield pytest.param(command, parameter, True, id=f"{command}-{parameter.name}-in-a-file")
 
 
 def arguments(command: str, parameter: Any, value: str) -> list[str]:
     """A command line with a value for one parameter, and for those without which the command does not begin."""
     given = NEEDED.get(command, {"parts": "parts"} if any(one.name == "parts" for one in COMMANDS[command].params) else {})
-    words = [command]
+    words = command.split()
     for one in COMMANDS[command].params:
         text = value if one.name == parameter.name else given.get(one.name)
         if text is not None:

@@ -1,6 +1,6 @@
 """`halohop launch`: a job from a file and options, on the engine that it names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -12,10 +12,12 @@ import typer
 from rich.console import Console
 
 from halohop.errors import InputError
+from halohop.launch.commands.dgl_options import dgl_options
 from halohop.launch.jobs.engine import engine_of
 from halohop.launch.jobs.job import Job, read_job
 from halohop.launch.jobs.lock import alone_in
-from halohop.launch.options import launching, spec
+from halohop.launch.options import dgl, launching, spec
+from halohop.launch.options.parsing import pairs
 from halohop.launch.terminal import logs
 from halohop.launch.terminal.group import is_alone
 from halohop.world import World
@@ -52,6 +54,19 @@ def launch(
     epochs: launching.GltEpochs = None,
     batch_size: launching.GltBatchSize = None,
     program: launching.GltScript = None,
+    workspace: dgl.Workspace = None,
+    num_trainers: dgl.NumTrainers = None,
+    num_samplers: dgl.NumSamplers = None,
+    num_servers: dgl.NumServers = None,
+    num_server_threads: dgl.NumServerThreads = None,
+    part_config: dgl.PartConfig = None,
+    ip_config: dgl.IpConfig = None,
+    ssh_port: dgl.SshPort = None,
+    ssh_username: dgl.SshUserName = None,
+    extra_envs: dgl.ExtraEnvs = None,
+    num_omp_threads: dgl.NumOmpThreads = None,
+    graph_format: dgl.GraphFormat = None,
+    server_name: dgl.ServerName = None,
     dry_run: launching.DryRun = False,
     submit_nothing: launching.Print = False,
     wait: launching.Wait = False,
@@ -67,6 +82,9 @@ def launch(
     $ halohop launch --config job.toml --engine slurm --wait
 
     $ halohop launch --config dist_train_sage_sup_config.yml --master-addr 10.0.0.7
+
+    $ halohop launch --workspace /scratch/sage --num_trainers 2 --part_config data/graph.json --ip_config ip_config.txt
+    "python3 train.py --epochs 3"
     """
     same = ("engine", "name", "hosts", "trainers", "start", "data", "cache", "python", "folder", "master_port")
     given = {each: context.params[each] for each in same}
@@ -75,11 +93,12 @@ def launch(
     given["env"] = pairs(env or (), "--env") or None
     given["train"] = pairs(train or (), "--train") or None
     of_glt = {"master_addr": master_addr, "epochs": epochs, "batch_size": batch_size, "script": program}
-    read = read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}", of_glt=of_glt)
+    of_dgl = dgl_options(context.params)
+    read = read_job(config, given, out=f"runs/{datetime.now():%Y%m%d-%H%M%S}", of_glt=of_glt, of_dgl=of_dgl)
     job = with_checked_options(read, context)
     if wait:
         job = waited_for(job)
-    needs_hosts = job.engine == "local" or job.start == "plain"  # their names, or their addresses
+    needs_hosts = job.engine == "local" or job.start == "plain" or of_dgl is not None  # their names, or their addresses
     if submit_nothing or (dry_run and needs_hosts):
         typer.echo(engine_of(job.engine).show(job), nl=False)
     elif dry_run:
@@ -163,25 +182,4 @@ def _checked(command: str, options: Mapping[str, Any], context: Any) -> dict[str
             found[off[0]] = True
         else:
             found[on] = value
-    return found
-
-
-def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
-    """What options like ``NAME=VALUE`` spell.
-
-    Raises:
-        InputError: one is spelled otherwise, or a name comes twice.
-
-    Example:
-        >>> pairs(["epochs=3", "fanout=10,5"], "--train")
-        {'epochs': '3', 'fanout': '10,5'}
-    """
-    found: dict[str, str | bool] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not name or not sign:
-            raise InputError(f"{option} {text!r} is not like NAME=VALUE")
-        if name in found:
-            raise InputError(f"{option} {name} is given twice")
-        found[name] = {"true": True, "false": False}.get(value, value) if option == "--train" else value
     return found

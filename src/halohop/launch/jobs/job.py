@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from halohop.errors import InputError
 from halohop.files.urls import is_url, refuse_url
+from halohop.launch.jobs import dgl_file
+from halohop.launch.jobs.dgl_file import DglOptions
 from halohop.launch.jobs.glt_file import GltOptions, is_glt, job_table
 from halohop.launch.jobs.tables import convert, keys
 from halohop.launch.options import spec
@@ -31,7 +33,8 @@ class Servers:
         count: how many; None: one on each host. Where there are more than hosts, a host has several.
         shares: which share of the partitions each has, such as ``("0/2", "1/2")``; none: server K of N has every N-th from K.
         replicas: how many servers hold each partition.
-        port: where the first server of a host answers; the next ones answer at the following ports.
+        port: where the first server of a host answers; the next ones answer at the following ports. 0: at free ports that
+            the host chooses, so that several jobs run on one; by the engine ssh only.
         options: further options of `halohop serve`, by their names.
 
     Raises:
@@ -48,7 +51,8 @@ class Servers:
         for name, number in (("count", self.count), ("replicas", self.replicas)):
             if number is not None and number < 1:
                 raise InputError(f"{name}={number} of the servers must be at least 1")
-        _check_port("port", self.port)
+        if self.port:
+            _check_port("port", self.port)
         if self.shares and (self.replicas > 1 or self.count not in (None, len(self.shares))):
             raise InputError(f"shares={list(self.shares)} say what each server holds; leave count and replicas out")
         _check_covered([shares(text) for text in self.shares])
@@ -77,8 +81,8 @@ class Job:
         python: interpreter on the hosts.
         token_file: has the shared secret; None: a new one for this run.
         encrypt: whether hosts encrypt what they send each other.
-        master_port: where ranks meet, on the first host.
-        env: environment of all processes, beside what the hosts have.
+        master_port: where ranks meet, on the first host; 0: at a free port that it chooses; by the engine ssh only.
+        env: environment of all processes, beside what the hosts have; ``{graph}`` and ``{out}`` in a trainer's are replaced.
         options: of the engine, from the table that is named like it.
 
     Raises:
@@ -129,7 +133,7 @@ class Job:
                 )
         if is_url(self.data) and self.cache is None:
             raise InputError(f"data={self.data!r} must be fetched before it is used; give a folder for it on the hosts (cache)")
-        _check_port("master_port", self.master_port)
+        self._check_ports()
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise InputError(f"{variable!r} is no name of an environment variable; env are like NAME=VALUE")
@@ -139,6 +143,14 @@ class Job:
     @property
     def num_hosts(self) -> int:
         return self.hosts if isinstance(self.hosts, int) else len(self.hosts)
+
+    def _check_ports(self) -> None:
+        if self.master_port:
+            _check_port("master_port", self.master_port)
+        ports = {"master_port": self.master_port, **({} if self.servers is None else {"port": self.servers.port})}
+        for name, port in ports.items():
+            if not port and self.engine != "ssh":
+                raise InputError(f"{name}=0 is a free port, which hosts of the engine ssh choose; give one from 1 to {_MAX_PORT}")
 
     def _check_plain(self) -> None:
         if self.engine != "ssh":
@@ -161,7 +173,12 @@ class Job:
 
 
 def read_job(
-    path: Path | None, given: Mapping[str, Any], *, out: str | None = None, of_glt: Mapping[str, Any] | None = None
+    path: Path | None,
+    given: Mapping[str, Any],
+    *,
+    out: str | None = None,
+    of_glt: Mapping[str, Any] | None = None,
+    of_dgl: DglOptions | None = None,
 ) -> Job:
     """The job in a file, with what options say in its place. Relative paths begin in the folder of this process.
 
@@ -170,6 +187,7 @@ def read_job(
         given: by the names of a job file, "servers" as a table; what is None is not given.
         out: the run folder, where neither says one.
         of_glt: options for files of GLT's launcher only, by the names of `GltOptions`; what is None is not given.
+        of_dgl: the options of DGL's launcher, whose command is "run" of `given`; the file may say what they do not.
 
     Raises:
         InputError: no such file, unknown names, or values that cannot work.
@@ -184,18 +202,31 @@ def read_job(
     elif own:
         name, value = own.popitem()
         raise InputError(f"{name}={value!r} is for configuration files of GLT's launcher, and {where} is none; leave it out")
+    if of_dgl is not None:
+        read, given = _over(dgl_file.job_table(of_dgl, tuple(given.get("run") or ())), read), {**given, "run": None}
     table = keys(read, [*names, *ENGINES], where)
     for name, other in (("run", "train"), ("train", "run")):  # either takes the place of what the file says
         if given.get(name) is not None:
             table.pop(other, None)
-    for name, value in given.items():
-        if value is None:
-            continue
-        both = isinstance(value, dict) and isinstance(table.get(name), dict)
-        table[name] = {**table[name], **value} if both else value
+    table = _over({name: value for name, value in given.items() if value is not None}, table)
     if out is not None:
         table.setdefault("out", out)
     return job_of(table, where)
+
+
+def _over(above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables as one: of values for the same name the first table's, of tables both.
+
+    Example:
+        >>> _over({"env": {"A": "1"}, "hosts": 2}, {"env": {"A": "0", "B": "2"}, "data": "parts"})
+        {'env': {'A': '1', 'B': '2'}, 'data': 'parts', 'hosts': 2}
+    """
+    both = {name: _over(value, below[name]) for name, value in above.items() if _are_tables(value, below.get(name))}
+    return {**below, **above, **both}
+
+
+def _are_tables(*values: object) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
 
 
 def job_of(table: Mapping[str, Any], where: str) -> Job:

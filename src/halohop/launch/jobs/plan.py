@@ -89,6 +89,7 @@ def plan(
     *,
     apart: Sequence[str] = (),
     sources: Mapping[str, str] | None = None,
+    ports: Mapping[str, Sequence[int]] | None = None,
 ) -> Plan:
     """The processes of a job on hosts.
 
@@ -98,9 +99,10 @@ def plan(
         addresses: under which names or IP addresses the hosts reach each other; None: under `hosts`.
         apart: hosts of the servers' own, by the names in their addresses; none: the servers are on `hosts`.
         sources: where hosts see the data, if not at `Job.data`.
+        ports: where the servers of hosts answer, one after the other, if not from `Servers.port` on.
 
     Raises:
-        InputError: more replicas than servers, or another number of hosts than the job has.
+        InputError: more replicas than servers, more servers on a host than ports, or another number of hosts than the job has.
 
     Example:
         >>> job = Job(hosts=2, data="/data/parts", out="/runs/1", run=("train.py", "{graph}"))
@@ -113,13 +115,14 @@ def plan(
     sources = sources or {}
     env = {**job.env, **({"HALOHOP_ENCRYPT": "1"} if job.encrypt else {})}
     homes = (apart, apart) if apart else (hosts, places)
-    servers = [] if job.servers is None else _servers(job, job.servers, *homes, env, sources)
+    servers = [] if job.servers is None else _servers(job, job.servers, *homes, env, sources, ports or {})
     graph = ",".join(server.address for server in servers)
     trainers = []
     for number, host in enumerate(hosts):
         mine = () if job.cache is None else (Share(index=number, count=len(hosts)),)
         data = None if servers else _data(job, host, mine, sources)
-        argv = program(job, data.folder if data else graph)
+        found = data.folder if data else graph
+        argv = program(job, found)
         trainers.append(
             Process(
                 name=f"trainers-{number}",
@@ -127,7 +130,7 @@ def plan(
                 role="trainers",
                 argv=argv if job.start == "torchrun" else _placed(argv, number, job, places),
                 ranks=job.trainers,
-                env=env,
+                env={name: filled(value, found, job) for name, value in env.items()},
                 data=data,
                 needs=tuple(server.name for server in servers),
             )
@@ -208,11 +211,18 @@ def words(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _servers(
-    job: Job, wanted: Servers, hosts: Sequence[str], places: Sequence[str], env: Mapping[str, str], sources: Mapping[str, str]
+    job: Job,
+    wanted: Servers,
+    hosts: Sequence[str],
+    places: Sequence[str],
+    env: Mapping[str, str],
+    sources: Mapping[str, str],
+    given: Mapping[str, Sequence[int]],
 ) -> list[Process]:
     held = shares_held(wanted, len(hosts))
     on = [number % len(hosts) for number in range(len(held))]
-    ports = [wanted.port + sum(places[other] == places[host] for other in on[:number]) for number, host in enumerate(on)]
+    before = [sum(places[other] == places[host] for other in on[:number]) for number, host in enumerate(on)]
+    ports = [_port(wanted, hosts[host], given.get(hosts[host]), count) for host, count in zip(on, before, strict=True)]
     addresses = [joined((places[host], port)) for host, port in zip(on, ports, strict=True)]
     made = []
     for number, (some, host) in enumerate(zip(held, on, strict=True)):
@@ -228,11 +238,20 @@ def _servers(
                 role="server",
                 argv=(*argv, *words(wanted.options)),
                 address=addresses[number],
-                env=env,
+                env={name: filled(value, ",".join(addresses), job) for name, value in env.items()},
                 data=data,
             )
         )
     return made
+
+
+def _port(wanted: Servers, host: str, given: Sequence[int] | None, before: int) -> int:
+    """Where a server answers that has some before it on its host."""
+    if given is None:
+        return wanted.port + before if wanted.port else 0  # chosen later
+    if before >= len(given):
+        raise InputError(f"host {host} has {len(given)} free ports for servers, too few; take fewer servers, or give a port")
+    return given[before]
 
 
 def shares_held(wanted: Servers, num_hosts: int) -> list[tuple[Share, ...]]:
@@ -270,8 +289,13 @@ def name_of(source: str) -> str:
 
 def program(job: Job, graph: str) -> tuple[str, ...]:
     if job.run:
-        return tuple(word.replace("{graph}", graph).replace("{out}", job.out) for word in job.run)
+        return tuple(filled(word, graph, job) for word in job.run)
     return ("-m", "halohop", "train", graph, "--out", job.out, *words(job.train or {}))
+
+
+def filled(text: str, graph: str, job: Job) -> str:
+    """A word of a program, or a value of its environment, with what stands for the graph and the run folder."""
+    return text.replace("{graph}", graph).replace("{out}", job.out)
 
 
 def _placed(argv: Sequence[str], number: int, job: Job, places: Sequence[str]) -> tuple[str, ...]:

@@ -19,9 +19,18 @@ def printed(made: Plan, pythons: Mapping[str, str] | None = None) -> str:
     head = [
         f"engine {job.engine}, {len(made.hosts)} hosts {each}, {len(made.servers)} servers",
         f"ranks meet at {made.master}; logs and results in {job.out}",
+        *(["port 0 stands for a free one, which the host chooses"] if any(map(_is_free, _addresses(made))) else []),
     ]
     own = pythons or {}
     return "\n".join([*head, *(line for host in _hosts(made) for line in _of_host(made, host, own.get(host, job.python)))]) + "\n"
+
+
+def _addresses(made: Plan) -> list[str]:
+    return [made.master, *(server.address for server in made.servers)]
+
+
+def _is_free(address: str) -> bool:
+    return address.endswith(":0")
 
 
 def _hosts(made: Plan) -> list[str]:

@@ -1,6 +1,6 @@
 """What the command line spells as text: fanouts, names, sizes, and whole configs; and the callbacks that refuse what is none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from pathlib import Path
@@ -54,6 +54,27 @@ def num_bytes(text: str | None) -> int | None:
         536870912
     """
     return None if text is None else parse_size(text)
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str | bool]:
+    """What options like ``NAME=VALUE`` spell.
+
+    Raises:
+        InputError: one is spelled otherwise, or a name comes twice.
+
+    Example:
+        >>> pairs(["epochs=3", "fanout=10,5"], "--train")
+        {'epochs': '3', 'fanout': '10,5'}
+    """
+    found: dict[str, str | bool] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise InputError(f"{option} {text!r} is not like NAME=VALUE")
+        if name in found:
+            raise InputError(f"{option} {name} is given twice")
+        found[name] = {"true": True, "false": False}.get(value, value) if option == "--train" else value
+    return found
 
 
 def config_of(kind: type[AnyConfig], given: Mapping[str, Any], **others: Any) -> AnyConfig:

@@ -40,6 +40,12 @@ class Commands(typer.core.TyperGroup):
             Console(stderr=True, soft_wrap=True).print(Text.assemble(("error: ", "bold red"), message))
             raise typer.Exit(_exit_code(error)) from error
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A command of two words comes before that of the first alone."""
+        name = " ".join(args[:2])
+        two = self.get_command(ctx, name) if len(args) > 1 else None
+        return (name, two, args[2:]) if two else super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Each with its whole first sentence."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

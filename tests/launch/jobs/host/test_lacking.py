@@ -1,14 +1,17 @@
 """What cannot work on a host is said before anything starts there."""
 
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import halohop
 from halohop.launch.jobs.host import lacking
 from halohop.launch.jobs.host.messages import Copied, Order
 from halohop.store.checksums import FileRecord
+from halohop.testing.graphs import ring
 
 
 def copied(folder: Path, size: int) -> Copied:
@@ -98,6 +101,28 @@ def test_what_hosts_must_have_alike_is_known_by_its_bytes(tmp_path: Path) -> Non
     assert lacks.seen == ()
     (problem,) = lacks.problems
     assert problem == f"there is no file {tmp_path}/a/labels.pt, which all hosts need; copy it there, or share the folder"
+
+
+def test_partitions_that_are_there_are_counted(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    halohop.partition(ring(40), parts, num_parts=3, method="random")
+    shutil.rmtree(parts / "part-0001")
+    (parts / "part-0000" / "part-0007").mkdir()
+    (parts / "part-of-mine").mkdir()
+    order = Order(programs=(), folder=str(tmp_path), reads=(str(parts),))
+    assert (lacking.checked(order).parts, lacking.checked(order).num_parts) == ((0, 2), 3)
+    assert lacking.checked(Order(programs=(), folder=str(tmp_path))).num_parts == 0
+    (parts / "manifest.json").write_text('{"nodes": []}')
+    assert lacking.checked(order).num_parts == 0  # who opens it says what is wrong
+
+
+def test_free_ports_are_free_and_below_those_of_connections(taken: int) -> None:
+    ports = lacking.free_ports(50)
+    assert len({*ports}) == 50
+    assert all(20000 <= port < 32768 for port in ports)
+    assert ports != lacking.free_ports(50)
+    with socket.create_server(("", ports[0])):
+        assert ports[0] not in lacking.free_ports(12768)
 
 
 def test_a_run_folder_is_known_by_its_text(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_users_configuration_says_where_hosts_are(config: str) -> None:
 @needs_ssh
 def test_each_host_may_differ(config: str) -> None:
     own: dict[str, Any] = {"user": "eve", "port": 99, "address": "10.9.9.9", "python": "/p", "folder": "/f", "data": "/d"}
-    own |= {"env": {"CUDA_VISIBLE_DEVICES": "1"}}
+    own |= {"env": {"CUDA_VISIBLE_DEVICES": "1"}, "server_port": 30050}
     a, b = found("ann@a:1", "b", command=config, hosts={"a": own})
     assert a == Host(
         name="a",
@@ -52,8 +52,10 @@ def test_each_host_may_differ(config: str) -> None:
         folder="/f",
         data="/d",
         env={"CUDA_VISIBLE_DEVICES": "1"},
+        own={"CUDA_VISIBLE_DEVICES": "1"},
+        server_port=30050,
     )
-    assert (b.python, b.data) == (job("a").python, "/parts")
+    assert (b.python, b.data, b.server_port) == (job("a").python, "/parts", 0)
 
 
 @needs_ssh

@@ -12,7 +12,14 @@ SECRET = {"HALOHOP_TOKEN": "5e" * 16}
 
 def host(name: str, **env: str) -> Host:
     return Host(
-        name=name, target=(name,), address=f"{name}.example", python=sys.executable, folder="/job", data="/parts", env=env
+        name=name,
+        target=(name,),
+        address=f"{name}.example",
+        python=sys.executable,
+        folder="/job",
+        data="/parts",
+        env=env,
+        own=env,
     )
 
 

@@ -39,7 +39,7 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
     """
     folder = Path(copied.folder)
     manifest = folder / MANIFEST
-    if missing or _content(manifest) != copied.manifest:
+    if copied.manifest is not None and (missing or _content(manifest) != copied.manifest):
         with writing(manifest):
             manifest.unlink(missing_ok=True)  # until all is there, the folder is no data set
     for path in missing:
@@ -48,7 +48,8 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
         _write(folder / path, path, copied.files[path], take)
     for path, data in copied.small.items():
         _replace(folder / path, data)
-    _replace(manifest, copied.manifest)
+    if copied.manifest is not None:
+        _replace(manifest, copied.manifest)
 
 
 def pieces(folder: Path) -> Iterator[Piece]:

@@ -3,19 +3,41 @@
 import hashlib
 import os
 import platform
+import random
 import shutil
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
+
+import msgspec
 
 from halohop import __version__
 from halohop.files.aside import boot
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order, Seen
 from halohop.memory import format_size
 from halohop.store.names import MANIFEST
+
+_OWN_PORTS = range(20000, 32768)  # below those that systems give to connections
+_OFFERED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """Of a table in a manifest, where its partitions begin and end."""
+
+    bounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manifest:
+    """What this host reads of a manifest; halohop.store.manifest reads all of it, with torch."""
+
+    nodes: tuple[_Table, ...]
 
 
 def hello() -> Hello:
@@ -26,7 +48,14 @@ def hello() -> Hello:
         halohop=__version__,
         executable=sys.executable,
         machine=f"{boot()} {Path('/proc/self/ns/net').stat().st_ino}",
+        ports=free_ports(_OFFERED),
     )
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports at which nothing listens, in any order: two jobs that ask at the same moment hardly take the same."""
+    tried = random.SystemRandom().sample(_OWN_PORTS, len(_OWN_PORTS))
+    return tuple(islice((port for port in tried if _port(port) is None), count))
 
 
 def checked(order: Order) -> Checked:
@@ -34,7 +63,8 @@ def checked(order: Order) -> Checked:
     if found := problems(order):
         return Checked(problems=found)
     try:
-        return Checked(problems=(), shared=sees(*order.mark), seen=tuple(_alike(order)))
+        parts, num_parts = _parts(Path(order.reads[0])) if order.reads else ((), 0)
+        return Checked(problems=(), shared=sees(*order.mark), seen=tuple(_alike(order)), parts=parts, num_parts=num_parts)
     except OSError as error:
         return Checked(problems=(f"{error.filename} cannot be read by {_user()}: {error.strerror}; change its permissions",))
 
@@ -89,6 +119,16 @@ def _data(folder: Path) -> Iterator[str]:
             f"{folder} has no {MANIFEST}: this host does not see the data set; share the folder with it, or name a folder for "
             "copies of its partitions (cache)"
         )
+
+
+def _parts(folder: Path) -> tuple[tuple[int, ...], int]:
+    """The numbers of the partitions in a folder, and how many the data set has."""
+    found = sorted(int(part.name.removeprefix("part-")) for part in folder.glob("part-[0-9]*") if part.is_dir())
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
+    except msgspec.DecodeError:  # who opens it says what is wrong
+        return tuple(found), 0
+    return tuple(found), len(manifest.nodes[0].bounds) - 1
 
 
 def _room(copied: Copied) -> Iterator[str]:

@@ -23,6 +23,7 @@ class Hello:
         python, torch, halohop: versions; "" where torch is not installed.
         executable: the interpreter.
         machine: differs between machines, and between containers with networks of their own.
+        ports: free ones, of which a job takes those that nobody chose.
     """
 
     python: str
@@ -30,6 +31,7 @@ class Hello:
     halohop: str
     executable: str
     machine: str
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +51,19 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A folder of partitions that comes over this connection, where it is not there already.
+    """A folder, mostly of partitions, that comes over this connection, where it is not there already.
 
     Args:
         folder: where it is to be.
-        files: of the partitions, by their paths in the folder.
+        files: large ones, by their paths in the folder.
         small: other files, whole; written before the manifest.
-        manifest: the bytes of manifest.json, which is written last.
+        manifest: the bytes of manifest.json, which is written last; None where the folder is no data set.
     """
 
     folder: str
     files: Mapping[str, FileRecord]
     small: Mapping[str, bytes]
-    manifest: bytes
+    manifest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +117,15 @@ class Checked:
         shared: whether it sees the run folder.
         seen: the order's scripts, then the further files, then the manifests of the data sets that it reads; none where there
             are problems.
+        parts: numbers of the partitions that lie in the folder of the data set that it reads.
+        num_parts: how many that data set has; 0 where it reads none.
     """
 
     problems: tuple[str, ...]
     shared: bool = False
     seen: tuple[Seen, ...] = ()
+    parts: tuple[int, ...] = ()
+    num_parts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,8 +68,11 @@ class Crew:
             thread.join(1)
         self._undo.close()
 
-    def meet(self) -> None:
+    def meet(self) -> dict[str, Hello]:
         """Waits until all have said who they are, and compares them.
+
+        Returns:
+            What they said, by the hosts' names.
 
         Raises:
             InputError: one is not reached, has other versions than this machine, or is another one under a second name.
@@ -81,6 +84,7 @@ class Crew:
                 raise InputError(
                     f"hosts {other} and {host} are one machine; name each once, and say trainers = 2 for more processes on it"
                 )
+        return hellos
 
     def together(self, work: Callable[[Remote], Result], *, patience: float = 0.0) -> dict[str, Result]:
         """Does something for all hosts, in a thread each.

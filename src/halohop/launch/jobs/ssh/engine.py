@@ -11,13 +11,14 @@ from rich.console import Console
 
 from halohop.errors import InputError
 from halohop.files.aside import writing
-from halohop.launch.jobs.host.messages import Checked, Copied, Order
+from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order
 from halohop.launch.jobs.job import Job
 from halohop.launch.jobs.lock import LOCK
 from halohop.launch.jobs.plan import Plan, check_parts, data_of, plan
 from halohop.launch.jobs.printed import printed
 from halohop.launch.jobs.secret import secret_of
 from halohop.launch.jobs.ssh.bringing import bring
+from halohop.launch.jobs.ssh.comparing import check_alike, check_all_there
 from halohop.launch.jobs.ssh.crew import Crew
 from halohop.launch.jobs.ssh.hosts import Host, hosts_of
 from halohop.launch.jobs.ssh.orders import FETCH, is_sent, order
@@ -28,7 +29,8 @@ from halohop.memory import format_size
 from halohop.transport import TOKEN_VARIABLE
 
 _LOGS = "logs"
-_CHECK_S = 30.0
+_PORTS = 1 << 16
+CHECK_S = 30.0
 """Seconds that hosts have to look at their folders, after one has said that it cannot run its order."""
 
 
@@ -39,7 +41,7 @@ class SshEngine:
         """The plan, with the hosts' addresses as ssh knows them, and what is theirs alone."""
         found = hosts_of(job)[1]
         hosts, made = {host.name: host for host in found}, _plan(job, found)
-        own = [replace(process, env={**process.env, **hosts[process.host].env}) for process in made.processes]
+        own = [replace(process, env={**process.env, **hosts[process.host].own}) for process in made.processes]
         return printed(replace(made, processes=tuple(own)), {name: host.python for name, host in hosts.items()})
 
     def run(self, job: Job, console: Console) -> None:
@@ -51,14 +53,15 @@ class SshEngine:
         mark = _marked(out)
         crew = Crew(hosts, settings)
         with Watch(crew, out / _LOGS, _echo(made)) as watch, crew:
+            made = _with_ports(job, hosts, crew.meet())
             orders = {
                 host.name: order(made, host, secret=secret, copied=folders.get(host.name), same=settings.same, mark=mark)
                 for host in hosts
             }
-            crew.meet()
             console.print(f"{counted(len(hosts), 'host')} answered; checking them", style="dim")
-            found = crew.together(lambda remote: _checked(remote, orders[remote.host.name]), patience=_CHECK_S)
-            _check_alike(found)
+            found = crew.together(lambda remote: checked(remote, orders[remote.host.name]), patience=CHECK_S)
+            check_alike(found)
+            check_all_there(found, made)
             _send(crew, job, folders, console)
             _run(watch, orders, made)
             first = made.trainers[0].host
@@ -77,9 +80,19 @@ def engine() -> SshEngine:
     return SshEngine()
 
 
-def _plan(job: Job, hosts: Sequence[Host]) -> Plan:
+def _plan(job: Job, hosts: Sequence[Host], ports: Mapping[str, Sequence[int]] | None = None) -> Plan:
     sources = {host.name: host.data for host in hosts}
-    return plan(job, [host.name for host in hosts], [host.address for host in hosts], sources=sources)
+    chosen = {host.name: range(host.server_port, _PORTS) for host in hosts if host.server_port}
+    places = [host.address for host in hosts]
+    return plan(job, [host.name for host in hosts], places, sources=sources, ports={**(ports or {}), **chosen})
+
+
+def _with_ports(job: Job, hosts: Sequence[Host], hellos: Mapping[str, Hello]) -> Plan:
+    """The plan, with ports that are free on the hosts where the job names none."""
+    free = {host: list(hello.ports) for host, hello in hellos.items()}
+    if not job.master_port:
+        job = replace(job, master_port=free[hosts[0].name].pop())
+    return _plan(job, hosts, free if job.servers is not None and not job.servers.port else None)
 
 
 def _folders(made: Plan) -> dict[str, Copied]:
@@ -94,7 +107,7 @@ def _folders(made: Plan) -> dict[str, Copied]:
     return {host: copied(data, manifest) for host, data in needed.items()}
 
 
-def _checked(remote: Remote, wanted: Order) -> Checked:
+def checked(remote: Remote, wanted: Order) -> Checked:
     """What a host has found, which has nothing against its order.
 
     Raises:
@@ -105,21 +118,6 @@ def _checked(remote: Remote, wanted: Order) -> Checked:
     if checked.problems:
         raise InputError("cannot run this job: " + "; ".join(checked.problems))
     return checked
-
-
-def _check_alike(found: Mapping[str, Checked]) -> None:
-    """
-    Raises:
-        InputError: hosts see different scripts, or different data sets.
-    """
-    first, *others = found
-    for other in others:
-        for one, two in zip(found[first].seen, found[other].seen, strict=True):
-            if one.digest != two.digest:
-                raise InputError(
-                    f"{two.path} on {other} differs from {one.path} on {first}, but all hosts must have the same; copy it from "
-                    "one to all, or name a folder that all of them see"
-                )
 
 
 def _send(crew: Crew, job: Job, folders: Mapping[str, Copied], console: Console) -> None:

@@ -25,6 +25,7 @@ class HostOptions:
         python, folder: as of `Job`.
         data: where it sees the partitions, if not where the others do.
         env: beside that of the job.
+        server_port: where its first server answers, if not where those of the others do.
     """
 
     user: str = ""
@@ -34,6 +35,11 @@ class HostOptions:
     folder: str = ""
     data: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    server_port: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.server_port < 1 << 16:
+            raise InputError(f"server_port={self.server_port} is no port; give one from 1 to {(1 << 16) - 1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,8 @@ class Host:
         address: under which the other hosts reach it.
         python, folder, data: as of `Job`.
         env: the job's, and its own.
+        own: of these, those of this host alone.
+        server_port: where its first server answers; 0: where the job says.
     """
 
     name: str
@@ -85,6 +93,8 @@ class Host:
     folder: str
     data: str
     env: Mapping[str, str]
+    own: Mapping[str, str] = field(default_factory=dict)
+    server_port: int = 0
 
 
 def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
@@ -132,6 +142,8 @@ def hosts_of(job: Job) -> tuple[Settings, tuple[Host, ...]]:
                 folder=options.folder or job.folder,
                 data=options.data or job.data,
                 env={**job.env, **options.env},
+                own=options.env,
+                server_port=options.server_port,
             )
         )
     return settings, tuple(found)

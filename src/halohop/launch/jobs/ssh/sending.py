@@ -1,5 +1,6 @@
 """Partitions on their way to a host."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -37,8 +38,8 @@ def manifest_of(source: str) -> Manifest:
     return read_manifest(source)
 
 
-def copied(data: Data, manifest: Manifest) -> Copied:
-    """The files of a host's partitions.
+def copied(data: Data, manifest: Manifest, small: Mapping[str, bytes] | None = None) -> Copied:
+    """The files of a host's partitions, and further small ones beside them.
 
     Raises:
         DatasetError: the data set is not all here.
@@ -48,8 +49,8 @@ def copied(data: Data, manifest: Manifest) -> Copied:
     files = {path: record for path, record in manifest.files.items() if f"{path.partition('/')[0]}/" in begins}
     stamps = [path for begin in sorted(begins) if (source / (path := begin + STAMP)).exists()]
     try:
-        small = {path: read_regular(source / path) for path in stamps}
-        return Copied(folder=data.folder, files=files, small=small, manifest=read_regular(source / MANIFEST))
+        own = {path: read_regular(source / path) for path in stamps}
+        return Copied(folder=data.folder, files=files, small={**own, **(small or {})}, manifest=read_regular(source / MANIFEST))
     except FileNotFoundError as error:
         raise DatasetError(f"{error.filename} is gone; was the data set replaced meanwhile?") from error
 
