@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from halohop.partitioning.slices.slice_reader import join_slices
     from halohop.partitioning.slices.slice_writer import SliceWriter
     from halohop.partitioning.slices.slices import EdgeSlice, MemoryPartition, NodeSlice
+    from halohop.pyg.draws import Draws, Edges
     from halohop.pyg.frequency import Frequency, place_by_hotness
+    from halohop.pyg.function_loader import FunctionLoader
     from halohop.pyg.graph import graph
     from halohop.pyg.hotness import hotness
     from halohop.pyg.link_neighbor_loader import LinkNeighborLoader
@@ -62,8 +64,11 @@ __all__ = [
     "Description",
     "DistEmbedding",
     "DistTensor",
+    "Draws",
     "EdgeSlice",
+    "Edges",
     "Frequency",
+    "FunctionLoader",
     "Graph",
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
@@ -122,6 +127,9 @@ _HOMES = {
     "HGTLoader": ("halohop.samplers.hgt_loader", "HGTLoader"),
     "ClusterLoader": ("halohop.samplers.cluster_loader", "ClusterLoader"),
     "DistTensor": ("halohop.tensors.dist_tensor", "DistTensor"),
+    "Draws": ("halohop.pyg.draws", "Draws"),
+    "Edges": ("halohop.pyg.draws", "Edges"),
+    "FunctionLoader": ("halohop.pyg.function_loader", "FunctionLoader"),
     "EdgeSlice": ("halohop.partitioning.slices.slices", "EdgeSlice"),
     "Frequency": ("halohop.pyg.frequency", "Frequency"),
     "Graph": ("halohop.cluster.graph", "Graph"),

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 import halohop
 from halohop.errors import InputError
+from halohop.loading.base import BaseLoader
 from halohop.loading.loader import BatchLoader
 from halohop.loading.options import LoaderArguments
 from halohop.pyg.arguments import DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of
@@ -168,10 +169,11 @@ def test_a_loaders_sampler_draws_by_the_loaders_rules():
 
 
 def test_the_types_of_a_loaders_keywords_are_those_of_the_loader():
-    """`LoaderArguments` is for type checkers; `BatchLoader` has the defaults."""
-    own = {name for name, it in parameters(halohop.loading.loader, "BatchLoader").items() if it.kind is Parameter.KEYWORD_ONLY}
+    """`LoaderArguments` is for type checkers; `BaseLoader` and `BatchLoader` have the defaults."""
+    homes = ((halohop.loading.base, "BaseLoader"), (halohop.loading.loader, "BatchLoader"))
+    own = {name for home in homes for name, it in parameters(*home).items() if it.kind is Parameter.KEYWORD_ONLY}
     assert set(LoaderArguments.__annotations__) == own - {"seed", "sampler_of_seeds", "generator"}
-    hints = inspect.get_annotations(BatchLoader.__init__)
+    hints = inspect.get_annotations(BaseLoader.__init__) | inspect.get_annotations(BatchLoader.__init__)
     assert {name: hints[name] for name in LoaderArguments.__annotations__} == inspect.get_annotations(LoaderArguments)
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +17,7 @@ from torch_geometric.sampler import NegativeSampling
 import halohop
 from halohop import (
     ClusterLoader,
+    FunctionLoader,
     Graph,
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
@@ -67,6 +69,23 @@ def around_links(**options: Any) -> Callable[..., Any]:
     return lambda graph, **how: LinkNeighborLoader(graph, [3, 2], (CITES, None), batch_size=110, **options, **how)
 
 
+def asked(draws: halohop.Draws, seeds: dict[str, torch.Tensor]) -> Data:
+    """Every question of a batch: two hops by different rules, some edges left out, ends of edges, rows, nodes at random."""
+    hop = draws.neighbors(seeds, 3)
+    ids = {name: torch.from_numpy(np.unique(hop[edge].src.numpy())) for name, edge in (("paper", CITES), ("author", WRITES))}
+    left_out = {CITES: hop[CITES].edge_id[::2], BACK: torch.from_numpy(np.arange(0, 300, 3))}
+    further = draws.neighbors(ids, {CITES: 2, BACK: -1}, weight="weight", excluded=left_out)
+    ends = draws.edges({BACK: further[BACK].edge_id[:9]})[BACK]
+    wanted = {"paper": (further[CITES].src, ["x", "when"]), WRITES: (hop[WRITES].edge_id, ["edge_attr", "time"])}
+    rows = draws.rows(wanted)
+    papers = draws.uniform(7, "paper")
+    made = {"papers": papers, "cited": draws.has_edges(papers[:5], papers[2:], CITES), "number": draws.number}
+    for name, edges in {"first": hop, "second": further, "ends": {BACK: ends}}.items():
+        for (_, relation, _), found in edges.items():
+            made |= {f"{name}_{relation}_{key}": getattr(found, key) for key in ("src", "dst", "edge_id")}
+    return Data(**made, x=rows["paper"]["x"], when=rows["paper"]["when"], **rows[WRITES])
+
+
 TIMES = torch.arange(60) + 20
 LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "uniform": ("typed", around_papers(shuffle=True)),
@@ -103,6 +122,10 @@ LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "HGT": ("typed", lambda graph, **how: HGTLoader(graph, [6, 4], ("paper", torch.arange(30)), batch_size=10, **how)),
     "clusters": ("typed", lambda graph, **how: ClusterLoader(graph, 5, batch_size=2, shuffle=True, **how)),
     "PPR": ("plain", lambda graph, **how: PPRLoader(graph, 5, torch.arange(20), batch_size=8, **how)),
+    "function": (
+        "typed",
+        lambda graph, **how: FunctionLoader(graph, asked, ("paper", torch.arange(60)), batch_size=25, shuffle=True, **how),
+    ),
     "SAINT, nodes": ("plain", lambda graph, **how: GraphSAINTNodeSampler(graph, 20, num_steps=3, **how)),
     "SAINT, edges": ("plain", lambda graph, **how: GraphSAINTEdgeSampler(graph, 10, num_steps=3, **how)),
     "SAINT, walks": ("plain", lambda graph, **how: GraphSAINTRandomWalkSampler(graph, 8, 3, num_steps=3, **how)),

@@ -7,10 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from halohop.errors import SchemaError
+from halohop.cluster.named import named
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.typing import Relation
+
+Int64s = NDArray[np.int64]
 
 
 class EdgeIds:
@@ -40,19 +42,28 @@ class EdgeIds:
         """
         wanted = edge_id.numpy()
         gid = np.full(len(wanted), -1)
-        for index, part in self._parts.items():
-            if relation not in part.edges:
-                raise SchemaError(f"unknown relation {relation!r}; known: {list(part.edges)}")
-            edges, offset = part.edges[relation], self._book.offset(relation, index)
-            if edges.edge_id is None:
-                found = np.flatnonzero((wanted >= offset) & (wanted < offset + edges.num_edges))
-                gid[found] = wanted[found]
-            elif edges.num_edges:
-                ids, order = edges.edge_id.numpy(), self._order(relation, index, edges.edge_id)
-                at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(order) - 1)]
-                found = np.flatnonzero(ids[at] == wanted)
-                gid[found] = at[found] + offset
+        for part in self._parts:
+            found, at = self.places(relation, part, wanted)
+            gid[found] = at + self._book.offset(relation, part)
         return torch.from_numpy(gid)
+
+    def places(self, relation: Relation, part: int, wanted: Int64s) -> tuple[Int64s, Int64s]:
+        """Which of some edges (int64 ``[n]``) lie in a partition, and where among its edges: positions, int64 each.
+
+        Raises:
+            SchemaError: no such partition or relation.
+        """
+        edges = named(named(self._parts, part, "partition").edges, relation, "relation")
+        if edges.edge_id is None:
+            at = wanted - self._book.offset(relation, part)
+            found = np.flatnonzero((at >= 0) & (at < edges.num_edges))
+            return found, at[found]
+        if not edges.num_edges:
+            return wanted[:0], wanted[:0]
+        ids, order = edges.edge_id.numpy(), self._order(relation, part, edges.edge_id)
+        at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(order) - 1)].astype(np.int64)
+        found = np.flatnonzero(ids[at] == wanted)
+        return found, at[found]
 
     def _order(self, relation: Relation, part: int, ids: Tensor) -> NDArray[np.integer]:
         """Positions of a partition's edges, by their ids."""

@@ -3,7 +3,7 @@
 import atexit
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -91,6 +91,7 @@ class Graph(Counted, Lookups, Jobs):
         self.batch_servers = batch_servers
         self.opened_by: GraphReference | None = None
         self._router = router
+        self._listed_ids = {}
         self.parts_here = router.parts_here
         self.identities = router.identities
         self._connections = connections
@@ -124,6 +125,12 @@ class Graph(Counted, Lookups, Jobs):
     def stores(self, table: TableKey, column: str) -> bool:
         """Whether a column lies with the partitions, and not in an object of the user's."""
         return True
+
+    def check_readable(self, names: Iterable[str | None]) -> None:
+        """
+        Raises:
+            InputError: sampling is to read a column that this graph does not keep beside its edges.
+        """
 
     def leave_tables(self) -> None:
         """Where another process opened this graph and holds all of it, the tables are that one's, and not made here again."""

@@ -1,30 +1,27 @@
 """What some partitions list: nodes by the user's ids, nodes of a split, edges in the order of the user's input."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.errors import SchemaError
+from halohop.cluster.edge_ids import EdgeIds
+from halohop.cluster.named import named
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.store.requests import EdgesReply, EdgesRequest, LocateReply, LocateRequest, SelectReply, SelectRequest
 from halohop.typing import Relation
 
-Value = TypeVar("Value")
-
-_BLOCK = 1 << 20  # ids compared at a time
-
 
 def in_order(ids: Sequence[Tensor], *others: Sequence[Tensor]) -> list[Tensor]:
     """Columns in pieces, as a whole, ascending by the first column, in which no number is twice."""
-    whole = [pieces[0] if len(pieces) == 1 else torch.cat(list(pieces)) for pieces in (ids, *others)]
-    if bool((whole[0][1:] > whole[0][:-1]).all()):
-        return whole
-    order = torch.argsort(whole[0])
-    return [column[order] for column in whole]
+    columns = ([piece.numpy() for piece in pieces] for pieces in (ids, *others))
+    whole = [pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for pieces in columns]
+    if not (whole[0][1:] > whole[0][:-1]).all():
+        order = np.argsort(whole[0])
+        whole = [column[order] for column in whole]
+    return [torch.from_numpy(column) for column in whole]
 
 
 class Listed:
@@ -33,10 +30,11 @@ class Listed:
     Args:
         book: who owns what.
         parts: the partitions by number.
+        edge_ids: finds edges in them.
     """
 
-    def __init__(self, book: Book, parts: dict[int, Part]) -> None:
-        self._book, self._parts = book, parts
+    def __init__(self, book: Book, parts: dict[int, Part], edge_ids: EdgeIds) -> None:
+        self._book, self._parts, self._edge_ids = book, parts, edge_ids
 
     def locate(self, request: LocateRequest) -> LocateReply:
         raw = request.raw.numpy()
@@ -83,37 +81,10 @@ class Listed:
             lid = torch.repeat_interleave(edges.indptr.diff())
             edge_id = torch.arange(edges.num_edges) + first_edge if edges.edge_id is None else edges.edge_id
             return edges.indices.long(), lid + first, edge_id.long()
-        if edges.edge_id is None:
-            at = wanted[(wanted >= first_edge) & (wanted < first_edge + edges.num_edges)] - first_edge
-        else:
-            at = _found(edges.edge_id, wanted)
-        lid = torch.searchsorted(edges.indptr, at, right=True) - 1
+        found, at = self._edge_ids.places(relation, part, wanted.numpy())
+        listed = np.searchsorted(edges.indptr.numpy(), at, side="right") - 1
         return (
-            edges.indices[at].long(),
-            lid + first,
-            at + first_edge if edges.edge_id is None else edges.edge_id[at].long(),
+            torch.from_numpy(edges.indices.numpy()[at].astype(np.int64)),
+            torch.from_numpy(listed + first),
+            torch.from_numpy(wanted.numpy()[found]),
         )
-
-
-def _found(ids: Tensor, wanted: Tensor) -> Tensor:
-    """Where `ids` holds what is wanted (ascending), read once from end to end: there is no index."""
-    if not len(wanted):
-        return wanted
-    positions = []
-    for begin in range(0, len(ids), _BLOCK):
-        block = ids[begin : begin + _BLOCK].long()
-        nearest = wanted[torch.searchsorted(wanted, block).clamp_(max=len(wanted) - 1)]
-        positions.append((nearest == block).nonzero().view(-1) + begin)
-    return torch.cat([wanted[:0], *positions])
-
-
-def named(known: dict[Any, Value], key: object, what: str) -> Value:
-    """What has a name.
-
-    Raises:
-        SchemaError: nothing has it.
-    """
-    try:
-        return known[key]
-    except KeyError:
-        raise SchemaError(f"unknown {what} {key!r}; known: {list(known)}") from None

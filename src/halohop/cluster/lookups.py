@@ -9,7 +9,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.router import Router
 from halohop.errors import IdError, InputError, SchemaError
-from halohop.partitioning.book import Book
+from halohop.partitioning.book import Book, check_edge_dir
 from halohop.store.draw import TAKE_ALL
 from halohop.store.requests import (
     EdgesReply,
@@ -26,7 +26,7 @@ from halohop.store.requests import (
     SelectRequest,
 )
 from halohop.store.schema import Schema
-from halohop.typing import BLOCK, NodeType, Relation, TableKey, degree_column
+from halohop.typing import BLOCK, EdgeDir, NodeType, Relation, TableKey, degree_column
 
 _AT_ONCE = 1 << 20
 """Nodes whose blocks are asked for with one request."""
@@ -47,6 +47,7 @@ class Lookups:
     book: Book
     pool: ops.Pool
     _router: Router
+    _listed_ids: dict[NodeType, Tensor | None]
 
     def sample(self, request: SampleRequest) -> SampleReply:
         """One hop of neighbours; see `halohop.store.requests`."""
@@ -107,6 +108,31 @@ class Lookups:
         node_type = self.schema.node_type(node_type)
         (found,) = self.fetch_rows(node_type, [name], self.locate(raw, node_type))
         return found
+
+    def check_edge_dir(self, edge_dir: EdgeDir | None) -> None:
+        """
+        Raises:
+            InputError: neighbours in this direction are asked for, but the graph was made for the other one. None is its own.
+        """
+        if edge_dir not in (None, self.book.edge_dir):
+            check_edge_dir(edge_dir)
+            raise InputError(
+                f"edge_dir={edge_dir!r}, but this graph has the {self.book.edge_dir}-edges of its nodes; make it with "
+                f"edge_dir={edge_dir!r} (halohop.partition, halohop.graph; on the command line --edge-dir), or leave edge_dir out"
+            )
+
+    def listed_ids(self, node_type: NodeType) -> Tensor | None:
+        """The user's ids of all nodes of a type, int64 ``[n]``, ascending; None if they are the numbers from 0
+        on. Looked up once.
+
+        Raises:
+            SchemaError: no such node type.
+        """
+        if node_type not in self._listed_ids:
+            raw = None if node_type in self._router.identities else self.select(None, node_type)[1]
+            dense = raw is None or not len(raw) or (int(raw[0]), int(raw[-1])) == (0, len(raw) - 1)
+            self._listed_ids[node_type] = None if dense else raw
+        return self._listed_ids[node_type]
 
     def locate(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """Gids (int64 ``[n]``) of nodes given by the user's ids (integers ``[n]``).
@@ -225,8 +251,7 @@ class Lookups:
         """Edges of a relation, wherever they lie: all in the order of the user's input, 24 bytes each, or those of some ids.
 
         Args:
-            edge_id: places in the user's input, integers ``[n]``. Each owner reads all its edge ids for them, so ask for many at
-                a time.
+            edge_id: places in the user's input, integers ``[n]``, found as by `locate_edges`.
             part: only edges that this partition owns.
 
         Raises:
@@ -240,15 +265,18 @@ class Lookups:
         relation = self.schema.relation(relation)
         if edge_id is None:
             return self._router.answer(EdgesRequest(relation=relation, parts=parts))
-        wanted, places = edge_id.long().unique(return_inverse=True)
-        found = self._router.answer(EdgesRequest(relation=relation, parts=parts, edge_id=wanted))
+        wanted, places = np.unique(edge_id.long().numpy(), return_inverse=True)
+        found = self._router.answer(EdgesRequest(relation=relation, parts=parts, edge_id=torch.from_numpy(wanted)))
         if len(found.edge_id) < len(wanted):
-            unknown = wanted[~torch.isin(wanted, found.edge_id)]
+            unknown = np.setdiff1d(wanted, found.edge_id.numpy())
             raise IdError(
                 f"{len(unknown)} of {len(wanted)} edge ids are not among the {self.schema.edges[relation].count} edges of "
                 f"{relation!r}, the first is {int(unknown[0])}"
             )
-        return EdgesReply(src_gid=found.src_gid[places], dst_gid=found.dst_gid[places], edge_id=wanted[places])
+        src_gid, dst_gid, found_id = (
+            torch.from_numpy(column.numpy()[places]) for column in (found.src_gid, found.dst_gid, found.edge_id)
+        )
+        return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=found_id)
 
 
 def _unknown(gid: Tensor, ids: Tensor) -> list[int]:

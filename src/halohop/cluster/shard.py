@@ -14,7 +14,8 @@ from halohop.cluster.answering import answered
 from halohop.cluster.edge_ids import EdgeIds
 from halohop.cluster.hottest import hot_rows
 from halohop.cluster.landing import Site
-from halohop.cluster.listed import Listed, named
+from halohop.cluster.listed import Listed
+from halohop.cluster.named import named
 from halohop.errors import SchemaError
 from halohop.partitioning.book import Book
 from halohop.store.feature import Feature, Stored
@@ -79,7 +80,7 @@ class LocalShard:
         self._residency = residency
         self._book = book
         self._edge_ids = EdgeIds(book, parts)
-        self._listed = Listed(book, parts)
+        self._listed = Listed(book, parts, self._edge_ids)
         self._pool = pool
         self._counters = counters
         first = next(iter(parts.values()))

@@ -29,9 +29,8 @@ class Dated:
 
 
 def pinned(batch: Dated) -> Dated:
-    """In page-locked memory. A transform may have made a tuple, whose parts are, where they can be."""
-    value = batch.value
-    return replace(batch, value=pin_memory(value) if isinstance(value, tuple | list) else value.pin_memory())
+    """In page-locked memory, with the parts that a user has put together, where they can be."""
+    return replace(batch, value=pin_memory(batch.value))
 
 
 def noted(specs: Iterable[BatchSpec], begun: deque[BatchSpec]) -> Iterator[BatchSpec]:

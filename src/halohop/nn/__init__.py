@@ -11,6 +11,7 @@ from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.fusing import fuse, unfused
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, hops
+from halohop.nn.relabeling import hop_of
 from halohop.nn.relational import RGCNConv, aggregate_relations
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "aggregate",
     "aggregate_relations",
     "fuse",
+    "hop_of",
     "hops",
     "unfused",
 ]

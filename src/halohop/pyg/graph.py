@@ -62,10 +62,6 @@ class LiveGraph(Graph):
         self._drawn_by = {name for spec in (*build.schema.nodes.values(), *build.schema.edges.values()) for name in spec.columns}
 
     def check_readable(self, names: Iterable[str | None]) -> None:
-        """
-        Raises:
-            InputError: sampling is to read a column that this graph does not keep beside its edges.
-        """
         known = {name for columns in self.live.columns.values() for name in columns}
         for name in names:
             if name is not None and name not in self._drawn_by and name in known:

@@ -126,11 +126,8 @@ def source_of(
         check_edge_dir(edge_dir)
     if isinstance(data, tuple):
         return PairSource(data, names, custom_cls, edge_dir=edge_dir or "in")
-    if isinstance(data, Graph) and edge_dir not in (None, data.book.edge_dir):
-        raise InputError(
-            f"edge_dir={edge_dir!r}, but this graph has the {data.book.edge_dir}-edges of its nodes; make it with "
-            f"edge_dir={edge_dir!r} (halohop.partition, halohop.graph; on the command line --edge-dir), or leave edge_dir out"
-        )
+    if isinstance(data, Graph):
+        data.check_edge_dir(edge_dir)
     if isinstance(data, Graph) and not isinstance(data, LiveGraph):
         return StoredSource(data, custom_cls)
     if custom_cls is not None:

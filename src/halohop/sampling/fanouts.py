@@ -28,8 +28,7 @@ class Fanouts:
             raise InputError(f"every relation needs the same number of hops (fill up with 0), got {hops}")
         for relation, fanouts in self.per_relation.items():
             for fanout in fanouts:
-                if isinstance(fanout, bool) or not isinstance(fanout, int) or fanout < -1:
-                    raise InputError(f"fanout {fanout!r} of {relation} is not a whole number >= -1 (-1 draws all neighbours)")
+                whole_fanout(fanout, relation)
 
     @classmethod
     def uniform(cls, fanouts: Sequence[int], schema: Schema) -> "Fanouts":
@@ -53,3 +52,14 @@ class Fanouts:
     @property
     def num_hops(self) -> int:
         return max((len(fanouts) for fanouts in self.per_relation.values()), default=0)
+
+
+def whole_fanout(fanout: object, relation: Relation) -> int:
+    """A fanout of a relation, if it is one.
+
+    Raises:
+        InputError: it is none.
+    """
+    if isinstance(fanout, bool) or not isinstance(fanout, int) or fanout < -1:
+        raise InputError(f"fanout {fanout!r} of {relation} is not a whole number >= -1 (-1 draws all neighbours)")
+    return fanout
