@@ -10,6 +10,14 @@ from halohop.dgl.batches import EdgeBatch, NodeBatch
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
+from halohop.dgl.transforms import (
+    add_reverse_edges,
+    add_self_loop,
+    remove_self_loop,
+    reverse,
+    to_bidirected,
+    to_homogeneous,
+)
 
 __all__ = [
     "EID",
@@ -20,10 +28,16 @@ __all__ = [
     "DGLGraph",
     "EdgeBatch",
     "NodeBatch",
+    "add_reverse_edges",
+    "add_self_loop",
     "create_block",
     "distributed",
     "function",
     "graph",
     "heterograph",
     "nn",
+    "remove_self_loop",
+    "reverse",
+    "to_bidirected",
+    "to_homogeneous",
 ]
