@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from halohop.pyg.partition import partition
     from halohop.pyg.replicas import Replicas, add_replicas
     from halohop.pyg.sampler import HalohopSampler
+    from halohop.pyg.share_near import NearShare, share_near
     from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
     from halohop.pyg.subgraph_loader import SubGraphLoader
     from halohop.samplers.cluster_loader import ClusterLoader
@@ -81,6 +82,7 @@ __all__ = [
     "LinkNeighborLoader",
     "Meeting",
     "MemoryPartition",
+    "NearShare",
     "NeighborLoader",
     "NodeSlice",
     "PPRLoader",
@@ -117,6 +119,7 @@ __all__ = [
     "read_partition",
     "read_replicas",
     "serve",
+    "share_near",
     "upload",
 ]
 
@@ -140,6 +143,7 @@ _HOMES = {
     "HalohopSampler": ("halohop.pyg.sampler", "HalohopSampler"),
     "LinkNeighborLoader": ("halohop.pyg.link_neighbor_loader", "LinkNeighborLoader"),
     "PPRLoader": ("halohop.samplers.ppr_loader", "PPRLoader"),
+    "NearShare": ("halohop.pyg.share_near", "NearShare"),
     "NeighborLoader": ("halohop.pyg.neighbor_loader", "NeighborLoader"),
     "Padding": ("halohop.sampling.caps", "Padding"),
     "SliceWriter": ("halohop.partitioning.slices.slice_writer", "SliceWriter"),
@@ -179,6 +183,7 @@ _HOMES = {
     "read_partition": ("halohop.cluster.reading", "read_partition"),
     "read_replicas": ("halohop.cluster.reading", "read_replicas"),
     "serve": ("halohop.net.serve", "serve"),
+    "share_near": ("halohop.pyg.share_near", "share_near"),
     "upload": ("halohop.store.afar.uploading", "upload"),
 }
 

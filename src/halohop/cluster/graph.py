@@ -69,6 +69,7 @@ class Graph(Counted, Lookups, Jobs):
         parts_here: the partitions in this process.
         identities: the tables of which the user's ids are known to be the gids.
         batch_servers: servers that make whole batches, so that nothing need be sampled here; None where there are none.
+        parts_of_hosts: by host, the partitions that it serves; empty where one host, or servers, have all.
         opened_by: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
@@ -89,6 +90,7 @@ class Graph(Counted, Lookups, Jobs):
         self.pool = pool
         self.counters = counters
         self.batch_servers = batch_servers
+        self.parts_of_hosts: tuple[tuple[int, ...], ...] = ()
         self.opened_by: GraphReference | None = None
         self._router = router
         self._listed_ids = {}

@@ -86,6 +86,7 @@ def joined(holding: Holding, meeting: Meeting, servers: Servers, *, deadline: fl
             connections=connections,
             table_owners=partial(owners_of_hosts, holding, cards, world, server, directory, call_seconds=call_seconds),
         )
+        graph.parts_of_hosts = tuple(owners([card.parts for card in cards], book.num_parts))
         connections.check(deadline=deadline)  # a wrong token or a firewall shows now, not in the first batch
         graph.keep_until_exit()
         undo.pop_all()
