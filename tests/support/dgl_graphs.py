@@ -1,43 +1,71 @@
-"""Graphs with columns, of one type and of several, for tests of `halohop.dgl`."""
+"""Small graphs by DGL's names, and batches of their loaders compared."""
+
+from typing import Any
 
 import torch
-from torch import Tensor
 
 import halohop.dgl as dgl
+from halohop.dgl import DGLBlock, DGLGraph
+
+NODES, EDGES = 60, 500
 
 
-def pairs(num_src: int, num_dst: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random edges; a tenth of the nodes has none."""
-    chance = torch.Generator().manual_seed(seed)
-    return (
-        torch.randint(max(num_src * 9 // 10, 1), (count,), generator=chance),
-        torch.randint(max(num_dst * 9 // 10, 1), (count,), generator=chance),
-    )
-
-
-def plain_graph(nodes: int = 60, edges: int = 240) -> dgl.DGLGraph:
-    """One type of nodes; ``feat``, ``label``, ``train_mask`` of nodes, ``w`` and ``kind`` of edges."""
-    chance = torch.Generator().manual_seed(7)
-    g = dgl.graph(pairs(nodes, nodes, edges, 1), num_nodes=nodes)
-    g.ndata["feat"] = torch.rand(nodes, 5, generator=chance)
-    g.ndata["label"] = torch.arange(nodes) % 3
-    g.ndata["train_mask"] = torch.rand(nodes, generator=chance) < 0.4
-    g.edata["w"] = torch.rand(edges, generator=chance)
-    g.edata["kind"] = (torch.arange(edges) % 4).to(torch.int16)
+def plain(seed: int = 0, dtype: torch.dtype = torch.int64) -> DGLGraph:
+    """One type of nodes, of which the last ten have no edge."""
+    generator = torch.Generator().manual_seed(seed)
+    src, dst = torch.randint(NODES - 10, (2, EDGES), generator=generator).to(dtype)
+    g = dgl.graph((src, dst), num_nodes=NODES)
+    g.ndata["feat"] = torch.rand(NODES, 3, generator=generator)
+    g.ndata["label"] = torch.arange(NODES) % 4
+    g.edata["weight"] = torch.rand(EDGES, generator=generator)
     return g
 
 
-def typed_graph() -> dgl.DGLGraph:
-    """Authors, papers and one venue without edges to it; two relations of one name."""
-    ends = {
-        ("author", "writes", "paper"): pairs(30, 40, 150, 2),
-        ("paper", "cites", "paper"): pairs(40, 40, 120, 3),
-        ("author", "likes", "author"): pairs(30, 30, 50, 4),
-        ("paper", "likes", "venue"): (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)),
+def typed(seed: int = 0, dtype: torch.dtype = torch.int64) -> DGLGraph:
+    """Three relations among two types of nodes, and one that has no edge."""
+    generator = torch.Generator().manual_seed(seed)
+    counts = {"user": 40, "item": 30}
+    relations = [("user", "follows", "user"), ("user", "likes", "item"), ("item", "liked", "user")]
+    edges = {
+        (src, name, dst): tuple(torch.randint(counts[end], (200,), generator=generator).to(dtype) for end in (src, dst))
+        for src, name, dst in relations
     }
-    g = dgl.heterograph(ends, {"author": 30, "paper": 40, "venue": 1})
-    g.nodes["paper"].data["feat"] = torch.arange(160.0).view(40, 4)
-    g.nodes["paper"].data["train_mask"] = torch.arange(40) % 3 == 0
-    g.nodes["author"].data["age"] = torch.arange(30, dtype=torch.int32)
-    g.edges["cites"].data["w"] = torch.arange(120.0)
+    none = torch.empty(0, dtype=dtype)
+    g = dgl.heterograph({**edges, ("item", "near", "item"): (none, none)}, counts)
+    for kind, count in counts.items():
+        g.nodes[kind].data["feat"] = torch.rand(count, 3, generator=generator)
+    g.edges["likes"].data["stars"] = torch.arange(200)
     return g
+
+
+def described(value: Any) -> Any:
+    """Everything of a batch that can be compared: ids, edges with their order and ids, and columns that were set."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), value.tolist()
+    if isinstance(value, dict):
+        return {key: described(part) for key, part in value.items() if not isinstance(part, torch.Tensor) or len(part)}
+    if isinstance(value, tuple | list):
+        return [described(part) for part in value]
+    if isinstance(value, DGLBlock):
+        return {
+            "src": {kind: described(value.srcnodes[kind].data[dgl.NID]) for kind in value.srctypes},
+            "dst": {kind: described(value.dstnodes[kind].data[dgl.NID]) for kind in value.dsttypes},
+            "edges": {name: described(value.edges(form="uv", etype=name)) for name in value.canonical_etypes},
+            "ids": {name: described(value.edges[name].data[dgl.EID]) for name in value.canonical_etypes},
+        }
+    if isinstance(value, DGLGraph):
+        return {
+            "nodes": {kind: described(value.nodes[kind].data[dgl.NID]) for kind in value.ntypes},
+            "edges": {name: described(value.edges(form="uv", etype=name)) for name in value.canonical_etypes},
+            "ids": {
+                name: described(value.edges[name].data[dgl.EID])
+                for name in value.canonical_etypes
+                if dgl.EID in value.edges[name].data
+            },
+        }
+    raise TypeError(f"a {type(value).__name__} is in the batch")
+
+
+def epochs(loader: Any, number: int = 2) -> list[Any]:
+    """The batches of some epochs, as `described`."""
+    return [[described(batch) for batch in loader] for _ in range(number)]

@@ -5,11 +5,13 @@
 A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always the user's.
 """
 
-from halohop.dgl import distributed, function, nn
+from halohop.dgl import dataloading, distributed, function, nn, sampling
 from halohop.dgl.batches import EdgeBatch, NodeBatch
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
+from halohop.dgl.sampling import in_subgraph, out_subgraph, to_block
+from halohop.dgl.subgraphs import edge_subgraph, merge, remove_edges
 from halohop.dgl.transforms import (
     add_reverse_edges,
     add_self_loop,
@@ -31,13 +33,21 @@ __all__ = [
     "add_reverse_edges",
     "add_self_loop",
     "create_block",
+    "dataloading",
     "distributed",
+    "edge_subgraph",
     "function",
     "graph",
     "heterograph",
+    "in_subgraph",
+    "merge",
     "nn",
+    "out_subgraph",
+    "remove_edges",
     "remove_self_loop",
     "reverse",
+    "sampling",
     "to_bidirected",
+    "to_block",
     "to_homogeneous",
 ]

@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.dgl.adjacency import Adjacency
+from halohop.dgl.asked import Asked
 from halohop.dgl.cross import CrossReducer, multi_update_all
 from halohop.dgl.frames import Framed, Kept
 from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
@@ -26,7 +27,7 @@ NTYPE = "_TYPE"
 ETYPE = "_TYPE"
 
 
-class DGLGraph(Framed):
+class DGLGraph(Asked, Framed):
     """Nodes and edges by type, and columns of both. `graph` and `heterograph` make one.
 
     Columns are set and read as in DGL, at any time. They and the edges go to other processes by fork and by pickle. Within

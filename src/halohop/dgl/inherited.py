@@ -65,10 +65,10 @@ class Inherited(MutableMapping[str, Tensor]):
     @property
     def origins(self) -> Tensor | None:
         """Which nodes or edges these are of the graph at the beginning, if subgraphs were taken of subgraphs; None for all."""
-        above = getattr(self._parent, "columns", self._parent)
-        if not isinstance(above, Inherited) or above.origins is None:
-            return self._ids
-        return above.origins if self._ids is None else above.origins[self._ids]
+        above: Tensor | None = getattr(getattr(self._parent, "columns", self._parent), "origins", None)
+        if above is None or self._ids is None:
+            return self._ids if above is None else above
+        return above[self._ids]
 
     def each(self, change: Change) -> "Inherited":
         """With what a function makes of each column, now or when it is read."""
@@ -114,8 +114,22 @@ def inherit(made: Any, g: Any, *, nodes: bool = True, edges: bool = True) -> Any
     return made
 
 
+def returned(made: Any, g: Any) -> Any:
+    """A graph or block that has come from another process, with the columns of the graph `g` again where it had them."""
+    kept = made._own
+    src = {kind: _again(columns, g.nodes, kind) for kind, columns in kept.src.items()}
+    dst = src if kept.src is kept.dst else {kind: _again(columns, g.nodes, kind) for kind, columns in kept.dst.items()}
+    edges = {relation: _again(columns, g.edges, relation) for relation, columns in kept.edges.items()}
+    made._own = replace(kept, src=src, dst=dst, edges=edges)
+    return made
+
+
+def _again(columns: MutableMapping[str, Tensor], frames: Any, kind: Any) -> MutableMapping[str, Tensor]:
+    return Inherited(columns, frames[kind].data, columns.origins) if isinstance(columns, Sent) else columns
+
+
 def _inherited(columns: MutableMapping[str, Tensor], parent: Mapping[str, Any]) -> MutableMapping[str, Tensor]:
-    return Inherited(columns, parent, columns.origins if isinstance(columns, Sent) else columns.get("_ID"))
+    return Inherited(columns, parent, columns.get("_ID"))
 
 
 def changed(columns: MutableMapping[str, Tensor], change: Change) -> MutableMapping[str, Tensor]:

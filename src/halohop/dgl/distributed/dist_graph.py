@@ -9,6 +9,7 @@ from torch import Tensor
 
 import halohop
 from halohop.datasets import PartConfig, read_part_config
+from halohop.dgl.asked import Asked
 from halohop.dgl.convert import heterograph
 from halohop.dgl.distributed.data_view import DataView
 from halohop.dgl.distributed.dist_context import barrier, process, world
@@ -24,7 +25,7 @@ from halohop.typing import RAW_ID, NodeType, Relation, TableKey
 ALL = "__ALL__"
 
 
-class DistGraph(Lacking):
+class DistGraph(Asked, Lacking):
     """A partitioned graph that all ranks open together. Ids are the user's, 0 to n - 1 in each type.
 
     The partitions of this host are mapped; the others are asked of the hosts that have them, or all of the servers that

@@ -1,0 +1,39 @@
+"""`dgl.dataloading`, by its names."""
+
+from halohop.dgl.dataloading import negative_sampler
+from halohop.dgl.dataloading.base import (
+    BlockSampler,
+    Sampler,
+    set_dst_lazy_features,
+    set_edge_lazy_features,
+    set_node_lazy_features,
+    set_src_lazy_features,
+)
+from halohop.dgl.dataloading.dataloader import DataLoader, EdgeDataLoader, NodeDataLoader
+from halohop.dgl.dataloading.edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler, find_exclude_eids
+from halohop.dgl.dataloading.neighbor_sampler import (
+    LaborSampler,
+    MultiLayerFullNeighborSampler,
+    MultiLayerNeighborSampler,
+    NeighborSampler,
+)
+
+__all__ = [
+    "BlockSampler",
+    "DataLoader",
+    "EdgeDataLoader",
+    "EdgePredictionSampler",
+    "LaborSampler",
+    "MultiLayerFullNeighborSampler",
+    "MultiLayerNeighborSampler",
+    "NeighborSampler",
+    "NodeDataLoader",
+    "Sampler",
+    "as_edge_prediction_sampler",
+    "find_exclude_eids",
+    "negative_sampler",
+    "set_dst_lazy_features",
+    "set_edge_lazy_features",
+    "set_node_lazy_features",
+    "set_src_lazy_features",
+]
