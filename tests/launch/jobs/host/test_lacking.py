@@ -56,7 +56,7 @@ def test_everything_that_lacks_is_named_with_a_remedy(tmp_path: Path, taken: int
     assert script == f"there is no script {tmp_path}/train.py; copy it there, or name a folder that all hosts see (folder)"
     assert data.startswith(f"{tmp_path}/parts has no manifest.json: this host does not see the data set")
     assert room.startswith(f"{tmp_path}/cache needs 32 TiB more for its partitions, but ")
-    assert room.endswith("make room, or name another folder (cache)")
+    assert room.endswith("make room, or name another folder (cache, workspace)")
     assert port.startswith(f"port {taken} cannot be used: Address already in use; end what listens there")
 
 

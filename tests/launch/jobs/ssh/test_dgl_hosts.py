@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import within
+from tests.support.hosts import ip
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -127,3 +129,126 @@ def test_trainers_see_the_same_graph_with_servers_and_without(hosts: Hosts) -> N
     logs = hosts.launches.folder / "run" / "logs"
     assert f"serving partitions 1 of {hosts.workspace}/data" in (logs / f"{hosts.addresses[1]}-server-1.log").read_text()
     assert hosts.launches.gone_within() == []
+
+
+def are_running(hosts: Hosts) -> bool:
+    """Whether all four ranks have begun."""
+    found = [hosts.on(host, "ls", hosts.workspace).split() for host in (0, 1)]
+    return {f"rank-{rank}" for rank in range(4)} <= {*found[0], *found[1]}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("servers", [0, 1])
+def test_a_script_that_fails_on_one_host_ends_all_and_is_named(hosts: Hosts, servers: int) -> None:
+    assert hosts.copy().wait(within(60)) == 0
+    code, _, err = ended(hosts.launch("python3 scripts/train.py exit x", "--num_servers", servers))
+    assert code == 1
+    assert f"rank 3 (trainers-1 on {hosts.addresses[1]}) failed with exit code 3" in err
+    assert f"trainers-0 on {hosts.addresses[0]}" in err.splitlines()[-1]
+    assert hosts.launches.gone_within() == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_that_ends_ends_servers_and_trainers(hosts: Hosts, kind: signal.Signals) -> None:
+    assert hosts.copy().wait(within(60)) == 0
+    launcher = hosts.launch("python3 scripts/train.py wait x", "--num_servers", 1)
+    hosts.launches.wait_for(lambda: are_running(hosts), launcher)
+    assert sum("halohop serve" in command for command in hosts.launches.cluster.left()) == 2
+    launcher.send_signal(kind)
+    launcher.communicate(timeout=within(15))
+    assert launcher.returncode == (130 if kind == signal.SIGINT else -9)
+    assert hosts.launches.gone_within() == []
+
+
+@pytest.mark.full
+def test_a_host_that_is_cut_off_is_named_and_all_end(hosts: Hosts) -> None:
+    assert hosts.copy().wait(within(60)) == 0
+    launcher = hosts.launch("python3 scripts/train.py wait x", "--num_servers", 1)
+    hosts.launches.wait_for(lambda: are_running(hosts), launcher)
+    host = hosts.launches.cluster.hosts[1]
+    host.cut()
+    try:
+        code, _, err = ended(launcher, 25)
+        assert code == 1
+        assert f"host {hosts.addresses[1]}: the connection is lost" in err
+        assert hosts.launches.gone_within() == []
+    finally:
+        host.heal()
+
+
+@pytest.mark.full
+def test_two_jobs_run_on_the_same_hosts(hosts: Hosts) -> None:
+    assert hosts.copy().wait(within(60)) == 0
+    jobs = [hosts.launch("python3 scripts/train.py run x", "--num_servers", 1, out=out) for out in ("one", "two")]
+    for job in jobs:
+        code, out, err = ended(job, 200)
+        assert code == 0, err
+        assert "rank 1 saw" in out
+    assert hosts.launches.gone_within() == []
+
+
+@pytest.mark.full
+def test_what_was_cut_short_is_sent_again_and_nothing_else(hosts: Hosts) -> None:
+    assert hosts.copy().wait(within(60)) == 0
+    code, _, err = ended(hosts.copy())
+    assert (code, err.count("nothing to copy")) == (0, 4), err
+    manifest = hosts.workspace / "data" / "manifest.json"
+    hosts.on(1, "rm", manifest, hosts.workspace / "data" / "part-0001" / "stamp")
+    hosts.on(1, "truncate", "-s", "1", hosts.workspace / "scripts" / "train.py")
+    code, _, err = ended(hosts.copy())
+    assert (code, err.count("nothing to copy")) == (0, 3), err
+    assert f"{hosts.addresses[1]}: scripts in {hosts.workspace}: {len(PROGRAM)} B" in err
+    assert hosts.on(1, "cat", hosts.workspace / "scripts" / "train.py") == PROGRAM
+    assert hosts.on(1, "cat", manifest) == (hosts.parts / "manifest.json").read_text()
+
+
+@pytest.mark.full
+def test_what_cannot_run_is_said_before_anything_starts(hosts: Hosts) -> None:
+    command = "python3 scripts/train.py look x"
+    for launcher, words in (
+        (hosts.launch(command), f"there is no folder {hosts.workspace}"),
+        (hosts.copy("--ssh_username", "eve"), f"{hosts.addresses[1]} refuses our key"),
+        (hosts.copy("--ssh_port", 2222), f"{hosts.addresses[1]} has no ssh server that answers"),
+    ):
+        code, out, err = ended(launcher)
+        assert (code, out) == (2, "")
+        assert words in err, err
+    assert hosts.copy().wait(within(60)) == 0
+    (hosts.scripts / "ip_config.txt").write_text(f"{hosts.addresses[0]}\n10.99.0.77\n")
+    for launcher in (hosts.launch(command), hosts.copy()):
+        assert "host 10.99.0.77 is not reached" in ended(launcher)[2]
+    (hosts.scripts / "ip_config.txt").write_text(f"{hosts.addresses[0]}\n")
+    for servers, words in (
+        (0, "partitions [1] of 2 are on none of the 1 hosts"),
+        (1, f"server-0 on {hosts.addresses[0]} is to hold partitions [1], which are not in {hosts.workspace}/data there"),
+    ):
+        code, out, err = ended(hosts.launch(command, "--num_servers", servers))
+        assert (code, words in err) == (2, True), err
+    assert not [name for host in (0, 1) for name in hosts.on(host, "ls", hosts.workspace).split() if name.startswith("rank-")]
+
+
+@pytest.mark.full
+def test_hosts_may_have_ipv6_addresses(hosts: Hosts) -> None:
+    cluster = hosts.launches.cluster
+    named = [cluster.here, *cluster.hosts]
+    for number, host in enumerate(named):
+        ip("-n", host.name, "addr", "add", f"fd00:99::{number + 1}/64", "dev", "eth0", "nodad")
+    key = (cluster.folder / "host.pub").read_text().strip()
+    known = cluster.folder / "known_hosts"
+    before = known.read_text()
+    hosts.addresses = [f"fd00:99::{number + 2}" for number in range(2)]
+    try:
+        known.write_text(before + "".join(f"{address} {key}\n" for address in hosts.addresses))
+        (hosts.scripts / "ip_config.txt").write_text(f"[{hosts.addresses[0]}] 30050\n{hosts.addresses[1]}\n")
+        assert hosts.copy().wait(within(60)) == 0
+        code, out, err = ended(hosts.launch("python3 scripts/train.py run x", "--num_servers", 1))
+        assert code == 0, err
+        assert "rank 0 saw" in out
+        assert hosts.environment(3)["HALOHOP_SERVERS"].startswith(f"[{hosts.addresses[0]}]:30050,[{hosts.addresses[1]}]:")
+        code, out, err = ended(hosts.launch("python3 scripts/train.py run x", "--num_servers", 0))
+        assert code == 0, err
+    finally:
+        known.write_text(before)
+        for number, host in enumerate(named):
+            ip("-n", host.name, "addr", "del", f"fd00:99::{number + 1}/64", "dev", "eth0")

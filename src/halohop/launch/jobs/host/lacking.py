@@ -135,13 +135,13 @@ def _room(copied: Copied) -> Iterator[str]:
     folder = Path(copied.folder)
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield f"{folder} cannot be written, because {there} is not a folder of {_user()}; name another one (cache)"
+        yield f"{folder} cannot be written, because {there} is not a folder of {_user()}; name another one (cache, workspace)"
         return
     needed = sum(copied.files[path].bytes for path in misses(copied))
     if needed > (free := shutil.disk_usage(there).free):
         yield (
             f"{folder} needs {format_size(needed)} more for its partitions, but {format_size(free)} are free there; "
-            "make room, or name another folder (cache)"
+            "make room, or name another folder (cache, workspace)"
         )
 
 
