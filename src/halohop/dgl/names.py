@@ -7,6 +7,11 @@ WORKS: dict[str, tuple[str, ...]] = {
         *("load_partition_book", "load_partition_feats", "find_edges", "get_rank"),
     ),
     "distributed.optim": ("SparseAdam", "SparseAdagrad"),
+    "nn": (
+        *("EdgeGATConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "HeteroEmbedding"),
+        *("HeteroGraphConv", "HeteroLinear", "RelGraphConv", "SAGEConv", "TypedLinear", "WeightBasis"),
+    ),
+    "nn.functional": ("edge_softmax",),
 }
 """By package of DGL, what works with DGL's arguments, defaults and results."""
 
@@ -14,7 +19,18 @@ _RPC = "hosts and servers of halohop answer about graphs only; for calls of your
 _SERVERS = "`halohop launch --num_servers N` or `halohop serve` starts servers"
 _SAVED = "tables and their state are saved together: g.engine.tables.save(folder, step=...), and load"
 
+_OF_PYG = "torch_geometric.nn has this layer, or one like it; graph.to_pyg() is what it reads"
+
 REFUSED: dict[str, str] = {
+    **{
+        f"nn.{name}": _OF_PYG
+        for name in (
+            *("AGNNConv", "APPNPConv", "AvgPooling", "CFConv", "ChebConv", "DotGatConv", "EGATConv", "EdgeConv", "GCN2Conv"),
+            *("GMMConv", "GatedGraphConv", "GlobalAttentionPooling", "HGTConv", "JumpingKnowledge", "MaxPooling", "NNConv"),
+            *("PNAConv", "SGConv", "Set2Set", "SortPooling", "SumPooling", "TAGConv", "TransE", "TransR"),
+        )
+    },
+    "nn.NodeEmbedding": "halohop.DistEmbedding and halohop.optim learn vectors, on one host and on several",
     "distributed.DistGraphServer": _SERVERS,
     "distributed.start_server": _SERVERS,
     "distributed.ServerState": _SERVERS,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from halohop import dgl
+from halohop.dgl.names import WORKS
 from halohop.errors import InputError
 from tests.support.dgl_layers import SHAPES, ends_of, graph_of
 
@@ -231,6 +232,7 @@ def test_what_cannot_work_is_refused() -> None:
         (lambda: dgl.nn.GraphConv(4, 2)(graph, torch.ones(14, 4), weight=torch.ones(4, 2)), "weight=False"),
         (lambda: dgl.nn.GATConv(4, 2, 0), "num_heads=0"),
         (lambda: dgl.nn.GATv2Conv(4, 2, 0), "num_heads=0"),
+        (lambda: dgl.nn.GATv2Conv((4, 3), 2, 1, share_weights=True), "leave share_weights out"),
         (lambda: dgl.nn.GINConv(None, "min"), "aggregator_type='min'"),
         (lambda: dgl.nn.TypedLinear(4, 2, 3, "both"), "regularizer='both'"),
         (lambda: dgl.nn.TypedLinear(4, 2, 3, "basis"), "needs num_bases"),
@@ -262,3 +264,20 @@ def test_a_layer_in_place_of_a_product_is_called() -> None:
         doubled.fc.weight.mul_(2)
     conv.fc.__class__ = Twice
     torch.testing.assert_close(conv(graph, there), doubled(graph, there))
+
+
+def test_the_older_names_of_modules() -> None:
+    import halohop.dgl.nn.pytorch as older
+    from halohop.dgl.nn.pytorch.hetero import get_aggregate_fn
+
+    assert older.SAGEConv is dgl.nn.SAGEConv
+    assert older.edge_softmax is dgl.nn.functional.edge_softmax
+    assert get_aggregate_fn("max")([torch.tensor([1.0]), torch.tensor([2.0])], "item").tolist() == [2.0]
+
+
+def test_layers_that_are_lacking_name_what_takes_their_place() -> None:
+    with pytest.raises(InputError, match=r"nn\.HGTConv of DGL is not offered: torch_geometric.nn"):
+        dgl.nn.HGTConv(4, 2, 1)
+    with pytest.raises(AttributeError, match="no attribute 'NoConv'"):
+        dgl.nn.NoConv  # noqa: B018
+    assert all(name in dgl.nn.__all__ for name in WORKS["nn"])

@@ -4,6 +4,8 @@
 and rows of all nodes or a pair of those of both ends.
 """
 
+from typing import Any
+
 from halohop.dgl.nn import functional
 from halohop.dgl.nn.attention import GATv2Conv
 from halohop.dgl.nn.functional import edge_softmax
@@ -13,6 +15,7 @@ from halohop.dgl.nn.graphconv import EdgeWeightNorm, GraphConv
 from halohop.dgl.nn.hetero import HeteroEmbedding, HeteroGraphConv, HeteroLinear
 from halohop.dgl.nn.relational import RelGraphConv, TypedLinear, WeightBasis
 from halohop.dgl.nn.sage import SAGEConv
+from halohop.dgl.notes import missing
 
 __all__ = [
     "EdgeGATConv",
@@ -32,3 +35,7 @@ __all__ = [
     "edge_softmax",
     "functional",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return missing("nn", name)

@@ -8,15 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halohop.dgl.adjacency import by_id
-from halohop.dgl.nn.ends import Rows, applied, both, pair, refuse_empty, rows_of
+from halohop.dgl.nn.ends import Rows, Strict, applied, both, pair
 from halohop.errors import InputError
-from halohop.nn import Hop
 from halohop.nn.functional import segment_gatv2, segment_softmax, segment_spmm
 
-GAIN = nn.init.calculate_gain("relu")
 
-
-class Attention(nn.Module):
+class Attention(Strict):
     """What the layers have in common: heads, dropout, what is added at the end."""
 
     bias: Any
@@ -42,16 +39,6 @@ class Attention(nn.Module):
         self.leaky_relu = nn.LeakyReLU(negative_slope)
         self.activation, self._allow_zero_in_degree = activation, allow_zero_in_degree
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Whether nodes may be without in-edges."""
-        self._allow_zero_in_degree = set_value
-
-    def _read(self, graph: Any, feat: Rows) -> tuple[Hop, Rows]:
-        hop, feat = rows_of(graph, feat, self._widths)
-        if not self._allow_zero_in_degree:
-            refuse_empty(hop)
-        return hop, applied(self.feat_drop, feat)
-
     def _attention(self) -> nn.Parameter:
         return nn.Parameter(torch.empty(1, self._num_heads, self._out_feats))
 
@@ -69,11 +56,14 @@ class Attention(nn.Module):
         folded = (lin.weight.unflatten(0, (self._num_heads, -1)) * attention.squeeze(0).unsqueeze(-1)).sum(1)
         return F.linear(rows, folded)
 
-    def _reset_residual(self) -> None:
-        if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=GAIN)
-            if self.res_fc.bias is not None:
-                nn.init.zeros_(self.res_fc.bias)
+    def _draw(self, *weights: Tensor) -> None:
+        """Weights anew, and that of the residual; biases become 0."""
+        residual = (self.res_fc.weight,) if isinstance(self.res_fc, nn.Linear) else ()
+        for weight in (*weights, *residual):
+            nn.init.xavier_normal_(weight, gain=nn.init.calculate_gain("relu"))
+        for name, values in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(values)
 
     def _finished(self, out: Tensor, here: Tensor) -> Tensor:
         """With the residual and the bias; ``[num_dst, *, heads, columns]``."""
@@ -94,7 +84,7 @@ class GATv2Conv(Attention):
         share_weights: whether the rows of both ends are multiplied by one matrix.
 
     Raises:
-        InputError: no heads.
+        InputError: no heads; shared weights of two widths.
 
     Example:
         >>> from halohop import dgl
@@ -119,9 +109,11 @@ class GATv2Conv(Attention):
     ) -> None:
         super().__init__(in_feats, out_feats, num_heads, feat_drop, attn_drop, negative_slope, activation, allow_zero_in_degree)
         width, own_width = self._widths
+        if share_weights and width != own_width:
+            raise InputError(f"one matrix for rows of {width} and of {own_width} columns; leave share_weights out")
         self.bias, self.share_weights = bias, share_weights
         self.fc_src = self._product(width, bias)
-        self.fc_dst = self.fc_src if share_weights and not isinstance(in_feats, tuple) else self._product(own_width, bias)
+        self.fc_dst = self.fc_src if share_weights else self._product(own_width, bias)
         self.attn, self.res_fc = self._attention(), None
         if residual:
             self.res_fc = nn.Identity() if own_width == num_heads * out_feats else self._product(own_width, bias)
@@ -129,12 +121,8 @@ class GATv2Conv(Attention):
 
     def reset_parameters(self) -> None:
         """Draws the weights anew; biases become 0."""
-        for lin in (self.fc_src,) if self.share_weights else (self.fc_src, self.fc_dst):
-            nn.init.xavier_normal_(lin.weight, gain=GAIN)
-            if lin.bias is not None:
-                nn.init.zeros_(lin.bias)
-        nn.init.xavier_normal_(self.attn, gain=GAIN)
-        self._reset_residual()
+        shared = self.fc_dst is self.fc_src
+        self._draw(self.fc_src.weight, *([] if shared else [self.fc_dst.weight]), self.attn)
 
     def forward(self, graph: Any, feat: Rows, get_attention: bool = False) -> Any:
         """New rows of the destinations, ``[num_dst, num_heads, out_feats]``.
@@ -147,8 +135,8 @@ class GATv2Conv(Attention):
         Raises:
             InputError: nodes without in-edges that are not allowed; rows that do not fit.
         """
-        hop, feat = self._read(graph, feat)
-        there, here = both(hop, feat)
+        hop, feat = self.read(graph, feat, self._widths)
+        there, here = both(hop, applied(self.feat_drop, feat))
         sources = self._by_heads(self.fc_src(there))
         alike = self.fc_dst is self.fc_src and isinstance(feat, Tensor)
         own = sources[: hop.num_dst] if alike else self._by_heads(self.fc_dst(here))

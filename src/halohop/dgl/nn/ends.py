@@ -91,14 +91,26 @@ def one_each(hop: Hop, weight: Tensor | None, dtype: torch.dtype) -> Tensor | No
     return hop.of_edges(weight.reshape(-1)).to(dtype)
 
 
-def refuse_empty(hop: Hop) -> None:
-    """
-    Raises:
-        InputError: a destination has no in-edge.
-    """
-    empty = hop.num_dst - int((hop.begins.diff() > 0).sum())
-    if empty:
-        raise InputError(
-            f"{empty} of {hop.num_dst} nodes have no in-edges (zero in-degree), so this layer has nothing to make their rows of; "
-            "add loops with dgl.add_self_loop(g), or give allow_zero_in_degree=True for rows of zeros"
-        )
+class Strict(nn.Module):
+    """A layer that refuses destinations without in-edges, unless it is told to allow them."""
+
+    _allow_zero_in_degree: bool
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes may be without in-edges."""
+        self._allow_zero_in_degree = set_value
+
+    def read(self, graph: Any, feat: Rows, widths: tuple[int, int] | None = None) -> tuple[Hop, Rows]:
+        """As `rows_of`.
+
+        Raises:
+            InputError: a destination has no in-edge, too.
+        """
+        hop, feat = rows_of(graph, feat, widths)
+        empty = 0 if self._allow_zero_in_degree else hop.num_dst - int((hop.begins.diff() > 0).sum())
+        if empty:
+            raise InputError(
+                f"{empty} of {hop.num_dst} nodes have no in-edges (zero in-degree), so this layer has nothing to make their rows "
+                "of; add loops with dgl.add_self_loop(g), or give allow_zero_in_degree=True for rows of zeros"
+            )
+        return hop, feat

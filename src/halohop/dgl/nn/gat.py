@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from halohop.dgl.adjacency import by_id
-from halohop.dgl.nn.attention import GAIN, Attention
-from halohop.dgl.nn.ends import Rows, both, one_each
+from halohop.dgl.nn.attention import Attention
+from halohop.dgl.nn.ends import Rows, applied, both, one_each
 from halohop.errors import InputError
 from halohop.nn import Hop
 from halohop.nn.functional import segment_add, segment_softmax, segment_spmm
@@ -32,16 +32,13 @@ class _GAT(Attention):
         """What multiplies the rows of the sources, and those of the destinations where that is another matrix."""
         return [self.fc] if hasattr(self, "fc") else [self.fc_src, self.fc_dst]
 
-    def _reset(self, *others: Tensor) -> None:
-        """Draws the weights anew, in DGL's order; biases become 0."""
-        for weight in (*(lin.weight for lin in self._products()), self.attn_l, self.attn_r, *others):
-            nn.init.xavier_normal_(weight, gain=GAIN)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
-        self._reset_residual()
+    def _weights(self) -> tuple[Tensor, ...]:
+        """What is drawn, in DGL's order."""
+        return *(lin.weight for lin in self._products()), self.attn_l, self.attn_r
 
     def _attended(self, hop: Hop, feat: Rows, weight: Tensor | None = None, edges: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """New rows, and the attention of each edge of the graph."""
+        feat = applied(self.feat_drop, feat)
         there, here = both(hop, feat)
         lin, own = self._products()[0], self._products()[-1]
         sources = self._by_heads(lin(there))
@@ -111,7 +108,7 @@ class GATConv(_GAT):
 
     def reset_parameters(self) -> None:
         """Draws the weights anew; biases become 0."""
-        self._reset()
+        self._draw(*self._weights())
 
     def forward(self, graph: Any, feat: Rows, edge_weight: Tensor | None = None, get_attention: bool = False) -> Any:
         """New rows of the destinations, ``[num_dst, *, num_heads, out_feats]``.
@@ -125,7 +122,7 @@ class GATConv(_GAT):
         Raises:
             InputError: nodes without in-edges that are not allowed; rows or weights that do not fit.
         """
-        hop, feat = self._read(graph, feat)
+        hop, feat = self.read(graph, feat, self._widths)
         weight = one_each(hop, edge_weight, both(hop, feat)[0].dtype)
         out, share = self._attended(hop, feat, weight)
         return (out, share) if get_attention else out
@@ -170,7 +167,7 @@ class EdgeGATConv(_GAT):
 
     def reset_parameters(self) -> None:
         """Draws the weights anew; the bias becomes 0."""
-        self._reset(self.fc_edge.weight, self.attn_edge)
+        self._draw(*self._weights(), self.fc_edge.weight, self.attn_edge)
 
     def forward(self, graph: Any, feat: Rows, edge_feat: Tensor, get_attention: bool = False) -> Any:
         """New rows of the destinations, ``[num_dst, num_heads, out_feats]``.
@@ -182,7 +179,7 @@ class EdgeGATConv(_GAT):
         Raises:
             InputError: as of `GATConv.forward`; rows of edges that do not fit.
         """
-        hop, feat = self._read(graph, feat)
+        hop, feat = self.read(graph, feat, self._widths)
         if edge_feat.shape != (hop.num_edges, self.fc_edge.in_features):
             raise InputError(
                 f"rows of edges of shape {tuple(edge_feat.shape)}, expected {(hop.num_edges, self.fc_edge.in_features)}; give "

@@ -6,9 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from halohop.dgl.nn.ends import Rows, both, in_lists, one_each, rows_of
+from halohop.dgl.nn.ends import Rows, both, one_each, rows_of
 from halohop.errors import InputError
-from halohop.nn import aggregate
 from halohop.nn.functional import segment_spmm
 
 
@@ -77,7 +76,7 @@ class GINConv(_GIN):
         there, here = both(hop, feat)
         weight = one_each(hop, edge_weight, there.dtype)
         reduce = cast(Any, self._aggregator_type)
-        out = self._with_own(here, aggregate((there, None), in_lists(hop), reduce=reduce, weight=weight))
+        out = self._with_own(here, segment_spmm(there, hop.src, hop.begins, reduce=reduce, weight=weight))
         return out if self.activation is None else self.activation(out)
 
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from halohop.dgl.adjacency import by_id
-from halohop.dgl.nn.ends import Rows, in_lists, one_each, refuse_empty, rows_of
+from halohop.dgl.nn.ends import Rows, Strict, in_lists, one_each
 from halohop.errors import InputError
 from halohop.nn import Hop, aggregate
 
 
-class GraphConv(nn.Module):
+class GraphConv(Strict):
     """`dgl.nn.GraphConv` (Kipf and Welling, 2017): the sum of the in-neighbours' rows, by degrees, times a matrix.
 
     Args:
@@ -63,10 +63,6 @@ class GraphConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Whether nodes may be without in-edges."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, graph: Any, feat: Rows, weight: Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """New rows of the destinations, ``[num_dst, *, out_feats]``.
 
@@ -82,10 +78,8 @@ class GraphConv(nn.Module):
         if weight is not None and self.weight is not None:
             raise InputError("the layer has a matrix of its own, and is given another; make it with weight=False")
         matrix = self.weight if weight is None else weight
-        hop, feat = rows_of(graph, feat)
+        hop, feat = self.read(graph, feat)
         rows = feat[0] if isinstance(feat, tuple) else feat
-        if not self._allow_zero_in_degree:
-            refuse_empty(hop)
         if matrix is not None and rows.shape[-1] != len(matrix):
             raise InputError(f"the rows have {rows.shape[-1]} columns, and the matrix is of {len(matrix)}; give other rows")
         shares = self._shares(hop, one_each(hop, edge_weight, rows.dtype), rows.dtype)
