@@ -86,6 +86,14 @@ def test_a_folder_that_is_the_workspace_is_not_put_into_itself(options: CopyOpti
     assert str(first.source) == options.script_folder == first.copied.folder
 
 
+def test_a_folder_without_a_name_is_what_it_holds(options: CopyOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(options.script_folder)
+    for spelled in (".", "./", f"{options.script_folder}/."):
+        scripts = parcels(replace(options, script_folder=spelled))[Entry(host="a")][1]
+        assert (scripts.copied.folder, scripts.what) == ("/ws", "sage")
+        assert {*scripts.copied.files} == {"train.py", "models/sage.py", "models/empty", "link.py"}
+
+
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [

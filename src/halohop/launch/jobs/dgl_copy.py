@@ -1,5 +1,6 @@
 """What DGL's `copy_files` brings to the hosts of an `ip_config.txt`: each its partitions, and all of them the scripts."""
 
+import posixpath
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from halohop.store.names import MANIFEST
 from halohop.store.share import Share
 
 _READ = 1 << 20
+_NO_NAMES = ("", ".", "..")
 _LEFT_OUT = ("__pycache__", ".git")
 
 
@@ -31,7 +33,8 @@ class CopyOptions:
         workspace: folder on all hosts.
         rel_data_path: folder below it for the partitions.
         part_config: the configuration beside the partitions, on this machine.
-        script_folder: on this machine; it comes into the workspace under its own name, or is the workspace itself.
+        script_folder: on this machine; it comes into the workspace under its own name. Of ``.``, and of the
+            workspace itself, what it holds.
 
     Raises:
         InputError: a folder that is not there, or that lies elsewhere than it must.
@@ -98,7 +101,8 @@ def hosts_job(hosts: Iterable[Entry], *, python: str | None, user: str | None, p
 
 def _scripts(options: CopyOptions, workspace: Path, parts: Path) -> Parcel:
     folder = Path(options.script_folder).resolve()
-    base = folder if folder == workspace.resolve() else folder.parent
+    alone = folder == workspace.resolve() or posixpath.basename(options.script_folder.rstrip("/")) in _NO_NAMES
+    base = folder if alone else folder.parent
     files = {str(file.relative_to(base)): _record(file) for file in _files(folder, parts.resolve())}
     ip_config = Path(options.ip_config)
     small = {ip_config.name: read_regular(ip_config)}

@@ -108,12 +108,14 @@ def test_partitions_that_are_there_are_counted(tmp_path: Path) -> None:
     halohop.partition(ring(40), parts, num_parts=3, method="random")
     shutil.rmtree(parts / "part-0001")
     (parts / "part-0000" / "part-0007").mkdir()
-    (parts / "part-of-mine").mkdir()
+    for name in ("part-of-mine", "part-0001.old"):
+        (parts / name).mkdir()
     order = Order(programs=(), folder=str(tmp_path), reads=(str(parts),))
     assert (lacking.checked(order).parts, lacking.checked(order).num_parts) == ((0, 2), 3)
     assert lacking.checked(Order(programs=(), folder=str(tmp_path))).num_parts == 0
-    (parts / "manifest.json").write_text('{"nodes": []}')
-    assert lacking.checked(order).num_parts == 0  # who opens it says what is wrong
+    for damaged in ('{"nodes": []}', "{}", '{"nodes": [{"bounds": "x"}]}', "\x00"):
+        (parts / "manifest.json").write_text(damaged)
+        assert lacking.checked(order).num_parts == 0  # who opens it says what is wrong
 
 
 def test_free_ports_are_free_and_below_those_of_connections(taken: int) -> None:

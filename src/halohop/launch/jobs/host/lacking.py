@@ -123,12 +123,13 @@ def _data(folder: Path) -> Iterator[str]:
 
 def _parts(folder: Path) -> tuple[tuple[int, ...], int]:
     """The numbers of the partitions in a folder, and how many the data set has."""
-    found = sorted(int(part.name.removeprefix("part-")) for part in folder.glob("part-[0-9]*") if part.is_dir())
+    numbers = [part.name.removeprefix("part-") for part in folder.glob("part-*") if part.is_dir()]
+    found = tuple(sorted(int(number) for number in numbers if number.isdecimal()))
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
-    except msgspec.DecodeError:  # who opens it says what is wrong
-        return tuple(found), 0
-    return tuple(found), len(manifest.nodes[0].bounds) - 1
+        return found, len(manifest.nodes[0].bounds) - 1
+    except (msgspec.DecodeError, IndexError):  # who opens it says what is wrong
+        return found, 0
 
 
 def _room(copied: Copied) -> Iterator[str]:
