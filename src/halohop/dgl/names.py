@@ -4,7 +4,9 @@ WORKS: dict[str, tuple[str, ...]] = {
     "distributed": (
         *("initialize", "exit_client", "DistGraph", "DistTensor", "DistEmbedding", "GraphPartitionBook", "PartitionPolicy"),
         *("NodePartitionPolicy", "EdgePartitionPolicy", "RangePartitionBook", "partition_graph", "load_partition"),
-        *("load_partition_book", "load_partition_feats", "find_edges", "get_rank"),
+        *("load_partition_book", "load_partition_feats", "find_edges", "get_rank", "in_subgraph", "sample_neighbors"),
+        *("sample_etype_neighbors", "node_split", "edge_split", "DistDataLoader", "DistNodeDataLoader", "DistEdgeDataLoader"),
+        *("NodeCollator", "EdgeCollator"),
     ),
     "distributed.optim": ("SparseAdam", "SparseAdagrad"),
     "nn": (
@@ -72,6 +74,8 @@ ACCEPTED: dict[str, str] = {
     "attach": "names of tables are those of one job",
     "num_hops": "what lies on other hosts is asked for; halohop.add_replicas copies what is needed most",
     "num_trainers_per_machine": "node_split deals the nodes of a host's partitions to its trainers",
+    "node_trainer_ids": "nodes of a host's partitions are dealt to its trainers",
+    "edge_trainer_ids": "edges of a host's partitions are dealt to its trainers",
     "objtype": "METIS minimises the edges that it cuts",
     "graph_formats": "partitions have lists of in-edges, which need no other format",
     "n_jobs": "partitions are written as memory and disk allow; halohop.partition(worker=True) shares the work among hosts",

@@ -7,7 +7,7 @@ import pytest
 
 import halohop.dgl as dgl
 from halohop.dgl.notes import note
-from tests.support.dgl_graphs import plain_graph, typed_graph
+from tests.support.dgl_parts import plain_graph, typed_graph
 
 GRAPHS = {"plain": plain_graph, "typed": typed_graph}
 

@@ -11,7 +11,7 @@ import halohop
 import halohop.dgl as dgl
 from halohop.dgl.distributed import DistGraph, DistTensor, load_partition_book, partition_graph
 from halohop.errors import IdError, InputError, SchemaError
-from tests.support.dgl_graphs import plain_graph, typed_graph
+from tests.support.dgl_parts import plain_graph, typed_graph
 from tests.support.dgl_ranks import folders_of_hosts, in_ranks
 
 

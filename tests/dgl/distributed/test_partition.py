@@ -12,7 +12,7 @@ import halohop
 import halohop.dgl as dgl
 from halohop.dgl.distributed import load_partition, load_partition_book, load_partition_feats, partition_graph
 from halohop.errors import DatasetError, InputError
-from tests.support.dgl_graphs import plain_graph, typed_graph
+from tests.support.dgl_parts import plain_graph, typed_graph
 
 
 def test_partitions_hold_every_node_edge_and_row_once(divided: tuple[dgl.DGLGraph, Path]) -> None:

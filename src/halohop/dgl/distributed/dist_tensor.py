@@ -162,6 +162,11 @@ class StoredTensor(DistTensor):
         dtype: torch.dtype = getattr(torch, self._stored.columns[self._column].dtype)
         return dtype
 
+    @property
+    def is_split(self) -> bool:
+        """Whether halohop knows it as a split, such as ``train_mask`` for "train"."""
+        return self._column in [f"{name}_mask" for name in self._graph.schema.splits(self._table)]
+
     def __len__(self) -> int:
         return self._stored.count
 
