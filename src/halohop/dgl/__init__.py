@@ -5,11 +5,15 @@
 A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always the user's.
 """
 
+from typing import Any
+
 from halohop.dgl import dataloading, distributed, function, nn, sampling
 from halohop.dgl.batches import EdgeBatch, NodeBatch
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
+from halohop.dgl.message import ALL
+from halohop.dgl.notes import missing, note
 from halohop.dgl.sampling import in_subgraph, out_subgraph, to_block
 from halohop.dgl.subgraphs import edge_subgraph, merge, remove_edges
 from halohop.dgl.transforms import (
@@ -20,13 +24,16 @@ from halohop.dgl.transforms import (
     to_bidirected,
     to_homogeneous,
 )
+from halohop.errors import HalohopError as DGLError
 
 __all__ = [
+    "ALL",
     "EID",
     "ETYPE",
     "NID",
     "NTYPE",
     "DGLBlock",
+    "DGLError",
     "DGLGraph",
     "EdgeBatch",
     "NodeBatch",
@@ -47,7 +54,17 @@ __all__ = [
     "remove_self_loop",
     "reverse",
     "sampling",
+    "seed",
     "to_bidirected",
     "to_block",
     "to_homogeneous",
 ]
+
+
+def seed(val: int) -> None:
+    """Changes nothing: what loaders draw is a function of their own seed."""
+    note("seed")
+
+
+def __getattr__(name: str) -> Any:
+    return missing("", name)

@@ -15,6 +15,7 @@ from halohop.dgl.asked import Asked
 from halohop.dgl.cross import CrossReducer, multi_update_all
 from halohop.dgl.frames import Framed, Kept
 from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
+from halohop.dgl.notes import Lacking
 from halohop.errors import InputError
 from halohop.nn import Hop
 from halohop.typing import EdgeDir, Relation
@@ -27,7 +28,7 @@ NTYPE = "_TYPE"
 ETYPE = "_TYPE"
 
 
-class DGLGraph(Asked, Framed):
+class DGLGraph(Asked, Framed, Lacking):
     """Nodes and edges by type, and columns of both. `graph` and `heterograph` make one.
 
     Columns are set and read as in DGL, at any time. They and the edges go to other processes by fork and by pickle. Within
@@ -46,6 +47,8 @@ class DGLGraph(Asked, Framed):
         >>> g.num_nodes(), g.in_degrees(1), g.edges()[0].tolist(), g.hop().src.tolist()
         (3, 1, [0, 1, 2], [2, 0, 1])
     """
+
+    of_dgl = "DGLGraph"
 
     def __init__(self, sources: dict[str, int], destinations: dict[str, int], edges: dict[Relation, Adjacency]) -> None:
         super().__init__(sources, destinations, edges)
@@ -116,6 +119,10 @@ class DGLGraph(Asked, Framed):
         found: Data | HeteroData = data
         return found
 
+    def clone(self) -> Self:
+        """The same graph with copies of its columns."""
+        return self._with(self._edges, self._kept.each(Tensor.clone))
+
     def local_var(self) -> Self:
         """The same graph with columns of its own, which at first are those of this one."""
         return self._with(self._edges, self._kept.each(lambda rows: rows))
@@ -181,6 +188,23 @@ class DGLGraph(Asked, Framed):
             raise InputError("pin_memory is for graphs that go to a GPU, and there is none here; leave it out")
         edges = {relation: edges.each(Tensor.pin_memory) for relation, edges in self._edges.items()}
         return self._with(edges, self._kept.each(Tensor.pin_memory))
+
+    def cpu(self) -> Self:
+        """On the CPU."""
+        return self.to("cpu")
+
+    def is_pinned(self) -> bool:
+        """Whether the edges lie in pinned memory."""
+        return any(edges.some.is_pinned() for edges in self._edges.values())
+
+    def formats(self, formats: Any = None) -> Any:
+        """The graph itself: lists of in-edges and of out-edges are made when they are first read; or their names."""
+        return {"created": ["coo"], "not created": ["csr", "csc"]} if formats is None else self
+
+    def create_formats_(self) -> None:
+        """Makes the lists of in-edges now, for all processes that are forked later."""
+        for relation in self._edges:
+            self.hop(relation)
 
     def int(self) -> Self:
         """With ids of nodes in int32."""

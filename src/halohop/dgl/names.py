@@ -1,6 +1,14 @@
 """Which names of DGL there are here, and what takes the place of the others: the one table that code, tests and docs read."""
 
 WORKS: dict[str, tuple[str, ...]] = {
+    "": (
+        *("graph", "heterograph", "create_block", "DGLGraph", "DGLError", "NID", "EID", "NTYPE", "ETYPE", "ALL"),
+        *("add_self_loop", "remove_self_loop", "reverse", "to_bidirected", "add_reverse_edges", "to_homogeneous", "seed"),
+    ),
+    "function": (
+        *("copy_u", "copy_e", "sum", "mean", "max", "min"),
+        *(f"{a}_{op}_{b}" for a in "uve" for b in "uve" if a != b for op in ("add", "sub", "mul", "div", "dot")),
+    ),
     "distributed": (
         *("initialize", "exit_client", "DistGraph", "DistTensor", "DistEmbedding", "GraphPartitionBook", "PartitionPolicy"),
         *("NodePartitionPolicy", "EdgePartitionPolicy", "RangePartitionBook", "partition_graph", "load_partition"),
@@ -23,7 +31,75 @@ _SAVED = "tables and their state are saved together: g.engine.tables.save(folder
 
 _OF_PYG = "torch_geometric.nn has this layer, or one like it; graph.to_pyg() is what it reads"
 
+_UNCHANGED = "a graph does not change; make another: dgl.graph, dgl.add_self_loop, dgl.remove_edges, dgl.edge_subgraph, dgl.merge"
+_FUNCTION = "call the function of halohop.dgl, which returns another graph"
+_SENDING = "update_all on a graph that has the edges in question: dgl.in_subgraph, dgl.edge_subgraph"
+_WALKS = "halohop.random_walk, or a sampler of your own: dataloading.BlockSampler.sample_frontier"
+_MANY = "a graph of many small ones is one graph here; read them out by torch.segment_reduce or PyG's pooling"
+_SOURCES = "halohop.load_source reads OGB's, PyG's and your own files (docs/data.md); give its edges to dgl.graph"
+_FILES = "dgl.distributed.partition_graph or halohop.partition writes a graph; torch.save keeps one as it is"
+_PYG = "make it by a transform of PyG, of g.to_pyg()"
+
+_OF_GRAPHS: dict[str, tuple[str, ...]] = {
+    _UNCHANGED: ("add_edges", "add_nodes", "remove_edges", "remove_nodes"),
+    _FUNCTION: (*("add_self_loop", "remove_self_loop", "reverse", "edge_subgraph", "sample_etype_neighbors", "subgraph"),),
+    _SENDING: ("pull", "push", "send_and_recv", "prop_nodes", "prop_edges", "group_apply_edges"),
+    _WALKS: ("khop_in_subgraph", "khop_out_subgraph", "sample_labors", "sample_neighbors_biased", "select_topk"),
+    _MANY: ("batch_size", "batch_num_nodes", "batch_num_edges", "set_batch_num_nodes", "set_batch_num_edges"),
+    _PYG: ("line_graph", "reorder_graph", "to_simple", "to_networkx", "to_cugraph", "inc", "incidence_matrix", "metagraph"),
+    "a sparse matrix is made of adj_tensors('csr'), by torch.sparse_csr_tensor": ("adj", "adj_external", "adjacency_matrix"),
+    "ids whose rows meet a condition: condition(g.ndata).nonzero()": ("filter_nodes", "filter_edges"),
+    "a column is set as a whole before it is read": ("set_n_initializer", "set_e_initializer"),
+    "a graph goes to other processes by fork or pickle, its tensors in shared memory": ("shared_memory",),
+    "pin_memory() returns a graph in pinned memory": ("pin_memory_", "unpin_memory_", "record_stream"),
+    "halohop.LinkNeighborLoader, or dataloading.negative_sampler": ("global_uniform_negative_sampling",),
+}
+
+_OF_DGL: dict[str, tuple[str, ...]] = {
+    _UNCHANGED: ("add_edges", "add_nodes", "remove_nodes"),
+    _WALKS: ("khop_in_subgraph", "khop_out_subgraph", "khop_graph", "khop_adj", "metapath_reachable_graph"),
+    _MANY: (
+        *("batch", "unbatch", "slice_batch", "sum_nodes", "mean_nodes", "max_nodes", "softmax_nodes", "topk_nodes"),
+        *("sum_edges", "mean_edges", "max_edges", "softmax_edges", "topk_edges", "readout_nodes", "readout_edges"),
+        *("broadcast_nodes", "broadcast_edges"),
+    ),
+    _SOURCES: (
+        "data",
+        "from_networkx",
+        "from_scipy",
+        "bipartite_from_networkx",
+        "bipartite_from_scipy",
+        "rand_graph",
+        "rand_bipartite",
+    ),
+    _FILES: ("load_graphs", "save_graphs"),
+    _PYG: (
+        *("line_graph", "to_networkx", "to_simple", "to_simple_graph", "reorder_graph", "knn_graph", "lap_pe"),
+        *("laplacian_pe", "radius_graph", "random_walk_pe", "shortest_dist", "norm_by_dst"),
+    ),
+    "update_all and apply_edges with halohop.dgl.function, or halohop.nn.functional": ("ops", "sparse", "copy_u", "u_dot_v"),
+    "nodes are numbered anew by dgl.to_block; PyG's induced subgraphs are halohop.SubGraphLoader's": (
+        "node_subgraph",
+        "compact_graphs",
+    ),
+    "g[relation] is the graph of one relation": (
+        "edge_type_subgraph",
+        "node_type_subgraph",
+        "to_heterogeneous",
+        "block_to_graph",
+    ),
+    "partition_graph and halohop.partition assign nodes by METIS": ("metis_partition", "metis_partition_assignment"),
+    "loaders read a graph's columns when a batch asks for them": (
+        "set_node_lazy_features",
+        "set_edge_lazy_features",
+        "LazyFeature",
+    ),
+    "DataLoader and distributed.DistGraph take the place of it": ("graphbolt",),
+}
+
 REFUSED: dict[str, str] = {
+    **{f"DGLGraph.{name}": text for text, names in _OF_GRAPHS.items() for name in names},
+    **{name: text for text, names in _OF_DGL.items() for name in names},
     **{
         f"nn.{name}": _OF_PYG
         for name in (
@@ -65,6 +141,7 @@ REFUSED: dict[str, str] = {
 _LAUNCHER = "the transport of halohop has the threads and queues that it needs"
 
 ACCEPTED: dict[str, str] = {
+    "seed": "draws are functions of a loader's own seed, DataLoader(..., seed=0), and of its epoch and batch",
     "max_queue_size": _LAUNCHER,
     "net_type": _LAUNCHER,
     "num_worker_threads": _LAUNCHER,

@@ -42,7 +42,18 @@ def missing(package: str, name: str) -> Any:
     if full not in REFUSED:
         where = f"halohop.dgl.{package}".rstrip(".")
         raise AttributeError(f"module {where!r} has no attribute {name!r}")
-    return type(name, (), {"__init__": lambda self, *_, **__: refused(full), "__doc__": REFUSED[full]})
+    return Refused(name, (), {"__init__": lambda self, *_, **__: refused(full), "__doc__": REFUSED[full], "full": full})
+
+
+class Refused(type):
+    """The type of names that are refused when they are used: called, or asked for names of their own."""
+
+    full: str
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refused(cls.full)
 
 
 class Lacking:

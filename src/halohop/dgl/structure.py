@@ -51,6 +51,22 @@ class Structure:
         return [name for _, name, _ in self._edges]
 
     @property
+    def is_unibipartite(self) -> bool:
+        """Whether no type is both a source and a destination of edges."""
+        return self.is_block or not {relation[0] for relation in self._edges} & {relation[2] for relation in self._edges}
+
+    @property
+    def is_multigraph(self) -> bool:
+        """Whether any pair of nodes has two edges of a relation."""
+        return any(torch.stack(edges.ends).unique(dim=1).shape[1] < edges.num_edges for edges in self._edges.values())
+
+    def has_nodes(self, vid: Nodes, ntype: str | None = None) -> Any:
+        """Whether there are nodes of these ids: bool ``[n]``, or one for a number."""
+        ids = torch.as_tensor(vid, device=self.device)
+        found = (ids >= 0) & (ids < self.num_nodes(ntype))
+        return bool(found) if isinstance(vid, int) else found
+
+    @property
     def is_homogeneous(self) -> bool:
         """Whether there is one type of nodes and one of edges."""
         return len(self.ntypes) == 1 and len(self._edges) == 1
@@ -68,6 +84,15 @@ class Structure:
             asked = "no relation is given" if etype is None else f"{etype!r} names {len(found)} relations"
             raise SchemaError(f"{asked}, and there are {self.canonical_etypes}; name one by its three parts")
         return found[0]
+
+    def get_ntype_id(self, ntype: str) -> int:
+        """The place of a type of nodes among `ntypes`."""
+        counted({**self._destinations, **self._sources}, ntype)
+        return self.ntypes.index(ntype)
+
+    def get_etype_id(self, etype: str | Relation) -> int:
+        """The place of a relation among `canonical_etypes`."""
+        return self.canonical_etypes.index(self.to_canonical_etype(etype))
 
     def adjacency(self, etype: str | Relation | None = None) -> Adjacency:
         """The edges of a relation."""
