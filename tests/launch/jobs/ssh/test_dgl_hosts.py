@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -39,17 +40,25 @@ torch.distributed.destroy_process_group()
 
 
 class Hosts:
-    """Two hosts of an ip_config.txt, whose workspace each has for itself, and a launcher with the folder that is copied there."""
+    """Two hosts of an ip_config.txt, whose workspace each has for itself, and a launcher with the folder that is copied there.
 
-    def __init__(self, launches, parts: Path) -> None:
+    Args:
+        launches: on the cluster.
+        parts: folder of two partitions with their graph.json.
+        scripts: what is copied; None: a program that says what it sees.
+    """
+
+    def __init__(self, launches, parts: Path, scripts: Path | None = None) -> None:
         self.launches, self.parts = launches, parts
         self.addresses = [host.address for host in launches.cluster.hosts]
         self.workspace = launches.cluster.private / "work"
         self.scripts = launches.folder / "scripts"
-        self.scripts.mkdir()
-        (self.scripts / "train.py").write_text(PROGRAM)
+        if scripts is not None:
+            shutil.copytree(scripts, self.scripts)
+        else:
+            self.scripts.mkdir()
+            (self.scripts / "train.py").write_text(PROGRAM)
         (self.scripts / "ip_config.txt").write_text("".join(f"{address}\n" for address in self.addresses))
-        (parts / "graph.json").write_text(json.dumps({"graph_name": "graph", "num_parts": 2}))
         client = launches.folder / "bin" / "ssh"
         client.parent.mkdir()
         client.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {launches.cluster.config} "$@"\n')
@@ -78,6 +87,11 @@ class Hosts:
     def environment(self, rank: int) -> dict[str, str]:
         return json.loads(self.on(rank // 2, "cat", self.workspace / f"rank-{rank}"))
 
+    def clear(self) -> None:
+        """Removes the workspaces."""
+        for host in (0, 1):
+            self.on(host, "rm", "-rf", self.workspace)
+
 
 def ended(launcher: subprocess.Popen[str], seconds: float = 100) -> tuple[int, str, str]:
     out, err = launcher.communicate(timeout=within(seconds))
@@ -86,10 +100,10 @@ def ended(launcher: subprocess.Popen[str], seconds: float = 100) -> tuple[int, s
 
 @pytest.fixture
 def hosts(launches, parts: Path) -> Hosts:
+    (parts / "graph.json").write_text(json.dumps({"graph_name": "graph", "num_parts": 2}))
     found = Hosts(launches, parts)
     yield found
-    for host in (0, 1):
-        found.on(host, "rm", "-rf", found.workspace)
+    found.clear()
 
 
 def test_files_are_copied_and_the_command_runs(hosts: Hosts) -> None:

@@ -1,0 +1,92 @@
+"""DGL's guide to distributed training, as its users start it: copied to two hosts with ssh servers, and launched there."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import halohop
+import halohop.dgl as dgl
+from halohop.datasets.sources import load_source
+from halohop.recipes.config import TrainConfig
+from halohop.recipes.train import train
+from halohop.store.tables import GraphTables
+from halohop.world import World
+from tests.launch.jobs.ssh.test_dgl_hosts import Hosts, ended
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.full, pytest.mark.data]
+
+EXAMPLES = Path(__file__).parents[4] / "examples" / "dgl"
+SCRIPT = "python3 scripts/distributed_sage.py --ip_config ip_config.txt --num_hidden 64 --fan_out 10,10 --lr 0.01 --batch_size 64"
+
+
+@pytest.fixture(scope="module")
+def tables(pyg_root: Path) -> GraphTables:
+    """Co-purchases of 7,650 products."""
+    return load_source(f"pyg:Amazon/Photo?root={pyg_root}", normalize=True)
+
+
+@pytest.fixture(scope="module")
+def photo(tables: GraphTables, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two partitions, as `partition_graph` writes them."""
+    (nodes,), (edges,) = tables.nodes.values(), tables.edges.values()
+    g = dgl.graph((edges.src.long(), edges.dst.long()), num_nodes=nodes.num_nodes)
+    for name, rows in nodes.columns.items():
+        g.ndata[{"x": "feat", "y": "label"}.get(name, name)] = rows
+    folder = tmp_path_factory.mktemp("photo") / "data"
+    dgl.distributed.partition_graph(g, "graph", 2, str(folder), part_method="metis")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(tables: GraphTables, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The accuracy of the recipe with PyG's model, in one process."""
+    folder = tmp_path_factory.mktemp("recipe")
+    halohop.partition(tables, folder / "parts", num_parts=2, method="metis")
+    config = TrainConfig(parts=str(folder / "parts"), out=str(folder / "run"), fanout=(10, 10), epochs=15)
+    accuracy: float = train(config, world=World())["test_accuracy"]
+    return accuracy
+
+
+@pytest.fixture
+def hosts(launches, photo: Path) -> Iterator[Hosts]:
+    """Two hosts that have their partitions and the scripts."""
+    made = Hosts(launches, photo, scripts=EXAMPLES)
+    code, _, err = ended(made.copy())
+    assert code == 0, err
+    yield made
+    made.clear()
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+def test_the_guides_script_learns_on_two_hosts_what_the_recipe_learns(hosts: Hosts, recipe: float, servers: int) -> None:
+    more = ("--num_servers", servers, "--num_samplers", 1)
+    code, out, err = ended(hosts.launch(f"{SCRIPT} --num_epochs 15", *more), 300)
+    assert code == 0, err
+    found = re.search(r"^test accuracy (0\.\d+)$", out, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(recipe, abs=0.01)
+    assert hosts.launches.gone_within() == []
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+def test_a_rank_that_is_killed_while_it_trains_is_named_and_all_end(hosts: Hosts, servers: int) -> None:
+    launcher = hosts.launch(f"{SCRIPT} --num_epochs 1000", "--num_servers", servers)
+    log = hosts.launches.folder / "run" / "logs" / f"{hosts.addresses[1]}-trainers-1.log"
+    hosts.launches.wait_for(lambda: log.exists() and "rank 3: epoch 1 " in log.read_text(), launcher)
+    os.kill(trainers(hosts, 1)[1], signal.SIGKILL)
+    code, _, err = ended(launcher, 30)
+    assert code == 1
+    assert re.search(rf"rank [23] \(trainers-1 on {hosts.addresses[1]}\) was killed by SIGKILL", err), err
+    assert hosts.launches.gone_within() == []
+
+
+def trainers(hosts: Hosts, host: int) -> list[int]:
+    """The numbers of the processes of a host's ranks, without torchrun's."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in hosts.launches.cluster.hosts[host].process_ids()}
+    return [
+        pid for pid, command in commands.items() if b"distributed_sage.py" in command and b"torch.distributed.run" not in command
+    ]
