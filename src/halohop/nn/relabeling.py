@@ -1,5 +1,7 @@
 """Edges in the user's ids as what a layer reads: positions among the nodes of a block, destinations first."""
 
+import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -7,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop import ops
 from halohop.errors import InputError
-from halohop.nn.hops import Hop, grouped
+from halohop.nn.hops import Hop, listed_by_dst
+from halohop.sampling.numbering import Numbering
 from halohop.typing import EDGE, NODE, NodeType, Relation
 
-_ANY_ID = 2**62
+_NONE = torch.empty(0, dtype=torch.int64)
 
 
 class HasEnds(Protocol):
@@ -49,44 +51,87 @@ def hop_of(edges: HasEnds | Mapping[Relation, HasEnds], nodes: Tensor | Mapping[
         >>> n_id.tolist(), hop.src.tolist(), hop.dst.tolist()
         ([5, 9, 7], [2, 0, 2], [0, 0, 1])
     """
-    if not isinstance(edges, Mapping):
-        assert isinstance(nodes, Tensor)
-        hops, ids = _typed({EDGE: edges}, {NODE: nodes})
-        return hops[EDGE], ids[NODE]
-    assert isinstance(nodes, Mapping)
-    return _typed(edges, nodes)
+    if isinstance(edges, Mapping) and isinstance(nodes, Mapping):
+        return _typed(edges, nodes)
+    if isinstance(edges, Mapping) or isinstance(nodes, Mapping):
+        raise InputError("edges and nodes are a tensor of nodes and their edges, or a dict of both; only one of them is a dict")
+    hops, ids = _typed({EDGE: edges}, {NODE: nodes})
+    return hops[EDGE], ids[NODE]
 
 
 def _typed(
     edges: Mapping[Relation, HasEnds], nodes: Mapping[NodeType, Tensor]
 ) -> tuple[dict[Relation, Hop], dict[NodeType, Tensor]]:
     types = dict.fromkeys((*nodes, *(name for relation in edges for name in (relation[0], relation[2]))))
-    none = torch.empty(0, dtype=torch.int64)
-    counts = {name: len(nodes.get(name, none)) for name in types}
-    numbered = {name: _numbered(name, nodes.get(name, none)) for name in types}
+    numbers = {name: _MINE.of(name) for name in types}
+    counts = {name: numbers[name].start(name, nodes.get(name, _NONE)) for name in types}
     ends = {}
     for relation, listed in edges.items():
-        dst = numbered[relation[2]].find(listed.dst)
-        ends[relation] = numbered[relation[0]].add(listed.src), _checked(dst, counts[relation[2]], relation, listed.dst)
-    hops = {
-        relation: grouped(torch.stack(both), numbered[relation[0]].count, counts[relation[2]]) for relation, both in ends.items()
-    }
-    return hops, {name: of_type.nodes() for name, of_type in numbered.items()}
+        dst = _checked(numbers[relation[2]].find(listed.dst), counts[relation[2]], relation, listed.dst)
+        ends[relation] = numbers[relation[0]].add(listed.src), dst
+    ids = {name: numbers[name].end() for name in types}
+    return {
+        relation: listed_by_dst(src, dst, len(ids[relation[0]]), counts[relation[2]]) for relation, (src, dst) in ends.items()
+    }, ids
 
 
-def _numbered(node_type: NodeType, nodes: Tensor) -> ops.Relabeler:
-    numbered = ops.Relabeler(_ANY_ID)
-    numbered.start(nodes)
-    first = numbered.find(nodes).numpy()
-    twice = np.flatnonzero(first != np.arange(len(nodes)))
-    if len(twice):
-        raise InputError(f"node {int(nodes[twice[0]])} of {node_type!r} is given twice; give each once (nodes.unique())")
-    return numbered
+class _Numbers(threading.local):
+    """What numbers nodes in a thread, by their type: tables that are made once."""
+
+    def __init__(self) -> None:
+        self._types: dict[NodeType, _Numbered] = {}
+
+    def of(self, node_type: NodeType) -> "_Numbered":
+        if node_type not in self._types:
+            self._types[node_type] = _Numbered()
+        return self._types[node_type]
+
+
+class _Numbered:
+    """Numbers the nodes of one type in order of occurrence. A layer whose destinations are the sources of the layer before, as
+    they were given out, goes on where that one has ended."""
+
+    def __init__(self) -> None:
+        self._last: tuple[weakref.ref[Tensor], int] | None = None
+        self._table = Numbering()
+
+    def start(self, node_type: NodeType, nodes: Tensor) -> int:
+        """Begins with the destinations; how many these are.
+
+        Raises:
+            InputError: one is there twice.
+        """
+        last, self._last = self._last, None
+        if last is not None and last[0]() is nodes and last[1] == nodes._version:
+            return len(nodes)
+        self._table.start(nodes)
+        twice = np.flatnonzero(self._table.find(nodes).numpy() != np.arange(len(nodes)))
+        if len(twice):
+            raise InputError(f"node {int(nodes[twice[0]])} of {node_type!r} is given twice; give each once (nodes.unique())")
+        return len(nodes)
+
+    def add(self, ids: Tensor) -> Tensor:
+        """The numbers of nodes, old and new."""
+        return self._table.add(ids)
+
+    def find(self, ids: Tensor) -> Tensor:
+        """The numbers of nodes, -1 of those that have none."""
+        return self._table.find(ids)
+
+    def end(self) -> Tensor:
+        """All nodes, in the order of their numbers."""
+        nodes = self._table.nodes()
+        self._last = weakref.ref(nodes), nodes._version
+        return nodes
+
+
+_MINE = _Numbers()
 
 
 def _checked(dst: Tensor, num_dst: int, relation: Relation, ids: Tensor) -> Tensor:
-    wrong = np.flatnonzero((dst.numpy() < 0) | (dst.numpy() >= num_dst))
-    if len(wrong):
+    found = dst.numpy()
+    if len(found) and (found.min() < 0 or found.max() >= num_dst):
+        wrong = np.flatnonzero((found < 0) | (found >= num_dst))
         raise InputError(
             f"edge {int(wrong[0])} of {relation} leads to node {int(ids[wrong[0]])}, which is none of the nodes that the layer "
             "gives rows of; leave such edges out"

@@ -10,10 +10,9 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import IdError
+from halohop.sampling.numbering import Numbering
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import RAW_ID, NodeType
-
-_ANY_ID = 2**62
 
 
 class KnownIds:
@@ -99,7 +98,7 @@ class _Type:
     def __init__(self, num_nodes: int, pool: ops.Pool) -> None:
         self._pool = pool
         self._by_gid = ops.Relabeler(num_nodes, pool=pool)
-        self._by_raw = ops.Relabeler(_ANY_ID, pool=pool)
+        self._by_raw = Numbering(pool)
         self.start()
 
     def start(self) -> None:
