@@ -4,12 +4,15 @@
     .bench/graphs/products/parts-4/                                                        the same graph in four partitions
     .bench/graphs/products/parts-2-metis/                                                  the same, divided by METIS
     .bench/graphs/products/parts-2-metis-dgl/                                              the same as DGL reads it
+    .bench/graphs/events/parts-1-sums/                                                     with running sums of weights
     .bench/graphs/products/{seeds,links}.npy                                               the seeds, the same for everybody
 
 Edges are ordered by destination before anything else, so that an edge's id is its position in CSC for every contestant and none
 has to look it up.
 """
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -69,6 +72,10 @@ def prepare(
         np.save(folder / "seeds.npy", np.random.default_rng(1).permutation(count)[:MAX_SEEDS])
         edges = next(iter(schema.edges.values())).count
         np.save(folder / "links.npy", np.random.default_rng(2).integers(edges, size=min(MAX_SEEDS, edges)))
+    if graph == "events":
+        if not (folder / "parts-1-sums").exists():
+            shutil.copytree(folder / "parts-1", folder / "parts-1-sums", copy_function=os.link)
+        halohop.add_weight_sums(folder / "parts-1-sums", ["weight"])
     for number, method in [*((number, "random") for number in parts), *((number, "metis") for number in metis)]:
         name = division(number, method)
         if not (folder / name).exists():

@@ -187,9 +187,12 @@ def options(threads: list[int]) -> Benchmark:
     for t in threads:
         for kind, rules in _RULES.items():
             add(f"halohop, {kind}", "halohop_sampling", t, expand="all", rules=rules, links=kind == "links")
-        for kind, how in {"uniform": {}, "weights": {"weight": "weight"}, "links": {"links": True}}.items():
+        for kind, how in {"uniform": {}, "weights": _BY_WEIGHT, "links": {"links": True}}.items():
             add(f"DGL, {kind}", "dgl_sampling", t, "dgl", **how)
-            comparisons.append(versus(f"halohop, {kind}, {_t(t)}", f"DGL, {kind}, {_t(t)}"))
+            bar = {1: 2.0, 2: 1.2}.get(t) if how == _BY_WEIGHT else None
+            comparisons.append(versus(f"halohop, {kind}, {_t(t)}", f"DGL, {kind}, {_t(t)}", bar))
+        add("halohop, weights, running sums", "halohop_sampling", t, expand="all", rules=_BY_WEIGHT, sums=True)
+        comparisons.append(versus(f"halohop, weights, running sums, {_t(t)}", f"DGL, weights, {_t(t)}", 4.0 if t == 1 else None))
         add("graphbolt, times", "graphbolt_sampling", t, "dgl", time="time")
         add("graphbolt, sorted times", "graphbolt_sampling", t, "dgl", time="arrival")
         comparisons += [versus(f"halohop, {kind}, {_t(t)}", f"graphbolt, {kind}, {_t(t)}") for kind in ("times", "sorted times")]
@@ -209,9 +212,10 @@ def options(threads: list[int]) -> Benchmark:
     )
 
 
+_BY_WEIGHT = {"weight": "weight"}
 _RULES: dict[str, dict[str, Any]] = {
     "uniform": {},
-    "weights": {"weight": "weight"},
+    "weights": _BY_WEIGHT,
     "disjoint": {"disjoint": True},
     "times": {"disjoint": True, "time": "time"},
     "sorted times": {"disjoint": True, "time": "arrival"},

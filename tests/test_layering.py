@@ -53,6 +53,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("ops/cpu_*.py", "ops/warmup.py"),
     "triton": ("ops/gpu_*.py",),
     "torch_geometric": ("pyg/*", "nn/*", "samplers/*", "datasets/pyg_*.py", "recipes/*", "dgl/*", "glt/*"),
+    "dgl": ("dgl/interop.py",),
     "torch.distributed": ("optim/*", "process_group.py", "collectives.py", "net/*", "launch/*", "testing/*"),
     "cryptography": ("transport/tls.py",),
     "prometheus_client": ("loading/metrics.py",),

@@ -1,7 +1,7 @@
 """halohop: sampled subgraphs, or with `rows` finished batches as the loader hands them over. Two threads make a batch each.
 
 With `rules` neighbours are drawn otherwise than uniformly; seeds have the time SEED_TIME where the rules name times. With `links`
-the seeds are edges, each with one negative destination.
+the seeds are edges, each with one negative destination. With `sums` the data set has running sums of weights.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -36,9 +36,10 @@ def start(
     seed_type: str = "node",
     rules: dict[str, Any] | None = None,
     links: bool = False,
+    sums: bool = False,
 ) -> tuple[Info, Any]:
     torch.set_num_threads(1)
-    graph = halohop.open(f"{folder}/parts-{parts}")
+    graph = halohop.open(f"{folder}/parts-{parts}{'-sums' if sums else ''}")
     seeds = SeedBatches(folder, links=links)
     chosen = torch.from_numpy(seeds.seeds)
     pool = ThreadPoolExecutor(threads) if threads > 1 else None

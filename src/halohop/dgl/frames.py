@@ -16,6 +16,8 @@ from halohop.dgl.views import Columns, Frame, Frames, Scheme, View
 from halohop.errors import InputError, SchemaError
 from halohop.typing import Relation
 
+NID = "_ID"
+EID = "_ID"
 Counts = dict[str, int]
 Kind = TypeVar("Kind", str, Relation)
 

@@ -13,7 +13,10 @@ import halohop
 from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.asked import Asked
 from halohop.dgl.cross import CrossReducer, multi_update_all
+from halohop.dgl.frames import EID as EID
+from halohop.dgl.frames import NID as NID
 from halohop.dgl.frames import Framed, Kept
+from halohop.dgl.interop import to_dgl, to_pyg
 from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
 from halohop.dgl.notes import Lacking
 from halohop.errors import InputError
@@ -22,8 +25,6 @@ from halohop.typing import EdgeDir, Relation
 
 DEFAULT_NTYPE = "_N"
 DEFAULT_ETYPE: Relation = (DEFAULT_NTYPE, "_E", DEFAULT_NTYPE)
-NID = "_ID"
-EID = "_ID"
 NTYPE = "_TYPE"
 ETYPE = "_TYPE"
 
@@ -92,7 +93,7 @@ class DGLGraph(Asked, Framed, Lacking):
         return known[1]
 
     def _drawn_from(self, weights: dict[Relation, Tensor], name: str) -> Data | HeteroData:
-        data = self._described(columns=False)
+        data = to_pyg(self, columns=False)
         if weights and isinstance(data, Data) and data.num_nodes == data.num_edges:
             data = data.to_heterogeneous(node_type_names=self.ntypes, edge_type_names=self.canonical_etypes)  # names say whose
         for relation, rows in weights.items():
@@ -101,23 +102,19 @@ class DGLGraph(Asked, Framed, Lacking):
         return data
 
     def to_pyg(self) -> Data | HeteroData:
-        """The edges and columns as PyG's graph; nothing is copied but the ends of edges."""
-        return self._described(columns=True)
+        """The edges and columns in PyG's form, a block as a batch of one hop: destinations are the first nodes.
 
-    def _described(self, columns: bool) -> Data | HeteroData:
-        data: Any = Data() if self.is_homogeneous else HeteroData()
-        for kind, number in self._sources.items():
-            store = data if self.is_homogeneous else data[kind]
-            store.num_nodes = number
-            for name, rows in self._kept.src[kind].items() if columns else ():
-                store["n_id" if name == NID else name] = rows
-        for relation, edges in self._edges.items():
-            store = data if self.is_homogeneous else data[relation]
-            store.edge_index = torch.stack([ends.long() for ends in edges.ends])
-            for name, rows in self._kept.edges[relation].items() if columns else ():
-                store["e_id" if name == EID else name] = rows
-        found: Data | HeteroData = data
-        return found
+        Rows are not copied, ends of edges are. `NID` and `EID` are called ``n_id`` and ``e_id``.
+        """
+        return to_pyg(self)
+
+    def to_dgl(self) -> Any:
+        """The same as a graph or block of real DGL, if that is installed.
+
+        Raises:
+            InputError: DGL cannot be imported.
+        """
+        return to_dgl(self)
 
     def clone(self) -> Self:
         """The same graph with copies of its columns."""

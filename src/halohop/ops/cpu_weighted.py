@@ -23,7 +23,8 @@ _LEAST = 2.0**-900  # of a total: below it the sums of a list may have lost digi
 
 _TRIES = u64(4)  # in vain: so many as a sixteenth of the list cost about as much as to sum it anew
 
-_ROWS, _AHEAD = u64(16), u64(16)  # lists whose first draws are prepared together, and draws of each: memory answers meanwhile
+_ROWS, _AHEAD = u64(8), u64(16)  # lists whose first draws are prepared together, and draws of each: memory answers meanwhile
+_NEAR = u64(16)  # so many lists before one is read, its memory is asked for
 _FEW = u64(64)  # blocks whose sums are asked for ahead, and entries of a list
 
 
@@ -40,7 +41,7 @@ def _mix(x: Any) -> Any:
 @kernel
 def _uniform(stream: Any, number: Any) -> Any:
     """A number between 0 and 1, never 0 or 1: the top 53 bits of word `number` of a stream, the last of them set."""
-    return f64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE) * _UNIT
+    return f64(i64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE)) * _UNIT
 
 
 @kernel
@@ -118,16 +119,28 @@ def _find_block(sums: NDArray[Any], begin: Any, num_blocks: Any, target: Any) ->
 
 
 @kernel
+def _find_blocks(sums: NDArray[Any], begin: Any, num_blocks: Any, targets: NDArray[Any], blocks: NDArray[Any]) -> None:
+    """The same for several targets, a step for all before the next one: none waits for the memory of another."""
+    for c in range(u64(blocks.size)):
+        blocks[c] = begin
+    size = num_blocks
+    while size > _ONE:
+        half = size >> _ONE
+        for c in range(u64(blocks.size)):
+            blocks[c] += half * u64(sums[blocks[c] + half - _ONE] <= targets[c])
+        size -= half
+    for c in range(u64(blocks.size)):
+        blocks[c] -= begin
+
+
+@kernel
 def _find_entry(weights: NDArray[Any], place: Any, length: Any, sums: NDArray[Any], begin: Any, block: Any, target: Any) -> Any:
     """The first entry of a block whose running sum exceeds the target. It adds to the sum, so its weight is above zero."""
     before = sums[begin + block - _ONE] if block > _ZERO else 0.0
-    at, part = block << _SHIFT, 0.0
-    last = min(at + _BLOCK, length) - _ONE
-    while at < last:
-        part += f64(weights[place + at])
-        if before + part > target:
-            break
-        at += _ONE
+    first, at, part = place + (block << _SHIFT), block << _SHIFT, 0.0
+    for p in range(first, first + min(_BLOCK, length - at) - _ONE):  # without a branch on what is drawn
+        part += f64(weights[p])
+        at += u64(before + part <= target)
     return at
 
 
@@ -247,16 +260,17 @@ def draw(
     prepared = min(fanout, _AHEAD)
     begin_of, totals = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.float64)
     blocks, targets = np.empty((_ROWS, prepared), np.uint64), np.empty((_ROWS, prepared), np.float64)
+    entries = np.empty(prepared, np.uint64)
     for low in range(_ZERO, num_rows, _ROWS):
         high, used = min(low + _ROWS, num_rows), _ZERO
-        for i in range(high if low else low, min(high + _ROWS, num_rows)):
-            if has_sums:
-                _ask_for(sums, u64(begins[i]), _num_blocks(u64(lengths[i])))
-            else:
-                _ask_for(weights, u64(places[i]), u64(lengths[i]))
         for i in range(low, high):
             place, length = u64(places[i]), u64(lengths[i])
             whole = length <= fanout and not replace
+            for ahead in range(i + _NEAR if i else i, min(i + _NEAR + _ONE, num_rows)):  # one by one: bursts cost more
+                if has_sums:
+                    _ask_for(sums, u64(begins[ahead]), _num_blocks(u64(lengths[ahead])))
+                else:
+                    _ask_for(weights, u64(places[ahead]), u64(lengths[ahead]))
             if has_sums:
                 begin = u64(begins[i])
                 total = 0.0 if whole or length == _ZERO else _total(weights, place, length, u64(wholes[i]), sums, begin)
@@ -272,10 +286,10 @@ def draw(
                 continue
             stream = _mix(key + _RAW_STEP * u64(raw[i]))
             for c in range(prepared):
-                target = _uniform(stream, c) * total
-                block = _find_block(sums, begin, _num_blocks(length), target)
-                blocks[i - low, c], targets[i - low, c] = block, target
-                prefetch(weights, place + (block << _SHIFT))
+                targets[i - low, c] = _uniform(stream, c) * total
+            _find_blocks(sums, begin, _num_blocks(length), targets[i - low], blocks[i - low])
+            for c in range(prepared):
+                prefetch(weights, place + (blocks[i - low, c] << _SHIFT))
         for i in range(low, high):
             place, length, found, number = u64(places[i]), u64(lengths[i]), _ZERO, _ZERO
             if length <= fanout and not replace:
@@ -288,15 +302,17 @@ def draw(
                 continue
             begin, total, stream = begin_of[i - low], totals[i - low], _mix(key + _RAW_STEP * u64(raw[i]))
             tries = fanout if replace else fanout + fanout + (length >> _TRIES)
-            end = tries if total >= _LEAST and total < np.inf else _ZERO
+            end = tries if length > _ZERO and total >= _LEAST and total < np.inf else _ZERO
+            for c in range(min(prepared, end)):
+                entries[c] = _find_entry(weights, place, length, sums, begin, blocks[i - low, c], targets[i - low, c])
             while found < fanout and number < end:
                 if number < prepared:
-                    target, block = targets[i - low, number], blocks[i - low, number]
+                    at = entries[number]
                 else:
                     target = _uniform(stream, number) * total
                     block = _find_block(sums, begin, _num_blocks(length), target)
+                    at = _find_entry(weights, place, length, sums, begin, block, target)
                 number += _ONE
-                at = _find_entry(weights, place, length, sums, begin, block, target)
                 if replace or _insert(slots, i + _ONE, at):
                     positions[out + found] = firsts[i] + i64(at)
                     found += _ONE
