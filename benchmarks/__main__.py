@@ -36,7 +36,7 @@ def main() -> None:
         parser.error(f"unknown: {sorted(unknown)}")
     benchmarks = {name: BENCHMARKS[name](chosen.threads) for name in names}
     folders = {
-        name: prepare(benchmark.graph, chosen.scale, benchmark.parts, benchmark.metis, dgl=benchmark.dgl)
+        name: prepare(benchmark.graph, chosen.scale, benchmark.parts, benchmark.metis, dgl=benchmark.dgl, copies=benchmark.copies)
         if benchmark.graph
         else None
         for name, benchmark in benchmarks.items()

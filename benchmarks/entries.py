@@ -30,6 +30,8 @@ class Comparison:
     entry: str
     versus: str
     bar: float | None = None
+    other_batches: bool = False
+    """Whether their batches may differ in size: then what they do in a second is compared all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class Benchmark:
     parts: tuple[int, ...] = (1,)
     metis: tuple[int, ...] = ()
     """Numbers of partitions that METIS makes, too."""
+    copies: tuple[int, ...] = ()
+    """Those of them that have copies of what batches of near seeds need, too."""
     dgl: bool = False
     """Whether DGL takes part with divisions in its own format."""
     tests: tuple[str, ...] = ("tests/ops", "tests/sampling")

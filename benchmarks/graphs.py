@@ -4,6 +4,7 @@
     .bench/graphs/products/parts-4/                                                        the same graph in four partitions
     .bench/graphs/products/parts-2-metis/                                                  the same, divided by METIS
     .bench/graphs/products/parts-2-metis-dgl/                                              the same as DGL reads it
+    .bench/graphs/products/parts-2-metis-copies/                                           with copies for batches of near seeds
     .bench/graphs/events/parts-1-sums/                                                     with running sums of weights
     .bench/graphs/products/{seeds,links}.npy                                               the seeds, the same for everybody
 
@@ -21,8 +22,10 @@ import torch
 
 import halohop
 from benchmarks import real
+from benchmarks.entries import FANOUT
 from benchmarks.paths import GRAPHS, ROOT
 from benchmarks.peers import dgl_python
+from benchmarks.work import BATCH_SIZE
 from halohop import ops
 from halohop.datasets.synthetic import SIZES, synthetic, synthetic_hetero
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -42,12 +45,23 @@ def division(parts: int, method: str) -> str:
     return f"parts-{parts}{'-metis' if method == 'metis' and parts > 1 else ''}"
 
 
+def copies_of(division: str) -> str:
+    """The name of a division with copies."""
+    return f"{division}-copies"
+
+
 def folder_of(graph: str, scale: float) -> Path:
     return GRAPHS / (graph if scale == 1 else f"{graph}-{scale:g}")
 
 
 def prepare(
-    graph: str, scale: float = 1.0, parts: tuple[int, ...] = (1,), metis: tuple[int, ...] = (), *, dgl: bool = False
+    graph: str,
+    scale: float = 1.0,
+    parts: tuple[int, ...] = (1,),
+    metis: tuple[int, ...] = (),
+    *,
+    dgl: bool = False,
+    copies: tuple[int, ...] = (),
 ) -> Path:
     """Makes whatever is missing of a graph, and returns its folder.
 
@@ -58,6 +72,7 @@ def prepare(
         parts: the numbers of partitions to have it in, divided at random.
         metis: those to have it in divided by METIS, too.
         dgl: have all of them for DGL, too, if its environment is there.
+        copies: those of METIS to have with copies, too: of half as many nodes as a partition has, chosen for seeds by block.
     """
     folder = folder_of(graph, scale)
     if not (folder / "parts-1").exists():
@@ -85,7 +100,28 @@ def prepare(
         if dgl and dgl_python() is not None and not (folder / f"{name}-dgl").exists():
             print(f"writing {folder.name} in {number}, {method}, for DGL, once", flush=True)
             subprocess.run([dgl_python() or "", "-m", "benchmarks.dgl_parts", folder, name], cwd=ROOT, check=True)
+    for number in copies:
+        _copy(folder, division(number, "metis"))
     return folder
+
+
+def _copy(folder: Path, name: str) -> None:
+    if (folder / copies_of(name)).exists():
+        return
+    print(f"making copies in {folder.name} in {name}, once", flush=True)
+    wanted = halohop.Replicas(
+        fanouts=FANOUT,
+        batch_size=BATCH_SIZE,
+        ratio=0.5,
+        seeds=torch.from_numpy(np.load(folder / "seeds.npy")),
+        locality="blocks",
+        lists=True,
+    )
+    made = folder / f"{copies_of(name)}-unfinished"
+    shutil.rmtree(made, ignore_errors=True)
+    shutil.copytree(folder / name, made, copy_function=os.link)
+    halohop.add_replicas(made, wanted)
+    made.rename(folder / copies_of(name))
 
 
 def _generate(graph: str, scale: float) -> GraphTables:

@@ -1,10 +1,14 @@
 """The benchmarks of what lies between processes and hosts."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
-from benchmarks.entries import FANOUT, Benchmark, Entry, versus
-from benchmarks.graphs import division
+from benchmarks.entries import FANOUT, Benchmark, Comparison, Entry, versus
+from benchmarks.graphs import copies_of, division
+
+_Way = tuple[str, str, str, dict[str, Any]]
+"""Name, module, environment and options of a contestant."""
 
 
 def transport(threads: list[int]) -> Benchmark:
@@ -40,10 +44,34 @@ def transport(threads: list[int]) -> Benchmark:
     )
 
 
+_IN_BLOCKS = 2  # hosts: METIS makes blocks for numbers of partitions that are powers of two
+_BARS = {1: 4.0, 10: 6.0}
+
+
+def _near(divided: str) -> tuple[_Way, ...]:
+    """Ways that heed where the seeds of a batch lie."""
+    blocks = {"mode": "worker", "locality": "blocks"}
+    return (
+        ("halohop, own seeds", "halohop_cluster", "ours", {"mode": "worker", "locality": "owner"}),
+        ("halohop, blocks", "halohop_cluster", "ours", blocks),
+        ("halohop, blocks and copies", "halohop_cluster", "ours", {**blocks, "division": copies_of(divided)}),
+        ("DGL, own seeds", "dgl_cluster", "dgl", {"samplers": 0, "own": True}),
+    )
+
+
+def _near_beside_dgl(place: str, gigabits: int) -> list[Comparison]:
+    """A batch of one block has fewer edges, since its seeds share neighbours: what is compared are edges in a second."""
+    found = [versus(f"halohop, own seeds, {place}", f"DGL, own seeds, {place}")]
+    for kind, bar in (("blocks", None), ("blocks and copies", _BARS[gigabits])):
+        for peer in ("DGL", "DGL, own seeds"):
+            found.append(replace(versus(f"halohop, {kind}, {place}", f"{peer}, {place}", bar), other_batches=True))
+    return found
+
+
 def cluster(threads: list[int]) -> Benchmark:
     """Hosts of one, two and three, joined by cables of one and ten gigabits a second."""
     entries, comparisons = [], []
-    ways: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ways: tuple[_Way, ...] = (
         ("halohop, worker", "halohop_cluster", "ours", {"mode": "worker"}),
         ("halohop, servers", "halohop_cluster", "ours", {"mode": "servers"}),
         ("DGL", "dgl_cluster", "dgl", {"samplers": 0}),
@@ -54,11 +82,13 @@ def cluster(threads: list[int]) -> Benchmark:
             continue
         place = f"{hosts} host{'s' * (hosts > 1)}, {method}, {gigabits} Gbit/s"
         options = {"hosts": hosts, "gigabits": gigabits, "division": division(hosts, method), "fanout": FANOUT}
-        for name, module, environment, how in ways:
+        has_blocks = hosts == _IN_BLOCKS and method == "metis"
+        for name, module, environment, how in (*ways, *(_near(options["division"]) if has_blocks else ())):
             where = {"threads": 2, "group": place, "environment": environment}
             entries.append(Entry(name=f"{name}, {place}", module=module, options=options | how, **where))
-        bar = None if hosts == 1 else {1: 4.0, 10: 6.0}[gigabits]
-        comparisons += [versus(f"halohop, worker, {place}", f"{name}, {place}", bar) for name in ("DGL", "DGL, 1 sampler")]
+        comparisons += [versus(f"halohop, worker, {place}", f"{name}, {place}") for name in ("DGL", "DGL, 1 sampler")]
+        if has_blocks:
+            comparisons += _near_beside_dgl(place, gigabits)
     return Benchmark(
         title="Several hosts",
         graph="products",
@@ -68,6 +98,7 @@ def cluster(threads: list[int]) -> Benchmark:
         comparisons=comparisons,
         parts=(1, 2, 3),
         metis=(2, 3),
+        copies=(_IN_BLOCKS,),
         dgl=True,
         tests=("tests/ops", "tests/sampling", "tests/transport", "tests/cluster", "tests/net"),
         remarks=[
@@ -76,6 +107,9 @@ def cluster(threads: list[int]) -> Benchmark:
             "are not faster: what is seen is the price of the network. Every unit begins an epoch.",
             "worker: every host holds a partition and trains. servers: every host serves one; one trainer, on a host of its own. "
             "DGL: every host has a server with the same partition, and a trainer that samples itself, or has a process for it.",
+            "own seeds: of the partition of the trainer's host; DGL's `node_split` gives each trainer such.",
+            'blocks: a batch has its seeds of one block (`locality="blocks"`), and fewer edges, since they share neighbours: '
+            "compared are edges in a second. copies: each partition has rows and lists of the other, half as many as its own.",
             "halohop keeps rows of other hosts that were fetched lately, as by default (`cache`); DGL fetches them again.",
             "Contestants on the same hosts, with the same network and division, took turns; these groups came one after another.",
         ],

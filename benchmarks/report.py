@@ -84,7 +84,7 @@ def _comparisons(record: Record) -> list[str]:
         spread = ratio(record, item["entry"], item["versus"])
         if spread is None:
             continue
-        if reason := disagreement(record, item["entry"], item["versus"]):
+        if not item.get("other_batches") and (reason := disagreement(record, item["entry"], item["versus"])):
             rows.append(f"| {item['entry']} / {item['versus']} | | | | {reason} |")
             continue
         bar = item["bar"]

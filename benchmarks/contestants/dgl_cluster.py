@@ -1,8 +1,9 @@
 """DGL's distributed sampling on several hosts, as its launcher sets it up: on each a server with one partition, and a trainer.
 
 Sampling is done in the trainer, or, with `samplers`, in that many processes beside it. The trainer pulls features and labels,
-as in DGL's examples. Server and trainer of a host share memory under names that DGL chooses, the same on all hosts: so each host
-gets a /dev/shm of its own. Every unit begins an epoch.
+as in DGL's examples. With `own` its seeds are those that DGL's `node_split` gives it, near ones first. Server and trainer of a
+host share memory under names that DGL chooses, the same on all hosts: so each host gets a /dev/shm of its own. Every unit begins
+an epoch.
 """
 
 import os
@@ -29,7 +30,15 @@ SERVER = "import dgl, sys; dgl.distributed.initialize(sys.argv[1])"
 
 
 def start(
-    end: ExitStack, *, folder: str, hosts: int, gigabits: float, division: str, fanout: list[int], samplers: int
+    end: ExitStack,
+    *,
+    folder: str,
+    hosts: int,
+    gigabits: float,
+    division: str,
+    fanout: list[int],
+    samplers: int,
+    own: bool = False,
 ) -> tuple[Info, Any]:
     network = end.enter_context(joined(hosts))
     addresses = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="halohop-bench-"))) / "addresses"
@@ -37,14 +46,15 @@ def start(
     trainers = Trainers("dgl_cluster")
     for rank, host in enumerate(network):
         host.limit_rate(gigabits * 1e9)
-        options = {"folder": folder, "division": division, "fanout": fanout, "rank": rank, "hosts": hosts, "samplers": samplers}
+        options = {"folder": folder, "division": division, "fanout": fanout, "rank": rank, "hosts": hosts}
+        options |= {"samplers": samplers, "own": own}
         trainers.start(host, {"addresses": str(addresses), **options})
     trainers.ready()
     return Info(versions={name: version(name) for name in ("dgl", "torch")}, widths={"all ids": "int64"}), trainers.run
 
 
 def start_trainer(
-    *, addresses: str, folder: str, division: str, fanout: list[int], rank: int, hosts: int, samplers: int
+    *, addresses: str, folder: str, division: str, fanout: list[int], rank: int, hosts: int, samplers: int, own: bool
 ) -> tuple[Info, Any]:
     # `ip netns exec` has given this process mounts of its own.
     subprocess.run(["mount", "-t", "tmpfs", "halohop-bench", "/dev/shm"], check=True)
@@ -67,7 +77,13 @@ def start_trainer(
     graph = dgl.distributed.DistGraph("graph")
     sampler = dgl.dataloading.NeighborSampler(fanout[::-1])
     new_id = np.load(parts / "new_id.npy")
-    mine = torch.from_numpy(new_id[np.load(f"{folder}/seeds.npy")][rank::hosts])
+    mine = torch.from_numpy(new_id[np.load(f"{folder}/seeds.npy")])
+    if own:
+        is_seed = torch.zeros(len(new_id), dtype=torch.bool)
+        is_seed[mine] = True
+        mine = dgl.distributed.node_split(is_seed, graph.get_partition_book(), force_even=True)
+    else:
+        mine = mine[rank::hosts]
     order = torch.Generator().manual_seed(rank)
 
     def run(batches: int) -> Unit:

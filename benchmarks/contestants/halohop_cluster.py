@@ -36,14 +36,22 @@ DEADLINE = 600.0
 
 
 def start(
-    end: ExitStack, *, folder: str, hosts: int, gigabits: float, mode: str, division: str, fanout: list[int]
+    end: ExitStack,
+    *,
+    folder: str,
+    hosts: int,
+    gigabits: float,
+    mode: str,
+    division: str,
+    fanout: list[int],
+    locality: str = "none",
 ) -> tuple[Info, Any]:
     network = end.enter_context(joined(hosts + (mode == "servers")))
     shares = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="halohop-bench-")))
     for host in network:
         host.limit_rate(gigabits * 1e9)
     parts = Path(folder) / division
-    seeds = {"seeds": f"{folder}/seeds.npy", "fanout": fanout}
+    seeds = {"seeds": f"{folder}/seeds.npy", "fanout": fanout, "locality": locality}
     trainers = Trainers("halohop_cluster")
     if mode == "worker":
         for rank, share in enumerate(node_folders(parts, shares, hosts)):
