@@ -136,8 +136,59 @@ def test_relations_of_a_hops_edges() -> None:
 
 
 def test_loops_take_the_place_of_edges_from_a_node_to_itself() -> None:
-    src, begins = with_loops(grouped(torch.tensor([[0, 1, 1, 2, 3], [0, 0, 1, 1, 2]]), 4, 3))
-    assert [sorted(part.tolist()) for part in src.tensor_split(begins[1:-1])] == [[0, 1], [1, 2], [2, 3]]
+    lists = with_loops(grouped(torch.tensor([[0, 1, 1, 2, 3], [0, 0, 1, 1, 2]]), 4, 3))
+    assert [sorted(part.tolist()) for part in lists.src.tensor_split(lists.begins[1:-1])] == [[0, 1], [1, 2], [2, 3]]
+
+
+WITH_EDGES: dict[str, Callable[..., pyg.MessagePassing]] = {
+    "gat": lambda **how: pyg.GATConv(WIDTH, 3, heads=2, **how),
+    "gat pair": lambda **how: pyg.GATConv((WIDTH, WIDTH), 3, heads=2, residual=True, **how),
+    "gatv2": lambda **how: pyg.GATv2Conv(WIDTH, 3, heads=2, concat=False, **how),
+    "gatv2 shared": lambda **how: pyg.GATv2Conv(WIDTH, 3, share_weights=True, bias=False, **how),
+}
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"add_self_loops": False}, {"fill_value": 0.0}, {"fill_value": 2}, {"fill_value": None}], ids=str
+)
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_rows_of_edges(name: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges in any order, some from a node to itself, nodes without edges; and no message is made."""
+    edge_index = torch.cat([random_edges(dst=NODES - 3), torch.tensor([[1, 1, 5], [1, 1, 5]])], dim=1)
+    layer, listed = both(WITH_EDGES[name](edge_dim=4, **how).double())
+    monkeypatch.setattr(listed, "propagate", None)
+    for count in (edge_index.shape[1], 0):
+        x, edge_attr = torch.randn(NODES, WIDTH, dtype=torch.float64), torch.randn(count, 4, dtype=torch.float64)
+        results = []
+        for conv in (layer, listed):
+            rows, edges = x.clone().requires_grad_(), edge_attr.clone().requires_grad_()
+            given = (rows, rows) if name.endswith("pair") else rows
+            out = conv(given, edge_index[:, :count], edges)
+            results.append(
+                (out, torch.autograd.grad(out.square().sum(), [rows, edges, *conv.parameters()], materialize_grads=True))
+            )
+        torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_rows_of_edges_of_a_batch(name: str) -> None:
+    """A column of one number per edge, of all edges of the batch; layers read those of their hops. Others are PyG's."""
+    batch = batch_of(made())
+    edge_attr = torch.randn(batch.num_edges)
+    layer, listed = both(
+        pyg.GATv2Conv(batch.x.shape[1], 3, edge_dim=1) if "v2" in name else pyg.GATConv(batch.x.shape[1], 3, edge_dim=1)
+    )
+    for hop in hops(batch):
+        expected = layer((batch.x[: hop.num_src], batch.x[: hop.num_dst]), hop.ends, hop.of_edges(edge_attr), **_size(layer, hop))
+        torch.testing.assert_close(listed(batch.x[: hop.num_src], hop, edge_attr), expected)
+    for odd in ("add", torch.ones(4)):
+        layer, listed = both(WITH_EDGES["gat"](edge_dim=4, fill_value=odd))
+        x, edge_index = torch.randn(NODES, WIDTH), random_edges()
+        torch.testing.assert_close(listed(x, edge_index, torch.ones(EDGES, 4)), layer(x, edge_index, torch.ones(EDGES, 4)))
+
+
+def _size(layer: pyg.MessagePassing, hop: Any) -> dict[str, Any]:
+    return {} if isinstance(layer, pyg.GATv2Conv) else {"size": (hop.num_src, hop.num_dst)}
 
 
 def test_halves_and_doubles() -> None:

@@ -97,6 +97,10 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "add": (partial(ops.segment_add, src=SRC, begins=BEGINS), (_random(5, 2), _random(4, 2))),
     "dot": (partial(ops.segment_dot, src=SRC, begins=BEGINS), (_random(5, 2, 3), _random(4, 2, 3))),
     "gatv2": (partial(ops.segment_gatv2, src=SRC, begins=BEGINS), (_random(5, 2, 3), _random(4, 2, 3), _random(2, 3))),
+    "gatv2 with rows of edges": (
+        lambda left, right, attention, edges: ops.segment_gatv2(left, right, attention, SRC, BEGINS, edges=edges),
+        (_random(5, 2, 3), _random(4, 2, 3), _random(2, 3), _random(len(SRC), 2, 3)),
+    ),
 }
 
 
@@ -144,6 +148,10 @@ def _large(name: str, dtype: torch.dtype) -> tuple[Callable[..., Tensor], tuple[
         "add": (partial(ops.segment_add, src=src, begins=begins), (left[..., 0], right[..., 0])),
         "dot": (partial(ops.segment_dot, src=src, begins=begins), (left, right)),
         "gatv2": (partial(ops.segment_gatv2, src=src, begins=begins), (left, right, left[0])),
+        "gatv2 with rows of edges": (
+            lambda left, right, attention, edges: ops.segment_gatv2(left, right, attention, src, begins, edges=edges),
+            (left, right, left[0], torch.randn(edges, heads, width, dtype=dtype)),
+        ),
     }[name]
 
 
@@ -317,3 +325,10 @@ def test_torch_finds_no_fault_in_the_operators() -> None:
     torch.library.opcheck(segment_ops.greatest, (x, SRC, BEGINS), test_utils=tests)
     torch.library.opcheck(segment_ops.softmax, (weight, BEGINS), test_utils=tests)
     torch.library.opcheck(segment_ops.by_source, (SRC, BEGINS, 5), test_utils=tests)
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(6, 2, 3), torch.zeros(7, 2, 3, dtype=torch.float64), torch.zeros(7, 6)])
+def test_rows_of_edges_that_do_not_fit_are_refused(wrong: Tensor) -> None:
+    left, right = torch.zeros(5, 2, 3), torch.zeros(4, 2, 3)
+    with pytest.raises(InputError, match=r"edges are .* expected torch.float32 of shape \(7, 2, 3\)"):
+        ops.segment_gatv2(left, right, left[0], SRC, BEGINS, edges=wrong)

@@ -1,4 +1,4 @@
-"""GAT and GATv2 over lists: a score for each edge and head, and no row for any edge."""
+"""GAT and GATv2 over lists: a score for each edge and head, and no row for any edge but those that edges are given."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from torch_geometric import nn as pyg
 from halohop.nn.aggregation import Rows, is_product, pair_of
 from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
-from halohop.nn.loops import with_loops
-from halohop.ops import segment_add, segment_gatv2, segment_softmax, segment_spmm
+from halohop.nn.loops import Lists, with_loops
+from halohop.ops import SEGMENT_DTYPES, segment_add, segment_gatv2, segment_softmax, segment_spmm
 
 
 class _AttentionConv(ListedConv):
@@ -20,17 +20,32 @@ class _AttentionConv(ListedConv):
     _layouts = (torch.strided, torch.sparse_csr)
 
     def _attention_hop(self, x: Any, edge_index: Any, edge_attr: Any, size: Any, asks_weights: Any) -> Hop | None:
-        """As `_hop`; None, too, where edges have rows, or their weights are asked for."""
+        """As `_hop`; None, too, where weights of edges are asked for, or rows of edges that lists do not offer."""
         rows = tuple(x) if isinstance(x, tuple | list) else x
         alone = isinstance(rows, tuple) and rows[1] is None
         if alone or asks_weights is not None or self.aggr not in ("add", "sum"):
             return None
-        if edge_attr is not None and self.lin_edge is not None:
+        if edge_attr is not None and self.lin_edge is not None and not self._offers(edge_attr):
             return None
         return self._hop(rows, edge_index, size)
 
-    def _lists(self, hop: Hop) -> tuple[Tensor, Tensor]:
-        return with_loops(hop) if self.add_self_loops else (hop.src, hop.begins)
+    def _offers(self, edge_attr: Any) -> bool:
+        """Whether rows of edges are such as lists take, and what loops get is a row, or the mean of a list."""
+        rows, fill = isinstance(edge_attr, Tensor) and edge_attr.dim() in (1, 2), self.fill_value
+        plain = rows and edge_attr.layout == torch.strided and edge_attr.dtype in SEGMENT_DTYPES
+        return plain and (not self.add_self_loops or fill is None or fill == "mean" or isinstance(fill, int | float))
+
+    def _lists(self, hop: Hop) -> Lists:
+        return with_loops(hop) if self.add_self_loops else Lists(src=hop.src, begins=hop.begins)
+
+    def _of_edges(self, hop: Hop, edge_attr: Tensor | None, lists: Lists) -> Tensor | None:
+        """The rows of the edges of lists, ``[E, edge_dim]``; None where the layer reads none."""
+        if edge_attr is None or self.lin_edge is None:
+            return None
+        rows = hop.of_edges(edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr)
+        if self.fill_value == "mean":
+            return lists.of_edges(rows, None)
+        return lists.of_edges(rows, rows.new_full((rows.shape[1],), 1.0 if self.fill_value is None else self.fill_value))
 
     def _mixed(self, rows: Tensor, scores: Tensor, src: Tensor, begins: Tensor) -> Tensor:
         """The sum of the rows of each list, by the softmax of its scores."""
@@ -71,9 +86,18 @@ class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
         else:
             given = F.linear(there, self._folded(lin_src, self.att_src))
             taken = F.linear(here, self._folded(lin_dst, self.att_dst))
-        src, begins = self._lists(hop)
-        scores = segment_add(given, taken, src, begins)
-        return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), src, begins), here)
+        lists = self._lists(hop)
+        scores, edges = segment_add(given, taken, lists.src, lists.begins), self._of_edges(hop, edge_attr, lists)
+        if edges is not None:
+            scores = scores + self._scores_of_edges(edges)
+        return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), lists.src, lists.begins), here)
+
+    def _scores_of_edges(self, rows: Tensor) -> Tensor:
+        """What the edges' own rows add to their scores, ``[E, heads]``."""
+        if is_product(self.lin_edge) and self.lin_edge.bias is None:
+            return F.linear(rows, self._folded(self.lin_edge, self.att_edge))
+        scores: Tensor = (self.lin_edge(rows).view(-1, self.heads, self.out_channels) * self.att_edge).sum(-1)
+        return scores
 
     def _folded(self, lin: Any, attention: Tensor) -> Tensor:
         """``[heads, in_channels]``: attention times the rows that a layer makes is this times the rows that it is given."""
@@ -98,9 +122,12 @@ class GATv2Conv(_AttentionConv, pyg.GATv2Conv):  # type: ignore[misc]
         sources = self.lin_l(there).view(shape)
         shared = self.share_weights and isinstance(x, Tensor)
         own = sources[: hop.num_dst] if shared else self.lin_r(here).view(shape)
-        src, begins = self._lists(hop)
-        scores = segment_gatv2(sources, own, self.att.squeeze(0), src, begins, negative_slope=self.negative_slope)
-        return self._finished(self._mixed(sources, scores, src, begins), here)
+        lists = self._lists(hop)
+        rows = self._of_edges(hop, edge_attr, lists)
+        edges = None if rows is None else self.lin_edge(rows).view(shape)
+        attention, slope = self.att.squeeze(0), self.negative_slope
+        scores = segment_gatv2(sources, own, attention, lists.src, lists.begins, edges=edges, negative_slope=slope)
+        return self._finished(self._mixed(sources, scores, lists.src, lists.begins), here)
 
 
 def of_hop(edge_index: Any, rows: Tensor | None) -> Tensor | None:

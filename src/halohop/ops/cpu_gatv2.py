@@ -1,7 +1,7 @@
 """CPU kernels of GATv2's scores. `halohop.ops.reference_segments` says in plain torch what they compute.
 
 Arrays, lists and what a kernel returns are as in `halohop.ops.cpu_segments`; an edge's row is that of its source plus that of
-its destination.
+its destination, plus its own in `edges`, if there are such.
 """
 
 from typing import Any
@@ -29,10 +29,22 @@ def _ahead(x: NDArray[Any], row: Any) -> Any:
 
 
 @kernel
+def _sum_row(
+    left: NDArray[Any], at: Any, right: NDArray[Any], here: Any, edges: NDArray[Any], own: Any, out: NDArray[Any]
+) -> None:
+    for c in range(u64(out.size)):
+        out[c] = left[at + c] + right[here + c]
+    if edges.size:
+        for c in range(u64(out.size)):
+            out[c] += edges[own + c]
+
+
+@kernel
 def scores(
     left: NDArray[Any],
     right: NDArray[Any],
     attention: NDArray[Any],
+    edges: NDArray[Any],
     slope: Any,
     heads: Any,
     width: Any,
@@ -55,10 +67,9 @@ def scores(
             _ask(left, u64(src[min(k + ahead, n - _ONE)]) * row, row)
             if u64(src[k]) >= num_src:
                 return k
-            at = u64(src[k]) * row
+            _sum_row(left, u64(src[k]) * row, right, here, edges, k * row, terms)
             for c in range(row):
-                both = left[at + c] + right[here + c]
-                terms[c] = attention[c] * (both if both > zero else both * slope)
+                terms[c] = attention[c] * (terms[c] if terms[c] > zero else terms[c] * slope)
             for h in range(heads):
                 total = zero
                 for c in range(h * width, h * width + width):
@@ -72,6 +83,7 @@ def rows_backward(
     there: NDArray[Any],
     own: NDArray[Any],
     attention: NDArray[Any],
+    edges: NDArray[Any],
     slope: Any,
     grad: NDArray[Any],
     heads: Any,
@@ -86,17 +98,19 @@ def rows_backward(
     """The gradient towards `own`, rows of the ends by which edges are listed; `others` are the other ends, rows of `there`."""
     n, row = u64(others.size), heads * width
     ahead, zero, one, placed = _ahead(there, row), there.dtype.type(0), there.dtype.type(1), edge.size > 0
+    both = np.empty(row, there.dtype)
     for i in range(first, last):
         into = i * row
         for c in range(row):
             out[into + c] = zero
         for k in range(u64(begins[i]), u64(begins[i + _ONE])):
             _ask(there, u64(others[min(k + ahead, n - _ONE)]) * row, row)
-            at, value = u64(others[k]) * row, (u64(edge[k]) if placed else k) * heads
+            place = u64(edge[k]) if placed else k
+            _sum_row(there, u64(others[k]) * row, own, into, edges, place * row, both)
             for h in range(heads):
-                factor = grad[value + h]
+                factor = grad[place * heads + h]
                 for c in range(h * width, h * width + width):
-                    out[into + c] += factor * (one if there[at + c] + own[into + c] > zero else slope)
+                    out[into + c] += factor * (one if both[c] > zero else slope)
         for c in range(row):
             out[into + c] *= attention[c]
     return n
@@ -106,6 +120,7 @@ def rows_backward(
 def attention_backward(
     left: NDArray[Any],
     right: NDArray[Any],
+    edges: NDArray[Any],
     slope: Any,
     grad: NDArray[Any],
     heads: Any,
@@ -120,14 +135,45 @@ def attention_backward(
     """Row b of `out`, zero at first, gets the share of lists b * block to (b + 1) * block of the gradient towards attention."""
     n, row = u64(src.size), heads * width
     ahead, zero = _ahead(left, row), left.dtype.type(0)
+    both = np.empty(row, left.dtype)
     for i in range(first, last):
         into, here = i // block * row, i * row
         for k in range(u64(begins[i]), u64(begins[i + _ONE])):
             _ask(left, u64(src[min(k + ahead, n - _ONE)]) * row, row)
-            at = u64(src[k]) * row
+            _sum_row(left, u64(src[k]) * row, right, here, edges, k * row, both)
             for h in range(heads):
                 factor = grad[k * heads + h]
                 for c in range(h * width, h * width + width):
-                    both = left[at + c] + right[here + c]
-                    out[into + c] += factor * (both if both > zero else both * slope)
+                    out[into + c] += factor * (both[c] if both[c] > zero else both[c] * slope)
+    return n
+
+
+@kernel
+def edges_backward(
+    left: NDArray[Any],
+    right: NDArray[Any],
+    attention: NDArray[Any],
+    edges: NDArray[Any],
+    slope: Any,
+    grad: NDArray[Any],
+    heads: Any,
+    width: Any,
+    src: NDArray[Any],
+    begins: NDArray[Any],
+    first: Any,
+    last: Any,
+    out: NDArray[Any],
+) -> Any:
+    """The gradient towards `edges`."""
+    n, row = u64(src.size), heads * width
+    ahead, zero, one = _ahead(left, row), left.dtype.type(0), left.dtype.type(1)
+    both = np.empty(row, left.dtype)
+    for i in range(first, last):
+        for k in range(u64(begins[i]), u64(begins[i + _ONE])):
+            _ask(left, u64(src[min(k + ahead, n - _ONE)]) * row, row)
+            _sum_row(left, u64(src[k]) * row, right, i * row, edges, k * row, both)
+            for h in range(heads):
+                factor = grad[k * heads + h]
+                for c in range(h * width, h * width + width):
+                    out[k * row + c] = factor * attention[c] * (one if both[c] > zero else slope)
     return n

@@ -92,19 +92,32 @@ def softmax_backward(grad: Tensor, out: Tensor, begins: Tensor) -> Tensor:
     return out * (grad - total.index_select(0, dst))
 
 
-def gatv2(left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, slope: float) -> Tensor:
-    """For each edge, attention times leaky_relu(its source's row of `left` + its destination's row of `right`), per head."""
-    both = left.index_select(0, src) + right.index_select(0, destinations(begins, len(src)))
-    return (torch.nn.functional.leaky_relu(both, slope) * attention).sum(-1)
+def gatv2(
+    left: Tensor, right: Tensor, attention: Tensor, edges: Tensor | None, src: Tensor, begins: Tensor, slope: float
+) -> Tensor:
+    """For each edge, attention times leaky_relu(its source's row of `left` + its destination's of `right` + its own)."""
+    return (torch.nn.functional.leaky_relu(_rows_of_edges(left, right, edges, src, begins), slope) * attention).sum(-1)
 
 
 def gatv2_backward(
-    grad: Tensor, left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, slope: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `gatv2` towards left, right and attention."""
-    dst = destinations(begins, len(src))
-    both = left.index_select(0, src) + right.index_select(0, dst)
+    grad: Tensor,
+    left: Tensor,
+    right: Tensor,
+    attention: Tensor,
+    edges: Tensor | None,
+    src: Tensor,
+    begins: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of `gatv2` towards left, right, attention and the edges' own rows, empty where there are none."""
+    both, dst = _rows_of_edges(left, right, edges, src, begins), destinations(begins, len(src))
     own = grad.unsqueeze(-1)
     to_rows = own * attention * torch.where(both > 0, both.new_ones(()), both.new_full((), slope))
     to_attention = (own * torch.nn.functional.leaky_relu(both, slope)).sum(0)
-    return torch.zeros_like(left).index_add_(0, src, to_rows), torch.zeros_like(right).index_add_(0, dst, to_rows), to_attention
+    to_left, to_right = torch.zeros_like(left).index_add_(0, src, to_rows), torch.zeros_like(right).index_add_(0, dst, to_rows)
+    return to_left, to_right, to_attention, to_rows.new_empty(0) if edges is None else to_rows
+
+
+def _rows_of_edges(left: Tensor, right: Tensor, edges: Tensor | None, src: Tensor, begins: Tensor) -> Tensor:
+    both = left.index_select(0, src) + right.index_select(0, destinations(begins, len(src)))
+    return both if edges is None else both + edges

@@ -99,13 +99,16 @@ def softmax_backward(grad: Tensor, out: Tensor, begins: Tensor) -> Tensor:
     return result
 
 
-def gatv2(left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, slope: float) -> Tensor:
+def gatv2(
+    left: Tensor, right: Tensor, attention: Tensor, edges: Tensor | None, src: Tensor, begins: Tensor, slope: float
+) -> Tensor:
     out = empty(None, (len(src), left.shape[1]), left.dtype)
     rows = _flat(left)
     arguments = (
         rows,
         _flat(right),
         _flat(attention),
+        _own(edges, left),
         rows.dtype.type(slope),
         *_sizes(left),
         u64(len(left)),
@@ -117,20 +120,34 @@ def gatv2(left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: T
 
 
 def gatv2_backward(
-    grad: Tensor, left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, slope: float
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor,
+    left: Tensor,
+    right: Tensor,
+    attention: Tensor,
+    edges: Tensor | None,
+    src: Tensor,
+    begins: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     to_left, to_right = (empty(None, tuple(rows.shape), rows.dtype) for rows in (left, right))
-    lefts, rights, weights, grads = _flat(left), _flat(right), _flat(attention), _flat(grad)
+    to_edges = empty(None, (0,) if edges is None else tuple(edges.shape), left.dtype)
+    lefts, rights, weights, grads, own = _flat(left), _flat(right), _flat(attention), _flat(grad), _own(edges, left)
     sizes, factor = _sizes(left), lefts.dtype.type(slope)
-    of_lists = (lefts, rights, weights, factor, grads, *sizes, _ids(src), _flat(begins), _NO_EDGE)
-    _run(cpu_gatv2.rows_backward, of_lists, (_flat(to_right),), src, begins, left)
+    of_lists = (lefts, rights, weights, own, factor, grads, *sizes, _ids(src), _flat(begins))
+    _run(cpu_gatv2.rows_backward, (*of_lists, _NO_EDGE), (_flat(to_right),), src, begins, left)
+    if edges is not None:
+        _run(cpu_gatv2.edges_backward, of_lists, (_flat(to_edges),), src, begins, left)
     dst, ends, place = by_source(src, begins, len(left))
-    of_sources = (rights, lefts, weights, factor, grads, *sizes, _flat(dst), _flat(ends), _flat(place))
+    of_sources = (rights, lefts, weights, own, factor, grads, *sizes, _flat(dst), _flat(ends), _flat(place))
     _run(cpu_gatv2.rows_backward, of_sources, (_flat(to_left),), dst, ends, right)
     shares = np.zeros((-(-(len(begins) - 1) // int(cpu_segments.BLOCK)), attention.numel()), lefts.dtype)
-    of_blocks = (lefts, rights, factor, grads, *sizes, _ids(src), _flat(begins), cpu_segments.BLOCK)
+    of_blocks = (lefts, rights, own, factor, grads, *sizes, _ids(src), _flat(begins), cpu_segments.BLOCK)
     _run(cpu_gatv2.attention_backward, of_blocks, (shares.reshape(-1),), src, begins, left)
-    return to_left, to_right, torch.from_numpy(shares.sum(0)).view(attention.shape)
+    return to_left, to_right, torch.from_numpy(shares.sum(0)).view(attention.shape), to_edges
+
+
+def _own(edges: Tensor | None, left: Tensor) -> NDArray[Any]:
+    return _flat(left.new_empty(0) if edges is None else edges)
 
 
 def _run(kernel: Kernel, arguments: tuple[Any, ...], results: tuple[Any, ...], src: Tensor, begins: Tensor, rows: Tensor) -> None:

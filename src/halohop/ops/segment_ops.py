@@ -103,7 +103,8 @@ def _keep_slope(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gatv2_backward(ctx: Any, grad: Tensor) -> Gradients:
-    return (*gatv2_backward(grad, *ctx.saved_tensors, ctx.slope), None, None, None)
+    *to_rows, to_edges = gatv2_backward(grad, *ctx.saved_tensors, ctx.slope)
+    return (*to_rows, to_edges if ctx.needs_input_grad[3] else None, None, None, None)
 
 
 def _refuse(what: str) -> Callable[..., Gradients]:
@@ -142,6 +143,10 @@ def _like(number: int) -> Callable[..., Tensor]:
     return lambda *inputs: inputs[number].new_empty(inputs[number].shape)
 
 
+def _of_rows(grad: Tensor, *rows: Any) -> tuple[Tensor, ...]:
+    return (*(_like(number)(*rows) for number in range(3)), rows[0].new_empty(0) if rows[3] is None else _like(3)(*rows))
+
+
 by_source: Callable[..., tuple[Tensor, Tensor, Tensor]] = _operator("by_source", _of_sources)
 weighted_sum: Callable[..., Tensor] = _operator("weighted_sum", _of_lists, _keep_weighted, _weighted_sum_backward)
 dot: Callable[..., Tensor] = _operator("dot", _of_edges, _keep, _dot_backward)
@@ -151,8 +156,8 @@ greatest_backward: Callable[..., Tensor] = _operator("greatest_backward", _like(
 softmax: Callable[..., Tensor] = _operator("softmax", _like(0), _keep_all, _softmax_backward)
 softmax_backward: Callable[..., Tensor] = _operator("softmax_backward", _like(0), _keep, _refuse("softmax"))
 gatv2: Callable[..., Tensor] = _operator(
-    "gatv2", lambda left, right, _, src, *rest: _of_edges(left, right, src), _keep_slope, _gatv2_backward
+    "gatv2", lambda left, right, _, edges, src, *rest: _of_edges(left, right, src), _keep_slope, _gatv2_backward
 )
-gatv2_backward: Callable[..., tuple[Tensor, Tensor, Tensor]] = _operator(
-    "gatv2_backward", lambda _, *rows: tuple(_like(n)(*rows) for n in range(3)), _keep, _refuse("the scores of GATv2")
+gatv2_backward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]] = _operator(
+    "gatv2_backward", _of_rows, _keep, _refuse("the scores of GATv2")
 )

@@ -155,7 +155,14 @@ def segment_dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor) -> Ten
 
 
 def segment_gatv2(
-    left: Tensor, right: Tensor, attention: Tensor, src: Tensor, begins: Tensor, *, negative_slope: float = 0.2
+    left: Tensor,
+    right: Tensor,
+    attention: Tensor,
+    src: Tensor,
+    begins: Tensor,
+    *,
+    edges: Tensor | None = None,
+    negative_slope: float = 0.2,
 ) -> Tensor:
     """The scores of GATv2: attention times the leaky ReLU of an edge's source's row of `left` plus its destination's of `right`.
 
@@ -164,6 +171,7 @@ def segment_gatv2(
         right: ``[num_dst, heads, width]``, of the dtype of `left`.
         attention: ``[heads, width]``, of the dtype of `left`.
         src, begins: as of `segment_spmm`.
+        edges: a row of each edge, which is added to these two, ``[E, heads, width]``, of the dtype of `left`.
         negative_slope: of the leaky ReLU.
 
     Returns:
@@ -185,8 +193,12 @@ def segment_gatv2(
             f"attention is {attention.dtype} of shape {tuple(attention.shape)}, expected {left.dtype} of shape "
             f"{tuple(left.shape[1:])}"
         )
-    there, here, wide = _widened(left), _widened(right), _widened(attention)
-    return segment_ops.gatv2(there, here, wide, src, begins, negative_slope).to(left.dtype)
+    if edges is not None and (edges.shape != (len(src), *left.shape[1:]) or edges.dtype != left.dtype):
+        raise InputError(
+            f"edges are {edges.dtype} of shape {tuple(edges.shape)}, expected {left.dtype} of shape {(len(src), *left.shape[1:])}"
+        )
+    there, here, wide, own = _widened(left), _widened(right), _widened(attention), None if edges is None else _widened(edges)
+    return segment_ops.gatv2(there, here, wide, own, src, begins, negative_slope).to(left.dtype)
 
 
 def _widened(values: Tensor) -> Tensor:

@@ -110,8 +110,8 @@ _AGGREGATIONS: tuple[Callable[[torch.Tensor, torch.Tensor], object], ...] = (
     lambda x, weight: segment_kernels.add(weight, weight[:2], _IDS, _INDPTR),
     lambda x, weight: segment_kernels.greatest_backward(x[:2], x, segment_kernels.greatest(x, _IDS, _INDPTR), _IDS, _INDPTR),
     lambda x, weight: segment_kernels.softmax_backward(weight, segment_kernels.softmax(weight, _INDPTR), _INDPTR),
-    lambda x, weight: segment_kernels.gatv2(x, x[:2], x[0], _IDS, _INDPTR, 0.2),
-    lambda x, weight: segment_kernels.gatv2_backward(weight, x, x[:2], x[0], _IDS, _INDPTR, 0.2),
+    lambda x, weight: segment_kernels.gatv2(x, x[:2], x[0], x, _IDS, _INDPTR, 0.2),
+    lambda x, weight: segment_kernels.gatv2_backward(weight, x, x[:2], x[0], x, _IDS, _INDPTR, 0.2),
 )
 
 
