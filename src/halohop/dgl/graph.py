@@ -1,7 +1,7 @@
 """DGL's graph: a description. What it is made of never changes; the columns of its nodes and edges do."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from halohop.dgl.frames import Framed, Kept
 from halohop.dgl.interop import to_dgl, to_pyg
 from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
 from halohop.dgl.notes import Lacking
+from halohop.dgl.views import Columns
 from halohop.errors import InputError
 from halohop.nn import Hop
 from halohop.typing import EdgeDir, Relation
@@ -27,6 +28,13 @@ DEFAULT_NTYPE = "_N"
 DEFAULT_ETYPE: Relation = (DEFAULT_NTYPE, "_E", DEFAULT_NTYPE)
 NTYPE = "_TYPE"
 ETYPE = "_TYPE"
+
+
+Wanted = Mapping[Any, Iterable[str]]
+"""Names of columns, by type or relation."""
+
+Given = dict[Any, dict[str, str]]
+"""The same, and what they are called elsewhere."""
 
 
 class DGLGraph(Asked, Framed, Lacking):
@@ -53,7 +61,7 @@ class DGLGraph(Asked, Framed, Lacking):
 
     def __init__(self, sources: dict[str, int], destinations: dict[str, int], edges: dict[Relation, Adjacency]) -> None:
         super().__init__(sources, destinations, edges)
-        self._engines: dict[tuple[str | None, EdgeDir], tuple[Any, halohop.Graph]] = {}
+        self._engines: dict[tuple[str | None, EdgeDir], tuple[Any, halohop.Graph, Data | HeteroData]] = {}
         self.calls = count()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,8 +97,21 @@ class DGLGraph(Asked, Framed, Lacking):
         known = self._engines.get((weight, edge_dir))
         if known is None or known[0] != state:
             data = self._drawn_from(weights, weight or "")
-            known = self._engines[weight, edge_dir] = state, halohop.graph(data, edge_dir=edge_dir)
+            known = self._engines[weight, edge_dir] = state, halohop.graph(data, edge_dir=edge_dir), data
         return known[1]
+
+    def give_columns(self, weight: str | None, nodes: Wanted, edges: Wanted) -> tuple[Given, Given]:
+        """Gives columns, as they are now, to the graph that `engine_for(weight)` returns, whose loaders gather their rows.
+
+        Args:
+            nodes, edges: names by type and by relation.
+
+        Returns:
+            By type and by relation, the names of these columns there.
+        """
+        self.engine_for(weight)
+        data, kept = self._engines[weight, "in"][2], self._kept
+        return _given(data, "node", nodes, kept.src), _given(data, "edge", edges, kept.edges)
 
     def _drawn_from(self, weights: dict[Relation, Tensor], name: str) -> Data | HeteroData:
         data = to_pyg(self, columns=False)
@@ -239,3 +260,14 @@ class DGLGraph(Asked, Framed, Lacking):
         DGLGraph.__init__(made, self._sources, self._destinations, edges)
         made._own = kept
         return made
+
+
+def _given(data: Data | HeteroData, of: str, wanted: Wanted, columns: Mapping[Any, Columns]) -> Given:
+    """Sets columns of PyG's graph, and says their names there, in which PyG finds no other meaning."""
+    found = {}
+    for kind, names in wanted.items():
+        store = data if isinstance(data, Data) else data[kind]
+        found[kind] = {name: f"{of}:{name.encode().hex()}" for name in names}
+        for name, there in found[kind].items():
+            store[there] = columns[kind][name]
+    return found

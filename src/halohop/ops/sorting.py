@@ -76,10 +76,8 @@ def sorted_begins(listed: Tensor, num_listed: int) -> Tensor | None:
     """
     if num_listed < 0:
         raise InputError(f"num_listed={num_listed}: there cannot be less than none")
-    begins = np.empty(num_listed + 1, np.int64)
-    begins[0] = 0
-    done = cpu_sorting.begin_lists(integers(listed, "listed"), begins)
-    return torch.from_numpy(begins) if done == len(listed) else None
+    begins = np.zeros(num_listed + 1, np.int64)
+    return torch.from_numpy(begins) if cpu_sorting.begin_lists(integers(listed, "listed"), begins) else None
 
 
 def _fill(keys: np.ndarray, ends: np.ndarray, begins: np.ndarray, indices: Tensor, order: Tensor) -> None:

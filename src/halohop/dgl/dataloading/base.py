@@ -161,25 +161,38 @@ def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
 
 def set_edge_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     """As `set_src_lazy_features`, of the edges of a graph or block, by relation."""
-    named = feature_names
-    if isinstance(feature_names, Mapping):
-        named = {g.to_canonical_etype(etype): names for etype, names in feature_names.items()}
-    _take({relation: g.edges[relation].data for relation in g.canonical_etypes}, named)
+    _take({relation: g.edges[relation].data for relation in g.canonical_etypes}, by_relation(g, feature_names))
 
 
 def _take(frames: Mapping[Any, Mapping[str, Any]], names: Names) -> None:
+    for kind, of_kind in chosen(frames, names).items():
+        for name in of_kind:
+            frames[kind][name]
+
+
+def by_relation(g: Any, names: Names) -> Names:
+    """Names of columns of edges, with relations by their three parts."""
+    return {g.to_canonical_etype(etype): of_type for etype, of_type in names.items()} if isinstance(names, Mapping) else names
+
+
+def chosen(frames: Mapping[Any, Mapping[str, Any]], names: Names) -> dict[Any, list[str]]:
+    """Columns by type, of a list of names, of which each type gets those that it has, or of a dict of lists.
+
+    Raises:
+        InputError: no list.
+        SchemaError: an unknown type, or a column that is not there.
+    """
     if isinstance(names, str):
         raise InputError(f"columns are given as {names!r}; give a list of names, such as [{names!r}]")
-    if isinstance(names, Mapping):
-        for kind, of_kind in names.items():
-            if kind not in frames:
-                raise SchemaError(f"columns of {kind!r} are asked for, and there are {list(frames)}")
-            for name in of_kind:
-                frames[kind][name]
-        return
-    for name in names or ():
-        having = [frame for frame in frames.values() if name in frame]
-        if not having:
-            next(iter(frames.values()))[name]  # which says what there is
-        for frame in having:
-            frame[name]
+    if not isinstance(names, Mapping):
+        for name in names or ():
+            if not any(name in frame for frame in frames.values()):
+                next(iter(frames.values()))[name]  # which says what there is
+        return {kind: [name for name in names or () if name in frame] for kind, frame in frames.items()}
+    for kind, of_kind in names.items():
+        if kind not in frames:
+            raise SchemaError(f"columns of {kind!r} are asked for, and there are {list(frames)}")
+        for name in of_kind:
+            if name not in frames[kind]:
+                frames[kind][name]  # likewise
+    return {kind: list(of_kind) for kind, of_kind in names.items()}

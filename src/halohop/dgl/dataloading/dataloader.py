@@ -1,14 +1,14 @@
 """`dgl.dataloading.DataLoader`, and the loaders of before: which of halohop's loaders makes the batches."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import halohop
-from halohop.dgl.dataloading.base import BlockSampler, Sampler
-from halohop.dgl.dataloading.blocks import blocks_of
+from halohop.dgl.dataloading.base import BlockSampler, Sampler, set_dst_lazy_features
+from halohop.dgl.dataloading.blocks import Prefetched, blocks_of
 from halohop.dgl.dataloading.edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from halohop.dgl.dataloading.neighbor_sampler import (
     LaborSampler,
@@ -89,9 +89,12 @@ class DataLoader:
         generator = kwargs.get("generator")
         kwargs.setdefault("seed", ddp_seed if generator is None else generator.initial_seed())
         self._sent = kwargs.get("run") == "processes"
-        self._loader = _neighbors(graph, indices, graph_sampler, kwargs) or _made(graph, indices, graph_sampler, kwargs)
+        found = _neighbors(graph, indices, graph_sampler, kwargs)
+        self._begin: Callable[[], Any]
+        self._loader, self._begin = found or (_made(graph, indices, graph_sampler, kwargs), _nothing)
 
     def __iter__(self) -> Iterator[Any]:
+        self._begin()
         for batch in self._loader:
             yield _arrived(batch, self.graph if self._sent else None, self.device)
             del batch
@@ -152,8 +155,13 @@ class EdgeDataLoader(DataLoader):
         super().__init__(g, eids, sampler, device, **kwargs)
 
 
+def _nothing() -> None:
+    """There is nothing to be done before an epoch."""
+
+
 def _neighbors(g: Any, indices: Any, sampler: Any, kwargs: dict[str, Any]) -> Any:
-    """The loader that draws as the sampler says and gives views; None where the sampler makes its batches itself."""
+    """The loader that draws as the sampler says and gives views, and what gives it the columns as they are at the beginning of an
+    epoch; None where the sampler makes its batches itself."""
     if type(sampler) not in DRAWN or sampler.samples_itself or (isinstance(indices, Mapping) and len(indices) != 1):
         return None
     engine = _engine(g, sampler.weight)
@@ -163,10 +171,18 @@ def _neighbors(g: Any, indices: Any, sampler: Any, kwargs: dict[str, Any]) -> An
     if engine.schema.is_homogeneous:
         ((_, num_neighbors),) = num_neighbors.items()
 
-    def made(batch: Any) -> Any:
-        return sampler.assign_lazy_features(blocks_of(batch, g))
+    feats = sampler.prefetch_node_feats, sampler.prefetch_edge_feats
 
-    return halohop.NeighborLoader(
+    def asked() -> Prefetched:
+        return Prefetched.of(g, sampler.weight, *feats)
+
+    def made(batch: Any) -> Any:
+        found = blocks_of(batch, g, prefetched)
+        set_dst_lazy_features(found[2][-1], sampler.prefetch_labels)
+        return found
+
+    prefetched = asked()
+    loader = halohop.NeighborLoader(
         engine,
         num_neighbors,
         nodes if engine.schema.is_homogeneous else (kind, nodes),
@@ -174,11 +190,11 @@ def _neighbors(g: Any, indices: Any, sampler: Any, kwargs: dict[str, Any]) -> An
         replace=sampler.replace,
         method=sampler.method,
         weight_attr=sampler.weight,
-        node_columns=[],
-        edge_columns=[],
         transform=made,
+        **prefetched.columns(homogeneous=engine.schema.is_homogeneous),
         **kwargs,
     )
+    return loader, asked
 
 
 def _made(g: Any, indices: Any, sampler: Any, kwargs: dict[str, Any]) -> Any:

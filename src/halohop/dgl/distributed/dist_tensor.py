@@ -142,12 +142,12 @@ class StoredTensor(DistTensor):
     """
 
     def __init__(self, graph: halohop.Graph, table: TableKey, column: str) -> None:
-        self._graph, self._table, self._column = graph, table, column
+        self._graph, self._table, self.column = graph, table, column
         self._stored = graph.schema.table(table)
 
     @property
     def name(self) -> str:
-        return self.part_policy.get_data_name(self._column)
+        return self.part_policy.get_data_name(self.column)
 
     @property
     def table_key(self) -> TableKey:
@@ -155,11 +155,11 @@ class StoredTensor(DistTensor):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self._stored.count, *self._stored.columns[self._column].shape)
+        return (self._stored.count, *self._stored.columns[self.column].shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        dtype: torch.dtype = getattr(torch, self._stored.columns[self._column].dtype)
+        dtype: torch.dtype = getattr(torch, self._stored.columns[self.column].dtype)
         return dtype
 
     @property
@@ -179,7 +179,7 @@ class StoredTensor(DistTensor):
         return self._graph.locate_edges(self._table, ids)
 
     def __getitem__(self, ids: Any) -> Tensor:
-        (rows,) = self._graph.fetch_rows(self._table, [self._column], self.gid(ids_of(ids, len(self))))
+        (rows,) = self._graph.fetch_rows(self._table, [self.column], self.gid(ids_of(ids, len(self))))
         return rows
 
     def __setitem__(self, ids: Any, rows: Any) -> None:
@@ -193,12 +193,12 @@ class StoredTensor(DistTensor):
 
     def _refuse(self) -> NoReturn:
         raise InputError(
-            f"{self._column!r} is a stored column, which is only read; to change rows make a table that begins with it: "
-            f"DistTensor({self.shape}, {self.dtype}, 'NAME', halohop.init.column({self._column!r}), part_policy)"
+            f"{self.column!r} is a stored column, which is only read; to change rows make a table that begins with it: "
+            f"DistTensor({self.shape}, {self.dtype}, 'NAME', halohop.init.column({self.column!r}), part_policy)"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredTensor, (self._graph, self._table, self._column)
+        return StoredTensor, (self._graph, self._table, self.column)
 
 
 class Computed:
