@@ -103,13 +103,15 @@ def inherit(made: Any, g: Any, *, nodes: bool = True, edges: bool = True) -> Any
         g: the graph.
         nodes, edges: whether the columns of nodes, and those of edges.
     """
-    kept = made._own
+    kept, of_g = made._own, getattr(g, "_kept", None)  # of a graph on several hosts there are views only
     src, dst, of_edges = kept.src, kept.dst, kept.edges
     if nodes:
-        src = {kind: _inherited(columns, g.nodes[kind].data) for kind, columns in src.items()}
-        dst = src if kept.src is kept.dst else {kind: _inherited(columns, g.nodes[kind].data) for kind, columns in dst.items()}
+        above = {kind: g.nodes[kind].data for kind in src} if of_g is None else of_g.src
+        src = {kind: _inherited(columns, above[kind]) for kind, columns in src.items()}
+        dst = src if kept.src is kept.dst else {kind: _inherited(columns, above[kind]) for kind, columns in dst.items()}
     if edges:
-        of_edges = {relation: _inherited(columns, g.edges[relation].data) for relation, columns in of_edges.items()}
+        above = {relation: g.edges[relation].data for relation in of_edges} if of_g is None else of_g.edges
+        of_edges = {relation: _inherited(columns, above[relation]) for relation, columns in of_edges.items()}
     made._own = replace(kept, src=src, dst=dst, edges=of_edges)
     return made
 
