@@ -19,7 +19,7 @@ from halohop.dgl.dataloading import (
     Sampler,
 )
 from halohop.errors import IdError, InputError, SchemaError
-from tests.support.dgl_graphs import NODES, described, epochs, plain, typed
+from tests.support.dgl_batches import NODES, described, epochs, plain, typed
 
 
 class OwnBlocks(BlockSampler):

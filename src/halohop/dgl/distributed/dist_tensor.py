@@ -165,7 +165,7 @@ class StoredTensor(DistTensor):
     @property
     def is_split(self) -> bool:
         """Whether halohop knows it as a split, such as ``train_mask`` for "train"."""
-        return self._column in [f"{name}_mask" for name in self._graph.schema.splits(self._table)]
+        return self.column in [f"{name}_mask" for name in self._graph.schema.splits(self._table)]
 
     def __len__(self) -> int:
         return self._stored.count
