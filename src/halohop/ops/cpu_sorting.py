@@ -61,8 +61,8 @@ def fill_lists(
 
 @kernel
 def begin_lists(keys: NDArray[Any], begins: NDArray[Any]) -> Any:
-    """Where the list of each node begins among edges that are sorted by it; `begins` is zeros. Returns whether they are sorted, and
-    all have a list. Two loops without a branch take a third of the time of one that looks for the next list."""
+    """Where the list of each node begins among edges that are sorted by it; `begins` is zeros. Returns whether they are sorted,
+    and all have a list. Two loops without a branch take a third of the time of one that looks for the next list."""
     n, num_lists, falls = u64(keys.size), u64(begins.size) - _ONE, False
     if n == _ZERO:
         return True
