@@ -79,6 +79,14 @@ def test_what_a_host_writes_is_what_is_here(options: CopyOptions, tmp_path: Path
     assert copying.wanted(parcels(options)[Entry(host="a")][1].copied) == ("sage/train.py",)
 
 
+def test_the_folder_of_the_partitions_may_be_named_itself(options: CopyOptions) -> None:
+    found = parcels(options)
+    bare = parcels(replace(options, part_config=str(Path(options.part_config).parent)))
+    for entry, (own, scripts) in bare.items():
+        assert scripts == found[entry][1]
+        assert {**own.copied.small, "graph.json": b'{"num_parts": 3}'} == found[entry][0].copied.small
+
+
 def test_a_folder_that_is_the_workspace_is_not_put_into_itself(options: CopyOptions) -> None:
     own = replace(options, workspace=options.script_folder)
     first = parcels(own)[Entry(host="a")][1]

@@ -89,6 +89,17 @@ def test_what_is_not_given(here: Path) -> None:
     assert read("env/bin/python train.py").python == str(here / "work" / "env" / "bin" / "python")
 
 
+def test_the_folder_of_the_partitions_may_be_named_itself(here: Path) -> None:
+    (here / "work" / "data" / "manifest.json").write_text('{"nodes": [{"bounds": [0, 4]}]}')
+    with pytest.raises(InputError, match="ip_config names 2 hosts, but part_config has 1 partitions"):
+        read(part_config="data")
+    (here / "work" / "data" / "manifest.json").write_text('{"nodes": [{"bounds": [0, 4, 9]}]}')
+    job = read(part_config="data/")
+    assert (job.data, job.options["same"]) == (str(here / "work" / "data"), [])
+    with pytest.raises(InputError, match=r"work has no manifest\.json; name the JSON file .*, or its folder"):
+        read(part_config=".")
+
+
 def test_files_are_found_in_the_workspace_first_then_here(here: Path) -> None:
     (here / "ip_config.txt").write_text("10.0.0.1\n10.0.0.2\n10.0.0.3\n")
     assert len(read().hosts) == 2  # type: ignore[arg-type]
@@ -122,13 +133,15 @@ def test_a_job_file_may_say_what_the_options_do_not(here: Path) -> None:
         ({"graph_format": "csc,dense"}, "graph_format='csc,dense': 'dense' is none of csc, csr, coo"),
         ({"workspace": ""}, "workspace is empty"),
         ({"ip_config": "none.txt"}, "there is no file none.txt; name the one that lists the hosts"),
-        ({"part_config": "ip_config.txt"}, "ip_config.txt cannot be read as JSON"),
+        ({"part_config": "text.json"}, "text.json cannot be read as JSON"),
+        ({"part_config": "ip_config.txt"}, "ip_config.txt has no manifest.json; name the JSON file"),
         ({"part_config": "bad.json"}, "bad.json does not say how many partitions there are; name the file that partition_graph"),
         ({"extra_envs": (("HALOHOP_TOKEN", "x"),)}, "the token is not given in env"),
         ({"extra_envs": (("A-B", "x"),)}, "'A-B' is no name of an environment variable"),
     ],
 )
 def test_what_cannot_work_is_refused(here: Path, changed: dict[str, object], complaint: str) -> None:
+    (here / "work" / "text.json").write_text("text")
     (here / "work" / "bad.json").write_text('{"num_parts": "2"}')
     with pytest.raises(Exception, match=complaint):
         read(**changed)  # type: ignore[arg-type]

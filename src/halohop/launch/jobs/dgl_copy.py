@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from halohop.errors import InputError
 from halohop.files.reading import open_regular, read_regular
-from halohop.launch.jobs.dgl_file import check_count, num_parts
+from halohop.launch.jobs.dgl_file import check_count, data_folder, is_json, num_parts
 from halohop.launch.jobs.host.messages import Copied
 from halohop.launch.jobs.ip_config import Entry, read_ip_config
 from halohop.launch.jobs.job import Job
@@ -32,7 +32,7 @@ class CopyOptions:
         ip_config: the file that lists the hosts.
         workspace: folder on all hosts.
         rel_data_path: folder below it for the partitions.
-        part_config: the configuration beside the partitions, on this machine.
+        part_config: the configuration beside the partitions, or their folder, on this machine.
         script_folder: on this machine; it comes into the workspace under its own name. Of ``.``, and of the
             workspace itself, what it holds.
 
@@ -63,25 +63,27 @@ def parcels(options: CopyOptions) -> dict[Entry, tuple[Parcel, ...]]:
     """
     config = Path(options.part_config).absolute()
     entries, count = read_ip_config(Path(options.ip_config)), num_parts(config)
-    if not (config.parent / MANIFEST).exists():
+    parts = Path(data_folder(config))
+    if not (parts / MANIFEST).exists():
         raise InputError(
-            f"{config.parent} has no {MANIFEST}: it was not written by halohop; write the partitions by halohop.dgl's "
+            f"{parts} has no {MANIFEST}: it was not written by halohop; write the partitions by halohop.dgl's "
             f"partition_graph, or convert them: `halohop partition dgl:{config} FOLDER`"
         )
-    manifest = manifest_of(str(config.parent))
+    manifest = manifest_of(str(parts))
     if manifest.num_parts != count:
         raise InputError(
             f"{config} says {count} partitions, but the data set beside it has {manifest.num_parts}; write both again"
         )
     check_count(entries, count)
     workspace = Path.cwd() / Path(options.workspace).expanduser()
-    scripts = _scripts(options, workspace, config.parent)
+    scripts = _scripts(options, workspace, parts)
+    small = {config.name: read_regular(config)} if is_json(config) else {}
     found: dict[Entry, tuple[Parcel, ...]] = {}
     for number, entry in enumerate(entries):
         share = Share(index=number, count=len(entries))
-        data = Data(source=str(config.parent), folder=str(workspace / options.rel_data_path), shares=(share,), copied=True)
-        parts = copied(data, manifest, small={config.name: read_regular(config)})
-        found[entry] = (Parcel(copied=parts, source=config.parent, what=f"partitions {share}"), scripts)
+        data = Data(source=str(parts), folder=str(workspace / options.rel_data_path), shares=(share,), copied=True)
+        own = copied(data, manifest, small=small)
+        found[entry] = (Parcel(copied=own, source=parts, what=f"partitions {share}"), scripts)
     return found
 
 

@@ -8,7 +8,9 @@ from halohop.cores import usable_cores
 from halohop.errors import InputError
 from halohop.files.reading import decode_json, read_regular
 from halohop.launch.jobs.command_string import parsed
+from halohop.launch.jobs.host.parts import num_parts_of
 from halohop.launch.jobs.ip_config import Entry, read_ip_config
+from halohop.store.names import MANIFEST
 
 SERVERS_VARIABLE = "HALOHOP_SERVERS"
 """Environment of trainers: the addresses of the job's servers."""
@@ -27,7 +29,7 @@ class DglOptions:
         num_servers: of each host; here one process that answers as many times `num_server_threads` requests at a time. 0: the
             trainers' hosts hold the graph.
         num_server_threads: see there.
-        part_config: the file that DGL's `partition_graph` calls after the graph, in the folder of the partitions.
+        part_config: the JSON file that `partition_graph` calls after the graph, in the folder of the partitions; or the folder.
         ip_config: the file that lists the hosts.
         ssh_port, ssh_username: of the hosts' ssh servers; 0 and "": as the user's configuration of ssh says.
         extra_envs: further environment.
@@ -81,16 +83,17 @@ def job_table(options: DglOptions, command: tuple[str, ...]) -> dict[str, Any]:
     entries = read_ip_config(_here(workspace, options.ip_config))
     if (config := _here(workspace, options.part_config)).exists():  # else the hosts say what is there
         check_count(entries, num_parts(config))
+    same = [options.part_config] if is_json(options.part_config) else []
     table: dict[str, Any] = {
         "engine": "ssh",
         "hosts": [entry.host for entry in entries],
         "trainers": options.num_trainers,
         "run": [*program.words],
         "folder": str(workspace),
-        "data": str(workspace / PurePosixPath(options.part_config).parent),
+        "data": str(workspace / data_folder(options.part_config)),
         "master_port": 0,
         "env": _environment(options, len(entries)),
-        "ssh": {"hosts": {entry.host: _of_host(entry, options) for entry in entries}, "same": [options.part_config]},
+        "ssh": {"hosts": {entry.host: _of_host(entry, options) for entry in entries}, "same": same},
     }
     if program.python:
         table["python"] = str(workspace / program.python)
@@ -100,13 +103,32 @@ def job_table(options: DglOptions, command: tuple[str, ...]) -> dict[str, Any]:
     return table
 
 
+def is_json(part_config: str | Path) -> bool:
+    """Whether it is a file beside the partitions, and not their folder."""
+    return PurePosixPath(part_config).suffix == ".json"
+
+
+def data_folder(part_config: str | Path) -> PurePosixPath:
+    """The folder of the partitions.
+
+    Example:
+        >>> str(data_folder("data/graph.json")), str(data_folder("data"))
+        ('data', 'data')
+    """
+    return PurePosixPath(part_config).parent if is_json(part_config) else PurePosixPath(part_config)
+
+
 def num_parts(part_config: Path) -> int:
-    """How many partitions a configuration of DGL's has.
+    """How many partitions a configuration of DGL's, or the data set of a folder, has.
 
     Raises:
         InputError: it is none.
         DatasetError: it cannot be read.
     """
+    if not is_json(part_config):
+        if not (part_config / MANIFEST).is_file():
+            raise InputError(f"{part_config} has no {MANIFEST}; name the JSON file that partition_graph wrote, or its folder")
+        return num_parts_of(part_config)
     try:
         document: object = decode_json(read_regular(part_config), part_config)
     except FileNotFoundError:

@@ -1,5 +1,6 @@
 """DGL's launcher and `copy_files`, by their own options, against real ssh servers."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -83,6 +84,11 @@ class Hosts:
         config = self.launches.cluster.config
         run = ["ip", "netns", "exec", self.launches.cluster.here.name, "ssh", "-F", config, "ab"[host], *command]
         return subprocess.run([*map(str, run)], capture_output=True, text=True, timeout=20, check=True).stdout
+
+    def files(self, host: int) -> list[str]:
+        """The names of all files in the workspace of a host."""
+        found = self.on(host, "mkdir", "-p", self.workspace, "&&", "find", self.workspace, "-type", "f")
+        return [Path(file).name for file in found.split()]
 
     def environment(self, rank: int) -> dict[str, str]:
         return json.loads(self.on(rank // 2, "cat", self.workspace / f"rank-{rank}"))
@@ -215,6 +221,36 @@ def test_what_was_cut_short_is_sent_again_and_nothing_else(hosts: Hosts) -> None
     assert f"{hosts.addresses[1]}: scripts in {hosts.workspace}: {len(PROGRAM)} B" in err
     assert hosts.on(1, "cat", hosts.workspace / "scripts" / "train.py") == PROGRAM
     assert hosts.on(1, "cat", manifest) == (hosts.parts / "manifest.json").read_text()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
+def test_a_copy_that_is_interrupted_goes_on(hosts: Hosts, kind: signal.Signals) -> None:
+    here, count = hosts.launches.cluster.here, 40
+    names = [f"{number:02}.bin" for number in range(count)]
+    for name in names:
+        (hosts.scripts / name).write_bytes(os.urandom(1 << 20))
+    here.limit_rate(1e8)
+    try:
+        copying = hosts.copy()
+        hosts.launches.wait_for(lambda: all(names[3] in hosts.files(host) for host in (0, 1)), copying)
+        copying.send_signal(kind)
+        copying.communicate(timeout=within(15))
+        assert copying.returncode == (130 if kind == signal.SIGINT else -9)
+        assert hosts.launches.gone_within() == []
+    finally:
+        ip("netns", "exec", here.name, "tc", "qdisc", "del", "dev", "eth0", "root")
+    kept = [{*names} & {*hosts.files(host)} for host in (0, 1)]
+    assert all(4 <= len(some) < count for some in kept)
+    code, _, err = ended(hosts.copy())
+    assert code == 0, err
+    for host, some in enumerate(kept):
+        assert f"{hosts.addresses[host]}: scripts in {hosts.workspace}: {count - len(some)}" in err
+        assert {*hosts.files(host)} >= {*names, "train.py"}
+        sums = hosts.on(host, "md5sum", *(hosts.workspace / "scripts" / name for name in names)).splitlines()
+        assert [line.split()[0] for line in sums] == [
+            hashlib.md5((hosts.scripts / name).read_bytes()).hexdigest() for name in names
+        ]
 
 
 @pytest.mark.full

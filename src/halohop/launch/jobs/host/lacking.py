@@ -9,35 +9,20 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from halohop import __version__
 from halohop.files.aside import boot
 from halohop.launch.jobs.host.messages import Checked, Copied, Hello, Order, Seen
+from halohop.launch.jobs.host.parts import num_parts_of, parts_in
 from halohop.memory import format_size
 from halohop.store.names import MANIFEST
 
 _OWN_PORTS = range(20000, 32768)  # below those that systems give to connections
 _OFFERED = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """Of a table in a manifest, where its partitions begin and end."""
-
-    bounds: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manifest:
-    """What this host reads of a manifest; halohop.store.manifest reads all of it, with torch."""
-
-    nodes: tuple[_Table, ...]
 
 
 def hello() -> Hello:
@@ -63,8 +48,9 @@ def checked(order: Order) -> Checked:
     if found := problems(order):
         return Checked(problems=found)
     try:
-        parts, num_parts = _parts(Path(order.reads[0])) if order.reads else ((), 0)
-        return Checked(problems=(), shared=sees(*order.mark), seen=tuple(_alike(order)), parts=parts, num_parts=num_parts)
+        seen = Checked(problems=(), shared=sees(*order.mark), seen=tuple(_alike(order)))
+        folder = Path(order.reads[0]) if order.reads else None
+        return seen if folder is None else replace(seen, parts=parts_in(folder), num_parts=num_parts_of(folder))
     except OSError as error:
         return Checked(problems=(f"{error.filename} cannot be read by {_user()}: {error.strerror}; change its permissions",))
 
@@ -119,17 +105,6 @@ def _data(folder: Path) -> Iterator[str]:
             f"{folder} has no {MANIFEST}: this host does not see the data set; share the folder with it, or name a folder for "
             "copies of its partitions (cache)"
         )
-
-
-def _parts(folder: Path) -> tuple[tuple[int, ...], int]:
-    """The numbers of the partitions in a folder, and how many the data set has."""
-    numbers = [part.name.removeprefix("part-") for part in folder.glob("part-*") if part.is_dir()]
-    found = tuple(sorted(int(number) for number in numbers if number.isdecimal()))
-    try:
-        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
-        return found, len(manifest.nodes[0].bounds) - 1
-    except (msgspec.DecodeError, IndexError):  # who opens it says what is wrong
-        return found, 0
 
 
 def _room(copied: Copied) -> Iterator[str]:
