@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from halohop.store.disk import map_part, read_manifest, verify_parts
 from halohop.store.manifest import sums_file
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.testing.graphs import power_law, typed
-from halohop.testing.worlds import hosts
+from halohop.testing.worlds import TOKEN, free_addresses, hosts
 from halohop.typing import EDGE, NODE
 
 COUNT = 300
@@ -144,6 +145,23 @@ def test_a_typed_graph_over_several_hosts(tmp_path):
             loader = halohop.NeighborLoader(graphs[0], [4, 4], "user", weight_attr="rating", batch_size=20, run="inline")
             made.append([batch["item"].n_id for batch in loader])
     assert_same(*made)
+
+
+def test_fetched_from_a_url_and_served(plain, tmp_path):
+    """Half of the partitions are fetched; clients of their servers get the same batches."""
+    summed = Path(shutil.copytree(plain[4], tmp_path / "summed"))
+    add_weight_sums(summed, ["float32"])
+    halohop.upload(summed, f"file://{tmp_path}/there")
+    here = halohop.fetch(f"file://{tmp_path}/there", tmp_path / "here", partitions=[0, 1])
+    assert len(list(here.rglob("weight_sums/*"))) == 2
+    addresses = free_addresses(2)
+    with halohop.open(plain[4]) as whole, ExitStack() as stack:
+        for number, (address, peer) in enumerate(zip(addresses, reversed(addresses), strict=True)):
+            parts = [2 * number, 2 * number + 1]
+            folder = summed if number else here
+            stack.enter_context(halohop.serve(folder, partitions=parts, listen=address, peers=[peer], token=TOKEN))
+        graph = stack.enter_context(halohop.connect(addresses, token=TOKEN))
+        assert_same(drawn(whole, "float32"), drawn(graph, "float32"))
 
 
 def test_copies_of_lists_have_sums_whenever_they_were_made(plain, tmp_path):

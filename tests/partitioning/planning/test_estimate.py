@@ -54,7 +54,7 @@ def typed(own_ids: bool = False) -> GraphTables:
             ("user", "buys", "item"): EdgeTable(
                 src=torch.randint(users, (40_000,)),
                 dst=torch.randint(items, (40_000,)),
-                columns={"edge_attr": torch.rand(40_000, 3).half()},
+                columns={"edge_attr": torch.rand(40_000, 3).half(), "rating": torch.rand(40_000)},
             ),
             ("user", "knows", "user"): EdgeTable(src=torch.randint(users, (9_000,)), dst=torch.randint(users, (9_000,))),
         },
@@ -72,6 +72,7 @@ def typed(own_ids: bool = False) -> GraphTables:
         (False, {"num_parts": 2, "method": "random", "halo": ("when", "raw_id")}),
         (False, {"num_parts": 3, "method": "random", "edge_dir": "out", "halo": ("when",)}),
         (False, {"num_parts": 4, "method": "metis"}),
+        (True, {"num_parts": 2, "method": "random", "weight_sums": ("rating",)}),
     ],
 )
 def test_disk_is_what_is_written(tmp_path: Path, own_ids: bool, options: dict[str, Any]) -> None:
