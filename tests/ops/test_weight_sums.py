@@ -146,6 +146,23 @@ def test_sums_of_impossible_weights(bad, at):
         ops.sum_weights(INDPTR, weights)
 
 
+@pytest.mark.parametrize(
+    ("indptr", "message"), [([0, 2, 1, 3], "indptr falls at row 1"), ([0, 2], "weights has 3 entries"), ([], "indptr is of none")]
+)
+def test_lists_that_cannot_be_are_refused(indptr, message):
+    with pytest.raises(InputError, match=message):
+        ops.sum_weights(torch.tensor(indptr, dtype=torch.int64), torch.ones(3))
+
+
+def test_sums_of_a_run_of_rows_are_a_part_of_all():
+    weights = some_weights("plain")
+    whole = ops.sum_weights(INDPTR, weights)
+    for low, high in ((0, 3), (3, 9), (9, 15)):
+        begin, end = int(INDPTR[low]), int(INDPTR[high])
+        part = ops.sum_weights(INDPTR[low : high + 1], weights[begin:end])
+        assert torch.equal(part, whole[begin // 8 + low : end // 8 + high])
+
+
 def inclusion(weights, fanout):
     """How probable each entry is among the first `fanout` that are drawn one after the other, exactly, by all sets."""
     weights, chances = list(map(Fraction, weights)), {frozenset(): Fraction(1)}

@@ -89,6 +89,10 @@ def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
     if len(begins) == 0 or begins[-1] - begins[0] != len(weights):
         raise InputError(f"weights has {len(weights)} entries, indptr is of {begins[-1] - begins[0] if len(begins) else 'none'}")
     starts, lengths, first = begins[:-1], np.diff(begins), int(begins[0])
+    if (lengths < 0).any():
+        raise InputError(
+            f"indptr falls at row {int((lengths < 0).argmax())}; it goes from 0 to the number of entries, never down"
+        )
     sums = np.zeros(int((begins[-1] >> 3) - (first >> 3)) + len(starts), np.float64)
     array = _as_floats(weights.detach().resolve_neg().contiguous())
     places = (starts - first).astype(np.uint64)
