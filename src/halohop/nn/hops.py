@@ -200,6 +200,9 @@ def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
 
 def listed_by_dst(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Hop:
     """`grouped`, of the ends of edges apart, ``[E]`` each."""
+    begins = ops.sorted_begins(dst, num_dst) if dst.device.type == "cpu" else None
+    if begins is not None:
+        return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=slice(0, len(dst)), listed=dst.long())
     edges: slice | Tensor = slice(0, len(dst))
     if len(dst) > 1 and bool((dst[1:] < dst[:-1]).any()):
         edges = dst.sort(stable=True)[1] if dst.device.type != "cpu" else ops.build_csc(dst, max(num_dst, int(dst.max()) + 1))[1]
