@@ -1,8 +1,12 @@
 """Edges are found by the user's ids, wherever they lie."""
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from halohop.cluster.edge_ids import _order_of, _searched
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.testing.graphs import typed
 from halohop.testing.worlds import partitioned
@@ -19,6 +23,23 @@ def test_gids_of_edges_are_those_whose_ids_are_stored(num_parts, shard_each):
         for _ in range(2):
             (found,) = graph.fetch_rows(relation, [EDGE_ID], graph.locate_edges(relation, ids.int()))
             assert torch.equal(found, ids)
+
+
+@given(
+    ids=st.lists(st.integers(0, 40), unique=True, min_size=1),
+    wanted=st.lists(st.integers(-3, 45)),
+    dtype=st.sampled_from([np.int32, np.int64]),
+)
+def test_an_index_finds_those_that_are_there(ids, wanted, dtype):
+    """Ids with gaps, and all from 0 on in any order."""
+    for held in (np.array(ids, dtype), np.array(ids, dtype).argsort().astype(dtype)):
+        order = _order_of(held)
+        assert (held[order] == np.sort(held)).all()
+        at = order[_searched(held, order, np.array(wanted, np.int64))]
+        known = held.tolist()
+        assert [place for place, node in zip(at, wanted, strict=True) if node in known] == [
+            known.index(node) for node in wanted if node in known
+        ]
 
 
 def test_ids_that_are_not_there_are_refused_by_name():

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -251,6 +252,8 @@ def test_out_edges_lead_away(tmp_path):
         ("plain", lambda draws: draws.edges(torch.tensor([-1])), IdError, "the first is -1"),
         ("plain", lambda draws: draws.rows({"node": (torch.tensor([60]), ["x"])}), IdError, "the first is 60"),
         ("plain", lambda draws: draws.rows({"node": (torch.tensor([6]), ["no"])}), HalohopError, "unknown column"),
+        ("plain", lambda draws: draws.rows({"node": (torch.tensor([6]), "x")}), InputError, "give a list of names"),
+        ("plain", lambda draws: draws.uniform(1.5), InputError, "count=1.5 is not a whole number"),
         ("plain", lambda draws: draws.uniform(-1), InputError, "-1 nodes"),
         ("plain", lambda draws: draws.has_edges(torch.tensor([1]), torch.tensor([1, 2])), InputError, "1 sources and 2"),
         ("typed", lambda draws: draws.neighbors(torch.tensor([3])), SchemaError, "several node types"),
@@ -268,6 +271,16 @@ def test_refused_by_name_and_nothing_is_lost(places, place, name, ask, error, me
     if name == "plain":
         expected = Draws(places[name]["memory"], seed=3).neighbors(torch.arange(9), 2)
         assert listed(draws.neighbors(torch.arange(9), 2)) == listed(expected)
+
+
+def test_what_is_no_graph_or_number_is_refused(places):
+    with pytest.raises(InputError, match="graph is a Data; give a graph"):
+        Draws(plain())
+    with pytest.raises(InputError, match=r"batch=0\.5 is not a whole number"):
+        Draws(places["plain"]["memory"], batch=0.5)
+    draws = Draws(places["plain"]["memory"], seed=np.int64(3), epoch=torch.tensor(1), batch=np.uint8(2))
+    expected = Draws(places["plain"]["memory"], seed=3, epoch=1, batch=2).neighbors(torch.arange(50), 2)
+    assert listed(draws.neighbors(torch.arange(50), np.int64(2))) == listed(expected)
 
 
 def test_the_weight_of_edges_is_that_of_their_tensors():

@@ -61,7 +61,7 @@ class EdgeIds:
         if not edges.num_edges:
             return wanted[:0], wanted[:0]
         ids, order = edges.edge_id.numpy(), self._order(relation, part, edges.edge_id)
-        at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(order) - 1)].astype(np.int64)
+        at = order[_searched(ids, order, wanted)].astype(np.int64)
         found = np.flatnonzero(ids[at] == wanted)
         return found, at[found]
 
@@ -69,7 +69,26 @@ class EdgeIds:
         """Positions of a partition's edges, by their ids."""
         with self._lock:
             if (relation, part) not in self._orders:
-                order = np.argsort(ids.numpy())
-                narrow = np.int32 if len(order) <= np.iinfo(np.int32).max else np.int64
-                self._orders[relation, part] = order.astype(narrow)
+                self._orders[relation, part] = _order_of(ids.numpy())
             return self._orders[relation, part]
+
+
+def _order_of(ids: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Positions of ids, ascending by these; no id is twice."""
+    narrow = np.int32 if len(ids) <= np.iinfo(np.int32).max else np.int64
+    if ids.min() == 0 and ids.max() == len(ids) - 1:  # all numbers from 0 on
+        order: NDArray[np.integer] = np.empty(len(ids), narrow)
+        order[ids] = np.arange(len(ids), dtype=narrow)
+        return order
+    sorted_places: NDArray[np.integer] = np.argsort(ids).astype(narrow)
+    return sorted_places
+
+
+def _searched(ids: NDArray[np.integer], order: NDArray[np.integer], wanted: Int64s) -> Int64s:
+    """Places in the order of what is wanted, if it is there. (NumPy's searchsorted copies all ids where dtypes differ.)"""
+    low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(ids) - 1)
+    for _ in range((len(ids) - 1).bit_length()):
+        middle = (low + high) >> 1
+        less = ids[order[middle]] < wanted
+        low, high = np.where(less, np.minimum(middle + 1, high), low), np.where(less, high, middle)
+    return low

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
+from halohop.pyg.inputs import plain
 from halohop.sampling.fanouts import whole_fanout
 from halohop.typing import Relation
 
@@ -25,7 +26,7 @@ def fanouts_by_relation(fanout: int | Mapping[Relation, int], graph: Graph) -> d
     """The fanout of each relation that is named; of all with a number."""
     if not isinstance(fanout, Mapping):
         fanout = dict.fromkeys(graph.schema.edges, fanout)
-    return {graph.schema.relation(relation): whole_fanout(number, relation) for relation, number in fanout.items()}
+    return {graph.schema.relation(relation): whole_fanout(plain(number), relation) for relation, number in fanout.items()}
 
 
 def by_relation(ids: Tensor | Mapping[Relation, Tensor], graph: Graph, name: str) -> dict[Relation, Tensor]:

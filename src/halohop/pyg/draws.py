@@ -11,6 +11,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.loading.options import whole
 from halohop.pyg.asked import Method, by_relation, fanouts_by_relation, is_labor, only_relation, whole_ids
 from halohop.sampling.known_ids import KnownIds
 from halohop.sampling.neighbor import check_columns
@@ -58,6 +59,9 @@ class Draws:
         graph: from `halohop.open`, `halohop.connect` or `halohop.graph`.
         seed, epoch, batch: name the stream of random numbers.
 
+    Raises:
+        InputError: no graph, or a number that is none.
+
     Attributes:
         graph, seed, epoch, batch: as given.
         number: the number of the next call of `neighbors`.
@@ -73,8 +77,11 @@ class Draws:
     """
 
     def __init__(self, graph: Graph, *, seed: int = 0, epoch: int = 0, batch: int = 0, known: KnownIds | None = None) -> None:
+        if not isinstance(graph, Graph):
+            raise InputError(f"graph is a {type(graph).__name__}; give a graph from halohop.open or halohop.graph(data)")
         ops.warm_up()
-        self.graph, self.seed, self.epoch, self.batch = graph, seed, epoch, batch
+        self.graph = graph
+        self.seed, self.epoch, self.batch = whole(seed, "seed"), whole(epoch, "epoch"), whole(batch, "batch")
         self.number = 0
         self._known_ids = known or KnownIds(graph)
         self._excluded: dict[Relation, tuple[Tensor, int, Tensor]] = {}
@@ -209,6 +216,8 @@ class Draws:
                 if isinstance(key, str)
                 else self._edge_gids(key, ids)
             )
+            if isinstance(names, str):
+                raise InputError(f"columns of {key!r} are given as {names!r}; give a list of names, such as [{names!r}]")
             queries.append(RowQuery(table=key, columns=tuple(names), gid=gid))
         found = graph.fetch(FetchRequest(queries=tuple(queries))) if queries else ()
         return {
@@ -232,7 +241,7 @@ class Draws:
             InputError: there is no node, or a count below 0.
         """
         node_type = self.graph.schema.node_type(node_type)
-        num_nodes = self.graph.schema.nodes[node_type].count
+        num_nodes, count = self.graph.schema.nodes[node_type].count, whole(count, "count")
         if count < 0 or (count and not num_nodes):
             raise InputError(f"{count} nodes cannot be drawn of the {num_nodes} nodes of {node_type!r}")
         stream = ("", "uniform", node_type)
