@@ -2,7 +2,10 @@
 
 import os
 import re
+import shlex
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +23,8 @@ from tests.launch.jobs.ssh.test_dgl_hosts import Hosts, ended
 pytestmark = [pytest.mark.timeout(400), pytest.mark.full, pytest.mark.data]
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "dgl"
-SCRIPT = "python3 scripts/distributed_sage.py --ip_config ip_config.txt --num_hidden 64 --fan_out 10,10 --lr 0.01 --batch_size 64"
+README = EXAMPLES / "README.md"
+OPTIONS = "--num_hidden 64 --fan_out 10,10 --lr 0.01 --batch_size 64"
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +56,33 @@ def recipe(tables: GraphTables, tmp_path_factory: pytest.TempPathFactory) -> flo
 
 
 @pytest.fixture
-def hosts(launches, photo: Path) -> Iterator[Hosts]:
-    """Two hosts that have their partitions and the scripts."""
+def hosts(launches, photo: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    """Two hosts that have their partitions and the scripts, copied by the README's command in its folder."""
     made = Hosts(launches, photo, scripts=EXAMPLES)
-    code, _, err = ended(made.copy())
+    shutil.copytree(photo, made.scripts / "data")
+    monkeypatch.chdir(made.scripts)
+    code, _, err = ended(made.start(*command("launch copy", made.workspace)))
     assert code == 0, err
     yield made
     made.clear()
 
 
+def command(name: str, workspace: Path) -> list[str]:
+    """The words of a command of the README that begins so, for a workspace."""
+    text = README.read_text().replace("\\\n", " ").replace("~/dgl", str(workspace))
+    (found,) = [line for line in text.splitlines() if line.startswith(f"halohop {name} --")]
+    return shlex.split(found)[1:]
+
+
+def launched(hosts: Hosts, *more: object, script: str) -> subprocess.Popen[str]:
+    """The README's job, with further options, and further ones of the script."""
+    *words, run = command("launch", hosts.workspace)
+    return hosts.start(*words, "--out", hosts.launches.folder / "run", *more, f"{run} {OPTIONS} {script}")
+
+
 @pytest.mark.parametrize("servers", [0, 1])
 def test_the_guides_script_learns_on_two_hosts_what_the_recipe_learns(hosts: Hosts, recipe: float, servers: int) -> None:
-    more = ("--num_servers", servers, "--num_samplers", 1)
-    code, out, err = ended(hosts.launch(f"{SCRIPT} --num_epochs 15", *more), 300)
+    code, out, err = ended(launched(hosts, "--num_servers", servers, script="--num_epochs 15"), 300)
     assert code == 0, err
     found = re.search(r"^test accuracy (0\.\d+)$", out, re.MULTILINE)
     assert found is not None
@@ -74,7 +92,7 @@ def test_the_guides_script_learns_on_two_hosts_what_the_recipe_learns(hosts: Hos
 
 @pytest.mark.parametrize("servers", [0, 1])
 def test_a_rank_that_is_killed_while_it_trains_is_named_and_all_end(hosts: Hosts, servers: int) -> None:
-    launcher = hosts.launch(f"{SCRIPT} --num_epochs 1000", "--num_servers", servers)
+    launcher = launched(hosts, "--num_servers", servers, script="--num_epochs 1000")
     log = hosts.launches.folder / "run" / "logs" / f"{hosts.addresses[1]}-trainers-1.log"
     hosts.launches.wait_for(lambda: log.exists() and "rank 3: epoch 1 " in log.read_text(), launcher)
     os.kill(trainers(hosts, 1)[1], signal.SIGKILL)

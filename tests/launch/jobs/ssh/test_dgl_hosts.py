@@ -68,14 +68,15 @@ class Hosts:
     def copy(self, *more: object) -> subprocess.Popen[str]:
         words = ["--ip_config", self.scripts / "ip_config.txt", "--workspace", self.workspace, "--rel_data_path", "data"]
         words += ["--part_config", self.parts / "graph.json", "--script_folder", self.scripts]
-        return self._start("launch", "copy", *words, *more)
+        return self.start("launch", "copy", *words, *more)
 
     def launch(self, command: str, *more: object, workspace: Path | None = None, out: str = "run") -> subprocess.Popen[str]:
         words = ["--workspace", workspace or self.workspace, "--part_config", "data/graph.json", "--num_trainers", 2]
         words += ["--ip_config", self.scripts / "ip_config.txt", "--out", self.launches.folder / out, *more, command]
-        return self._start("launch", *words)
+        return self.start("launch", *words)
 
-    def _start(self, *words: object) -> subprocess.Popen[str]:
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        """A command of halohop's on the launcher's host."""
         path = {"PATH": f"{self.launches.folder}/bin:{os.environ['PATH']}"}
         return self.launches.command("-m", "halohop", *words, env=path)
 
