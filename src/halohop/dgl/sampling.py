@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -236,14 +236,32 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     """
     if not include_dst_in_src or src_nodes is not None:
         raise InputError("a block here begins with its destinations; leave out include_dst_in_src=False and src_nodes")
-    edges = {}
+    made = block_of_frontier(g, dst_nodes)
     for relation in g.canonical_etypes:
-        src, dst, ids = g.edges(form="all", etype=relation)
-        edges[relation] = halohop.Edges(src=src.long(), dst=dst.long(), edge_id=ids)
+        made.edges[relation].data[EID] = torch.arange(g.num_edges(relation), dtype=g.idtype)
+    return made
+
+
+def block_of_frontier(g: DGLGraph, dst_nodes: Any) -> DGLBlock:
+    """As `to_block`, but edges keep the ids that they have in `g`, if they have some."""
+    edges = {relation: Ends(*(ids.long() for ids in g.adjacency(relation).ends)) for relation in g.canonical_etypes}
     if dst_nodes is None:
         into = {kind: [some.dst for relation, some in edges.items() if relation[2] == kind] for kind in g.ntypes}
         dst_nodes = {kind: torch.cat(ends).unique() for kind, ends in into.items() if ends}
-    return block_of(g, edges, node_ids(g, dst_nodes))
+    nodes = node_ids(g, dst_nodes)
+    hops, sources = halohop.nn.hop_of(edges, nodes)
+    made = block(g, hops, sources, nodes, {})
+    for relation in g.canonical_etypes:
+        known = g.edges[relation].data.get(EID)
+        made.edges[relation].data[EID] = torch.arange(g.num_edges(relation), dtype=g.idtype) if known is None else known
+    return made
+
+
+class Ends(NamedTuple):
+    """Sources and destinations of edges."""
+
+    src: Tensor
+    dst: Tensor
 
 
 def block_of(g: Any, edges: dict[Relation, "halohop.Edges"], nodes: Ids) -> DGLBlock:
@@ -256,11 +274,12 @@ def block_of(g: Any, edges: dict[Relation, "halohop.Edges"], nodes: Ids) -> DGLB
     """
     hops, sources = halohop.nn.hop_of(edges, nodes)
     ids = {relation: some.edge_id for relation, some in edges.items()}
-    return block(g, hops, {kind: sources[kind] for kind in g.ntypes}, nodes, ids)
+    return block(g, hops, sources, nodes, ids)
 
 
 def block(g: Any, hops: dict[Relation, Hop], src_ids: Ids, dst_ids: Ids, ids: EdgeIds) -> DGLBlock:
     """A block with ids in the dtype of a graph's, and with its columns; arguments as of `DGLBlock`."""
+    src_ids = {kind: src_ids[kind] for kind in g.ntypes}
     if g.idtype != torch.int64:
         hops = {relation: replace(hop, src=hop.src.to(g.idtype)) for relation, hop in hops.items()}
         src_ids, dst_ids = ({kind: some.to(g.idtype) for kind, some in given.items()} for given in (src_ids, dst_ids))

@@ -8,7 +8,7 @@ import torch
 
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.graph import EID, NID, DGLGraph
-from halohop.dgl.sampling import EdgeIds, as_given, edge_ids, leaving_out, node_ids, to_block
+from halohop.dgl.sampling import EdgeIds, as_given, block_of_frontier, edge_ids, leaving_out, node_ids
 from halohop.dgl.subgraphs import edge_subgraph
 from halohop.errors import InputError, SchemaError
 
@@ -95,10 +95,7 @@ class BlockSampler(Sampler):
             seeds = as_given(g, nodes)
             with leaving_out(g, excluded):
                 edges = without(self.sample_frontier(block_id, g, seeds), excluded)
-            block = to_block(edges, seeds)
-            for relation in edges.canonical_etypes:
-                if EID in edges.edges[relation].data:
-                    block.edges[relation].data[EID] = edges.edges[relation].data[EID]
+            block = block_of_frontier(edges, seeds)
             nodes = {kind: block.srcnodes[kind].data[NID] for kind in block.srctypes}
             blocks.insert(0, block)
         return blocks

@@ -8,7 +8,7 @@ import torch
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.dataloading.base import BlockSampler, Names
 from halohop.dgl.graph import NID
-from halohop.dgl.sampling import as_given, block_of, drawn, fanouts_of, node_ids, to_block
+from halohop.dgl.sampling import as_given, block_of, block_of_frontier, drawn, fanouts_of, node_ids
 from halohop.errors import InputError
 from halohop.typing import Relation
 
@@ -107,11 +107,8 @@ class NeighborSampler(BlockSampler):
         assert self._sample_neighbors is not None
         for fanout in reversed(self.fanouts):
             frontier = self._sample_neighbors(self._graph, seeds, fanout, replace=self.replace)
-            block = to_block(frontier, seeds)
-            for relation in frontier.canonical_etypes:
-                block.edges[relation].data[NID] = frontier.edges[relation].data[NID]
-            seeds = block.srcdata[NID]
-            blocks.insert(0, block)
+            blocks.insert(0, block_of_frontier(frontier, seeds))
+            seeds = blocks[0].srcdata[NID]
         return blocks if self.output_device is None else [block.to(self.output_device) for block in blocks]
 
 
