@@ -218,7 +218,7 @@ def _engine(g: Any, prob: str | None) -> "halohop.Graph":
 def _seeds(g: Any, indices: Any, *, edges: bool) -> Any:
     """What there is to go through: ids, or ids by type or relation."""
     if not isinstance(indices, Mapping):
-        return torch.as_tensor(indices)
+        return next(iter(edge_ids(g, indices).values())) if edges else torch.as_tensor(indices)
     if edges or not all(kind in g.ntypes for kind in indices):
         found: dict[Any, Tensor] = {**edge_ids(g, indices)}
     else:
