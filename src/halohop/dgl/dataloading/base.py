@@ -8,7 +8,8 @@ import torch
 
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.graph import EID, NID, DGLGraph
-from halohop.dgl.sampling import EdgeIds, as_given, block_of_frontier, edge_ids, leaving_out, node_ids
+from halohop.dgl.ids import EdgeIds, as_given, edge_ids, node_ids
+from halohop.dgl.sampling import block_of_frontier, leaving_out
 from halohop.dgl.subgraphs import edge_subgraph
 from halohop.errors import InputError, SchemaError
 

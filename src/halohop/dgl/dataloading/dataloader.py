@@ -17,8 +17,9 @@ from halohop.dgl.dataloading.neighbor_sampler import (
     NeighborSampler,
 )
 from halohop.dgl.graph import DGLGraph
+from halohop.dgl.ids import edge_ids, node_ids
 from halohop.dgl.inherited import returned
-from halohop.dgl.sampling import edge_ids, making, node_ids
+from halohop.dgl.sampling import making
 from halohop.errors import InputError
 
 DRAWN = (NeighborSampler, MultiLayerNeighborSampler, MultiLayerFullNeighborSampler, LaborSampler)

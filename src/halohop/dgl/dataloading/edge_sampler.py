@@ -11,8 +11,8 @@ from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.dataloading.base import BlockSampler, Names, Sampler, set_edge_lazy_features
 from halohop.dgl.dataloading.negative_sampler import Pairs, ends_of
 from halohop.dgl.graph import EID, NID, DGLGraph
+from halohop.dgl.ids import EdgeIds, Ids, as_given, edge_ids, joined
 from halohop.dgl.inherited import inherit
-from halohop.dgl.sampling import EdgeIds, Ids, as_given, edge_ids, joined
 from halohop.errors import InputError, SchemaError
 from halohop.typing import Relation
 

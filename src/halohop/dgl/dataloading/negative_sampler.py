@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 import halohop
-from halohop.dgl.sampling import batch_of, edge_ids
+from halohop.dgl.ids import edge_ids
+from halohop.dgl.sampling import batch_of
 from halohop.typing import Relation
 
 Pairs = tuple[Tensor, Tensor]

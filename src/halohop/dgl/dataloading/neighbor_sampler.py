@@ -8,7 +8,8 @@ import torch
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.dataloading.base import BlockSampler, Names
 from halohop.dgl.graph import NID
-from halohop.dgl.sampling import as_given, block_of, block_of_frontier, drawn, fanouts_of, node_ids
+from halohop.dgl.ids import as_given, fanouts_of, node_ids
+from halohop.dgl.sampling import block_of, block_of_frontier, drawn
 from halohop.errors import InputError
 from halohop.typing import Relation
 
