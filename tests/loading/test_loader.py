@@ -120,7 +120,7 @@ def test_pinning_where_there_is_cuda(data, monkeypatch, run):
         return torch.empty(num_bytes, dtype=torch.uint8)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(loading, "page_locked", allocate)
+    monkeypatch.setattr(halohop.loading.base, "page_locked", allocate)
     monkeypatch.setattr(Data, "pin_memory", lambda batch: pinned.append(batch) or batch)
     options = {} if run == "inline" else {"num_workers": 2}
     batches = list(NeighborLoader(data, [10], batch_size=500, run=run, pin_memory=True, **options))
@@ -143,6 +143,8 @@ def test_parts_of_a_tuple_are_pinned():
     """Such as that of GLT's `as_pyg_v1`, or of a user's transform."""
     made = making.pinned(making.Dated(value=(3, Pinnable(), [Ids(Pinnable())]), number=1))
     assert made.value == (3, "pinned", [Ids("pinned")])
+    made = making.pinned(making.Dated(value={"a": Pinnable(), "b": [4]}, number=1))
+    assert made.value == {"a": "pinned", "b": [4]}
 
 
 def test_without_cuda_nothing_is_pinned(data):
@@ -155,7 +157,7 @@ def test_without_cuda_nothing_is_pinned(data):
 
 def test_what_cannot_be_pinned_is_named(data, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(loading, "page_locked", lambda num_bytes: torch.empty(num_bytes, dtype=torch.uint8))
+    monkeypatch.setattr(halohop.loading.base, "page_locked", lambda num_bytes: torch.empty(num_bytes, dtype=torch.uint8))
     for run in ("threads", "processes"):
         with pytest.raises(BatchError, match="pin_memory"):
             next(iter(NeighborLoader(data, [1], run=run, pin_memory=True, transform=lambda batch: 7)))

@@ -29,8 +29,10 @@ class Dated:
 
 
 def pinned(batch: Dated) -> Dated:
-    """In page-locked memory, with the parts that a user has put together, where they can be."""
-    return replace(batch, value=pin_memory(batch.value))
+    """In page-locked memory. A user may have made a tuple or dictionary, whose parts are, where they can be."""
+    value = batch.value
+    parts = isinstance(value, tuple | list) or hasattr(value, "keys")
+    return replace(batch, value=pin_memory(value) if parts and not hasattr(value, "pin_memory") else value.pin_memory())
 
 
 def noted(specs: Iterable[BatchSpec], begun: deque[BatchSpec]) -> Iterator[BatchSpec]:
