@@ -3,12 +3,21 @@
 WORKS: dict[str, tuple[str, ...]] = {
     "": (
         *("graph", "heterograph", "create_block", "DGLGraph", "DGLError", "NID", "EID", "NTYPE", "ETYPE", "ALL"),
+        *("edge_subgraph", "in_subgraph", "merge", "out_subgraph", "remove_edges", "to_block"),
         *("add_self_loop", "remove_self_loop", "reverse", "to_bidirected", "add_reverse_edges", "to_homogeneous", "seed"),
     ),
     "function": (
         *("copy_u", "copy_e", "sum", "mean", "max", "min"),
         *(f"{a}_{op}_{b}" for a in "uve" for b in "uve" if a != b for op in ("add", "sub", "mul", "div", "dot")),
     ),
+    "dataloading": (
+        *("BlockSampler", "DataLoader", "EdgeDataLoader", "EdgePredictionSampler", "LaborSampler", "NodeDataLoader", "Sampler"),
+        *("MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler", "as_edge_prediction_sampler"),
+        *("find_exclude_eids", "negative_sampler", "set_dst_lazy_features", "set_edge_lazy_features"),
+        *("set_node_lazy_features", "set_src_lazy_features"),
+    ),
+    "dataloading.negative_sampler": ("GlobalUniform", "PerSourceUniform", "Uniform"),
+    "sampling": ("sample_neighbors",),
     "distributed": (
         *("initialize", "exit_client", "DistGraph", "DistTensor", "DistEmbedding", "GraphPartitionBook", "PartitionPolicy"),
         *("NodePartitionPolicy", "EdgePartitionPolicy", "RangePartitionBook", "partition_graph", "load_partition"),
@@ -97,6 +106,30 @@ _OF_DGL: dict[str, tuple[str, ...]] = {
     "DataLoader and distributed.DistGraph take the place of it": ("graphbolt",),
 }
 
+_DISTRIBUTED = "it is in dgl.distributed"
+
+_OF_LOADERS: dict[str, str] = {
+    **dict.fromkeys(("DistDataLoader", "DistEdgeDataLoader", "DistNodeDataLoader", "EdgeCollator", "NodeCollator"), _DISTRIBUTED),
+    "CappedNeighborSampler": "halohop.NeighborLoader(pad=...) makes room for a number of nodes",
+    "ClusterGCNSampler": "halohop.ClusterLoader makes batches of clusters",
+    "GraphCollator": _MANY,
+    "GraphDataLoader": _MANY,
+    "SAINTSampler": "halohop.GraphSAINTNodeSampler and its kin draw such subgraphs",
+    "ShaDowKHopSampler": "halohop.SubGraphLoader makes induced subgraphs around seeds",
+    "SpotTarget": "give as_edge_prediction_sampler(exclude=...) a function of the ids of a batch's edges",
+}
+
+_OF_SAMPLING: dict[str, str] = {
+    **dict.fromkeys(("PinSAGESampler", "RandomWalkNeighborSampler"), _WALKS),
+    **dict.fromkeys(("node2vec_random_walk", "pack_traces", "random_walk"), "halohop.random_walk, with p and q for node2vec"),
+    "global_uniform_negative_sampling": "dataloading.negative_sampler.GlobalUniform",
+    "sample_etype_neighbors": "sample_neighbors takes a dict of relations and fanouts",
+    "sample_labors": "dataloading.LaborSampler",
+    "sample_neighbors_biased": "sample_neighbors(prob=...) draws by a column of weights",
+    "sample_neighbors_fused": "sample_neighbors, and to_block",
+    "select_topk": "sample_neighbors(g, nodes, -1), and torch.topk of a column of its edges",
+}
+
 REFUSED: dict[str, str] = {
     **{f"DGLGraph.{name}": text for text, names in _OF_GRAPHS.items() for name in names},
     **{name: text for text, names in _OF_DGL.items() for name in names},
@@ -108,6 +141,8 @@ REFUSED: dict[str, str] = {
             *("PNAConv", "SGConv", "Set2Set", "SortPooling", "SumPooling", "TAGConv", "TransE", "TransR"),
         )
     },
+    **{f"dataloading.{name}": text for name, text in _OF_LOADERS.items()},
+    **{f"sampling.{name}": text for name, text in _OF_SAMPLING.items()},
     "nn.NodeEmbedding": "halohop.DistEmbedding and halohop.optim learn vectors, on one host and on several",
     "distributed.DistGraphServer": _SERVERS,
     "distributed.start_server": _SERVERS,
@@ -141,6 +176,10 @@ REFUSED: dict[str, str] = {
 _LAUNCHER = "the transport of halohop has the threads and queues that it needs"
 
 ACCEPTED: dict[str, str] = {
+    "use_prefetch_thread": "num_workers says how many threads make batches ahead; batches are the same",
+    "use_alternate_streams": "batches are moved when they are given out",
+    "pin_prefetcher": "pin_memory=True has batches in pinned memory",
+    "use_cpu_worker_affinity": "workers are threads of this process; bind the process (taskset, numactl)",
     "seed": "draws are functions of a loader's own seed, DataLoader(..., seed=0), and of its epoch and batch",
     "max_queue_size": _LAUNCHER,
     "net_type": _LAUNCHER,

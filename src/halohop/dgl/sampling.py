@@ -19,6 +19,7 @@ from halohop.dgl.block import DGLBlock
 from halohop.dgl.graph import EID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids, edge_ids, fanouts_of, joined, node_ids
 from halohop.dgl.inherited import inherit
+from halohop.dgl.notes import missing
 from halohop.errors import InputError
 from halohop.nn import Hop
 from halohop.typing import EdgeDir, Relation
@@ -281,3 +282,7 @@ def block(g: Any, hops: dict[Relation, Hop], src_ids: Ids, dst_ids: Ids, ids: Ed
         ids = {relation: some.to(g.idtype) for relation, some in ids.items()}
     made: DGLBlock = inherit(DGLBlock(hops, src_ids, dst_ids, ids), g)
     return made
+
+
+def __getattr__(name: str) -> Any:
+    return missing("sampling", name)

@@ -1,5 +1,7 @@
 """`dgl.dataloading`, by its names."""
 
+from typing import Any
+
 from halohop.dgl.dataloading import negative_sampler
 from halohop.dgl.dataloading.base import (
     BlockSampler,
@@ -17,6 +19,7 @@ from halohop.dgl.dataloading.neighbor_sampler import (
     MultiLayerNeighborSampler,
     NeighborSampler,
 )
+from halohop.dgl.notes import missing
 
 __all__ = [
     "BlockSampler",
@@ -37,3 +40,7 @@ __all__ = [
     "set_node_lazy_features",
     "set_src_lazy_features",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return missing("dataloading", name)

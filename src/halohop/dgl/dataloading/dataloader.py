@@ -19,6 +19,7 @@ from halohop.dgl.dataloading.neighbor_sampler import (
 from halohop.dgl.graph import DGLGraph
 from halohop.dgl.ids import edge_ids, node_ids
 from halohop.dgl.inherited import returned
+from halohop.dgl.notes import note
 from halohop.dgl.sampling import making
 from halohop.errors import InputError
 
@@ -41,7 +42,7 @@ class DataLoader:
         batch_size, drop_last, shuffle: as in `torch.utils.data.DataLoader`.
         num_workers: threads that make batches; 0: each is made when it is asked for. By default halohop chooses for its own
             samplers, and takes 0 for others.
-        use_prefetch_thread, use_alternate_streams, pin_prefetcher: accepted for DGL's sake; batches do not depend on them.
+        use_prefetch_thread, use_alternate_streams, pin_prefetcher, use_cpu_worker_affinity: change nothing, and say so.
         use_uva, gpu_cache: need a GPU.
         kwargs: those of `halohop.FunctionLoader`: `run`, `world`, `own_seeds`, `locality`, `prefetch_factor`, `pin_memory`,
             `persistent_workers`, `worker_init_fn`, `timeout`, `generator`, ...
@@ -75,9 +76,14 @@ class DataLoader:
         use_alternate_streams: bool | None = None,
         pin_prefetcher: bool | None = None,
         use_uva: bool = False,
+        use_cpu_worker_affinity: bool = False,
         gpu_cache: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
+        given = {"use_prefetch_thread": use_prefetch_thread, "use_alternate_streams": use_alternate_streams}
+        given |= {"pin_prefetcher": pin_prefetcher, "use_cpu_worker_affinity": use_cpu_worker_affinity}
+        for option in (option for option, value in given.items() if value):
+            note(option)
         self.device = None if device is None else torch.device(device)
         wanted = {"use_uva": use_uva, "gpu_cache": gpu_cache, f"device={device!r}": self.device and self.device.type == "cuda"}
         for name, value in wanted.items():
