@@ -122,7 +122,7 @@ def _applied(lin: Any, rows: Tensor) -> Tensor:
 def _with_product(made: Any, out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     """What the layer `made` gave, plus a linear layer of some rows; in the memory of `out` where nothing else can have it."""
     alone = is_product(made) and is_product(lin) and not torch.is_autocast_enabled(out.device.type)
-    if not alone or rows.layout != torch.strided or not out.dtype == rows.dtype == lin.weight.dtype:
+    if not alone or out.dim() != 2 or rows.layout != torch.strided or not out.dtype == rows.dtype == lin.weight.dtype:
         total: Tensor = out + lin(rows)
         return total
     out = out.addmm_(rows, lin.weight.t())

@@ -187,6 +187,15 @@ def test_every_dtype(kind: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out.double(), expected, rtol=near, atol=near)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("lstm", "gatv2")])
+def test_rows_with_more_dimensions_are_rows_side_by_side(kind: str) -> None:
+    graph, _, there, _, _ = case("block", 4)
+    conv = drawn(made(kind))
+    apart = [there, there.square(), there.cos()]
+    expected = torch.stack([conv(graph, rows) for rows in apart], dim=1)
+    torch.testing.assert_close(conv(graph, torch.stack(apart, dim=1)), expected)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_autocast_copies_and_files(kind: str) -> None:
     graph, _, there, _, _ = case("block", 4)
@@ -208,6 +217,10 @@ def test_rows_that_do_not_fit_are_refused(kind: str) -> None:
         (there[:-1], "13 rows for the 14 sources"),
         ((there, there), "14 rows for the 6 destinations"),
         ((there[:6], here), "6 rows for the 14 sources"),
+        (there.long(), "torch.int64"),
+        ([there, here], "rows are list"),
+        ({"_N": there}, "rows are dict"),
+        ((there, None), "rows are NoneType"),
     ):
         with pytest.raises(InputError, match=said):
             conv(graph, rows)

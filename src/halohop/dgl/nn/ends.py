@@ -32,10 +32,14 @@ def rows_of(graph: Any, feat: Rows, widths: tuple[int, int] | None = None) -> tu
         widths: how many columns they should have.
 
     Raises:
-        InputError: rows of another number, or of another width.
+        InputError: rows of another number, of another width, or not of floats.
     """
     hop = graph.hop()
     there, here = feat if isinstance(feat, tuple) else (feat, None)
+    for rows in (there, here) if isinstance(feat, tuple) else (there,):
+        if not isinstance(rows, Tensor) or not rows.is_floating_point():
+            kind = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+            raise InputError(f"rows are {kind}, and this layer reads a tensor of floats, or a tuple of two of them; convert them")
     if here is None and not graph.is_block and hop.num_src != hop.num_dst:
         raise InputError(
             f"these edges lead from {hop.num_src} nodes to {hop.num_dst} of another kind; give (rows of the sources, rows of the "

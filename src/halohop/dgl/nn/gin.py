@@ -23,9 +23,8 @@ class _GIN(nn.Module):
         else:
             self.register_buffer("eps", eps)
 
-    def _with_own(self, here: Tensor, reduced: Tensor) -> Tensor:
-        out = (1 + self.eps) * here + reduced
-        return out if self.apply_func is None else self.apply_func(out)
+    def _applied(self, rows: Tensor) -> Tensor:
+        return rows if self.apply_func is None else self.apply_func(rows)
 
 
 class GINConv(_GIN):
@@ -76,7 +75,12 @@ class GINConv(_GIN):
         there, here = both(hop, feat)
         weight = one_each(hop, edge_weight, there.dtype)
         reduce = cast(Any, self._aggregator_type)
-        out = self._with_own(here, segment_spmm(there, hop.src, hop.begins, reduce=reduce, weight=weight))
+        if reduce == "sum" and isinstance(feat, Tensor):  # own rows are added where they lie
+            own = (1 + self.eps).expand(hop.num_dst)
+            out = segment_spmm(there, hop.src, hop.begins, weight=weight, own=own)
+        else:
+            out = (1 + self.eps) * here + segment_spmm(there, hop.src, hop.begins, reduce=reduce, weight=weight)
+        out = self._applied(out)
         return out if self.activation is None else self.activation(out)
 
 
@@ -111,4 +115,5 @@ class GINEConv(_GIN):
         hop, feat = rows_of(graph, node_feat)
         there, here = both(hop, feat)
         messages = (there[hop.src] + hop.of_edges(edge_feat)).relu()
-        return self._with_own(here, segment_spmm(messages, torch.arange(hop.num_edges, device=hop.src.device), hop.begins))
+        places = torch.arange(hop.num_edges, device=hop.src.device)
+        return self._applied((1 + self.eps) * here + segment_spmm(messages, places, hop.begins))
