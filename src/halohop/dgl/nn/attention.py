@@ -49,10 +49,15 @@ class Attention(Strict):
         """``[n, *, heads * columns]`` as ``[n, *, heads, columns]``."""
         return rows.view(*rows.shape[:-1], self._num_heads, self._out_feats)
 
-    def _score(self, lin: nn.Module, rows: Tensor, attention: Tensor) -> Tensor:
-        """Attention times the rows that a layer makes, ``[n, *, heads]``: of a product, less is multiplied this way round."""
-        if type(lin) is not nn.Linear or lin.bias is not None:
-            return (self._by_heads(lin(rows)) * attention).sum(-1)
+    def _score(self, lin: nn.Module, rows: Tensor, attention: Tensor, made: Tensor | None = None) -> Tensor:
+        """Attention times the rows that a layer makes, ``[n, *, heads]``.
+
+        Of a product, attention times its matrix comes first, unless the rows are `made` already and narrower than what they
+        are made of.
+        """
+        narrows = made is not None and isinstance(lin, nn.Linear) and lin.out_features < lin.in_features
+        if type(lin) is not nn.Linear or lin.bias is not None or narrows:
+            return ((self._by_heads(lin(rows)) if made is None else made) * attention).sum(-1)
         folded = (lin.weight.unflatten(0, (self._num_heads, -1)) * attention.squeeze(0).unsqueeze(-1)).sum(1)
         return F.linear(rows, folded)
 

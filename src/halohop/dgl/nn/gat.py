@@ -41,11 +41,12 @@ class _GAT(Attention):
         feat = applied(self.feat_drop, feat)
         there, here = both(hop, feat)
         lin, own = self._products()[0], self._products()[-1]
+        alike = lin is own and isinstance(feat, Tensor)
         sources = self._by_heads(lin(there))
-        given = self._score(lin, there, self.attn_l)
+        given = self._score(lin, there, self.attn_l, sources)
         # The gradient of a slice of wide rows would be a matrix of zeros, so narrow ones are cut.
-        taken = self._score(own, there if isinstance(feat, Tensor) else here, self.attn_r)[: hop.num_dst]
-        scores = segment_add(given.flatten(1), taken.flatten(1), hop.src, hop.begins)
+        taken = self._score(own, there if isinstance(feat, Tensor) else here, self.attn_r, sources if alike else None)
+        scores = segment_add(given.flatten(1), taken[: hop.num_dst].flatten(1), hop.src, hop.begins)
         scores = scores if edges is None else scores + self._score(self.fc_edge, edges, self.attn_edge)
         share = self.attn_drop(segment_softmax(self.leaky_relu(scores), hop.begins))
         share = share if weight is None else share * weight.unsqueeze(1)
