@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,3 +109,29 @@ def trainers(hosts: Hosts, host: int) -> list[int]:
     return [
         pid for pid, command in commands.items() if b"distributed_sage.py" in command and b"torch.distributed.run" not in command
     ]
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two partitions of a graph of several types, by the script for it."""
+    folder = tmp_path_factory.mktemp("typed") / "data"
+    words = ["--dataset", "synthetic-hetero:tiny", "--part_method", "random", "--out", folder]
+    subprocess.run([sys.executable, EXAMPLES / "partition.py", *words], check=True, capture_output=True, timeout=100)
+    return folder
+
+
+def test_vectors_are_learned_alike_on_two_hosts_and_on_their_servers(launches, typed: Path) -> None:
+    hosts = Hosts(launches, typed, scripts=EXAMPLES)
+    try:
+        assert ended(hosts.copy())[0] == 0
+        run, printed = "python3 scripts/distributed_rgcn.py --ip_config ip_config.txt --num_epochs 2", []
+        for servers in (0, 1):
+            code, out, err = ended(hosts.launch(run, "--num_servers", servers))
+            assert code == 0, err
+            printed.append(re.findall(r"^epoch \d loss (\d\.\d+)", out, re.MULTILINE))
+        assert printed[0] == printed[1]
+        first, second = map(float, printed[0])
+        assert second < first
+        assert launches.gone_within() == []
+    finally:
+        hosts.clear()
