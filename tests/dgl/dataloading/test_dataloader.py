@@ -302,3 +302,21 @@ def test_loaders_go_on_where_they_stood():
         second.load_state_dict(first.state_dict())
         assert [described(batch) for batch in second] == [described(batch) for batch in batches]
         assert first.batch_size == 8
+
+
+class Twice(Sampler):
+    """Draws from two graphs with the same edges."""
+
+    def __init__(self, other):
+        self.other = other
+
+    def sample(self, g, indices):
+        return [dgl.sampling.sample_neighbors(graph, indices, 2).edata[dgl.EID] for graph in (g, self.other)]
+
+
+def test_graphs_within_a_batch_have_random_numbers_of_their_own():
+    g = plain()
+    loaders = [DataLoader(g, torch.arange(NODES), Twice(plain()), batch_size=30, num_workers=workers) for workers in (0, 2)]
+    first, second = (epochs(loader) for loader in loaders)
+    assert first == second
+    assert all(one != other for epoch in first for one, other in epoch)
