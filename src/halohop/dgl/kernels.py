@@ -58,6 +58,7 @@ def heads_of(rows: Tensor, weight: Tensor) -> int | None:
     """How many weights an edge has for its source's row, where they multiply the row by parts of equal width.
 
     Example:
+        >>> import torch
         >>> heads_of(torch.ones(5, 4, 8), torch.ones(9, 4, 1)), heads_of(torch.ones(5, 8), torch.ones(9))
         (4, 1)
         >>> heads_of(torch.ones(5, 4, 8), torch.ones(9, 8)) is None  # 8 weights for each of 4 parts
