@@ -48,7 +48,8 @@ def _profile(parts: str, folder: str, makers: int, batches: int) -> list[float]:
             before = loader.statistics()
             number, seconds = _count(loader)
             after = loader.statistics()
-            spent = {stage: 1e3 * (after[f"{stage}_seconds"] - before.get(f"{stage}_seconds", 0)) for stage in (*STAGES, "make")}
+            spans = {stage: f"{stage}_seconds" for stage in (*STAGES, "make")}
+            spent = {stage: 1e3 * (after.get(span, 0) - before.get(span, 0)) for stage, span in spans.items()}
             known = [spent[stage] / number for stage in STAGES]
             made = spent["make"] / number
             rounds.append([*known, made - sum(known), made, 1e3 * seconds / number])

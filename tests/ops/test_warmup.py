@@ -39,6 +39,7 @@ TIMES = (torch.int32, torch.int64, torch.float32, torch.float64)
 def cold(monkeypatch):
     """As if this process had not used any kernel."""
     monkeypatch.setattr(warmup, "_READY", threading.Event())
+    monkeypatch.setattr(warmup, "_NEAR_READY", threading.Event())
     monkeypatch.setattr(warmup, "_TABLES_READY", threading.Event())
 
 
@@ -97,7 +98,7 @@ def test_the_first_batch_of_a_loader_compiles_nothing():
     around = torch.arange(6)
     data = Data(x=torch.ones(6, 3), y=around, edge_index=torch.stack([around, around.roll(1)]), edge_attr=torch.ones(6, 2))
     data.train_mask = around > 1
-    ops.warm_up()
+    ops.warm_up_near()
     before = compiled()
     loader = halohop.NeighborLoader(data, [3, 2], data.train_mask, batch_size=2, shuffle=True, num_workers=0)
     assert [len(batch.n_id) > 2 for batch in loader] == [True, True]
@@ -106,7 +107,7 @@ def test_the_first_batch_of_a_loader_compiles_nothing():
 
 def test_everything_can_be_compiled_beforehand():
     """Every variant that the other tests of the door use must be there: what an image has not, each of its processes compiles."""
-    for call in itertools.chain(variants.common(), variants.others()):
+    for call in itertools.chain(variants.near(), variants.common(), variants.others()):
         call()
     before = compiled()
     for ids in (np.zeros(3, np.int32), np.zeros(3, np.int64)):

@@ -3,7 +3,7 @@
 import atexit
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -28,9 +28,10 @@ from halohop.store.part import Part
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.schema import Schema
 from halohop.store.tables import GraphTables
+from halohop.store.topology import Topology
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters, added
-from halohop.typing import EdgeDir, TableKey
+from halohop.typing import EdgeDir, Relation, TableKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,12 @@ class Graph(Counted, Lookups, Jobs):
         """Where another process opened this graph and holds all of it, the tables are that one's, and not made here again."""
         if self._connections is None:
             self._find_owners = None
+
+    @property
+    def topologies(self) -> Mapping[Relation, Topology] | None:
+        """The lists of all nodes, by relation; None where some are elsewhere."""
+        shard = self._router.only_shard
+        return shard.topologies if isinstance(shard, LocalShard) else None
 
     @property
     def is_local(self) -> bool:

@@ -115,6 +115,11 @@ class Router:
         self._order = sorted(range(len(self._shards)), key=lambda index: not self._remote[index])
         self._nearest = max(self._owners, key=lambda index: not self._remote[index])
 
+    @property
+    def only_shard(self) -> Shard | None:
+        """The one that has all partitions, in this process."""
+        return self._shards[0] if len(self._shards) == 1 and self._complete and not self._remote[0] else None
+
     def answer(self, request: Request[Reply]) -> Reply:
         """Answers a request, waiting for peers where it must.
 
@@ -122,9 +127,9 @@ class Router:
             SchemaError, IdError: the request names what the graph does not have.
             TransportError: a peer could not answer in time.
         """
-        if len(self._shards) == 1 and self._complete and not self._remote[0]:
+        if (shard := self.only_shard) is not None:
             self._counters.add("local_rows", _num_ids(request))
-            return self._shards[0].ask(request).result()  # the fast path of the general case below
+            return shard.ask(request).result()  # the fast path of the general case below
         route: dict[type, Callable[[Any], Any]] = {
             SampleRequest: self._sample,
             FetchRequest: self._fetch,

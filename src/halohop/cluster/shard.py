@@ -58,6 +58,7 @@ class LocalShard:
 
     Attributes:
         owner: of these tables.
+        topologies: of each relation.
         identities: the tables of which the user's ids are the gids.
 
     Raises (from `ask`):
@@ -93,7 +94,7 @@ class LocalShard:
                 columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
                 features=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
             )
-        self._topologies: dict[Relation, Topology] = {}
+        self.topologies: dict[Relation, Topology] = {}
         for relation in first.edges:
             edges = {index: part.edges[relation] for index, part in parts.items()}
             listed, neighbors = book.list_type(relation), book.neighbor_type(relation)
@@ -101,7 +102,7 @@ class LocalShard:
                 ids=self._ids(relation, {index: held.edge_id for index, held in edges.items()}),
                 columns=self._columns(relation, {index: held.columns for index, held in edges.items()}),
             )
-            self._topologies[relation] = Topology(
+            self.topologies[relation] = Topology(
                 relation=relation,
                 drawn_as=(neighbors, relation[1], listed),
                 indptr=self._pieces(listed, {index: held.indptr for index, held in edges.items()}, extra=1),
@@ -120,11 +121,11 @@ class LocalShard:
 
         self.identities = frozenset(name for name, table in self._tables.items() if table.ids is None)
         columns = {name: self._tables[name].columns for name in first.nodes}
-        lists = {relation: topology.indices for relation, topology in self._topologies.items()}
+        lists = {relation: topology.indices for relation, topology in self.topologies.items()}
         for name, kept in hot_rows(parts, columns, lists, book, residency.hot_bytes, counters).items():
             self._tables[name].features.update(kept)
         self._degrees: dict[tuple[TableKey, str], Topology] = {
-            (book.list_type(relation), degree_column(relation)): topology for relation, topology in self._topologies.items()
+            (book.list_type(relation), degree_column(relation)): topology for relation, topology in self.topologies.items()
         }
 
     def _pieces(self, table: TableKey, held: dict[int, Tensor], *, extra: int = 0) -> ops.Pieces:
@@ -197,7 +198,7 @@ class LocalShard:
     def _sample(self, request: SampleRequest) -> SampleReply:
         return SampleReply(
             answers=tuple(
-                named(self._topologies, query.relation, "relation").sample(query, request.draw, self._pool, self._counters)
+                named(self.topologies, query.relation, "relation").sample(query, request.draw, self._pool, self._counters)
                 for query in request.queries
             )
         )

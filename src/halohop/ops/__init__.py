@@ -10,6 +10,7 @@ from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
 from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
+from halohop.ops.hops import MOST_DRAWN, NearEdges, NearHops, NearLists
 from halohop.ops.hot import HotRows
 from halohop.ops.index import (
     Buckets,
@@ -48,11 +49,12 @@ from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segme
 from halohop.ops.sorting import sort_edges, sorted_begins
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
-from halohop.ops.warmup import compile_kernels, warm_up, warm_up_tables
+from halohop.ops.warmup import compile_kernels, warm_up, warm_up_near, warm_up_tables
 from halohop.ops.weighted import WEIGHT_DTYPES, WeightError, WeightSums, sum_weights
 
 __all__ = [
     "FLOATS",
+    "MOST_DRAWN",
     "SEGMENT_DTYPES",
     "TIME_DTYPES",
     "WEIGHT_DTYPES",
@@ -63,6 +65,9 @@ __all__ = [
     "KeyIndex",
     "Lists",
     "Narrow",
+    "NearEdges",
+    "NearHops",
+    "NearLists",
     "Parts",
     "Pieces",
     "Pool",
@@ -134,6 +139,7 @@ __all__ = [
     "sum_weights",
     "unite",
     "warm_up",
+    "warm_up_near",
     "warm_up_tables",
     "widened",
     "windows",

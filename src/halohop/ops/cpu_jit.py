@@ -23,7 +23,10 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], locals: Any = None, targetoptions: Any = None, **options: Any) -> None:
         super().__init__(function, locals or {}, targetoptions or {}, **options)
-        self._cache = cpu_kept.MachineCode(function)
+        named = function.__globals__.values()
+        self._cache: cpu_kept.MachineCode = cpu_kept.MachineCode(
+            function, [other._cache for other in named if isinstance(other, _Kernel)]
+        )
 
     def compile(self, sig: Any) -> Any:
         """One thread and one process at a time compiles the same; the others wait, and load."""
@@ -41,8 +44,7 @@ def kernel(function: Function) -> Function:
 
     A kernel whose name begins with an underscore is called by kernels only: it is compiled without what Python needs to call it.
 
-    A change of a kernel's source file is noticed, and of this one, but not of another file that a helper lives in. So the helpers
-    of a kernel stand in the kernel's own module.
+    A change of a kernel's source file is noticed, of this one, and of those whose kernels its module imports by name.
     """
     options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
     helper = function.__name__.startswith("_")
@@ -81,6 +83,18 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetch)
+
+
+def _pointer(typing_context: Any, address: Any) -> Any:
+    """``pointer(address)``: what `numba.carray` makes an array of, from an address as an unsigned word."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.uint64), generate
+
+
+pointer: Any = intrinsic(_pointer)
 
 
 def kernel_files(folder: Path) -> list[Path]:

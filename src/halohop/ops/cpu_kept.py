@@ -9,7 +9,7 @@ import inspect
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -88,12 +88,17 @@ class MachineCode(_Cache):  # type: ignore[misc]
 
     Args:
         function: the kernel's Python function.
+        known: machine code of the kernels that it may call.
+
+    Attributes:
+        sources: digests of the files that it is made from, as they are when this is imported.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], known: "Iterable[MachineCode]" = ()) -> None:
         source = Path(inspect.getfile(function))
         self._name = f"{source.stem}.{function.__qualname__}"
-        self._source = digest_of(source), digest_of(Path(__file__).with_name("cpu_jit.py"))  # as they are when this is imported
+        own = digest_of(source), digest_of(Path(__file__).with_name("cpu_jit.py"))
+        self.sources: frozenset[str] = frozenset(own).union(*(code.sources for code in known))
 
     @property
     def cache_path(self) -> str | None:
@@ -159,7 +164,7 @@ class MachineCode(_Cache):  # type: ignore[misc]
         """Files may be removed at any time."""
 
     def _file(self, signature: Any) -> str:
-        return f"{self._name}-{self._variant(signature)}-{_digest(*self._source)}{_SUFFIX}"
+        return f"{self._name}-{self._variant(signature)}-{_digest(*sorted(self.sources))}{_SUFFIX}"
 
     def _variant(self, signature: Any) -> str:
         return _digest(str(signature), *system())

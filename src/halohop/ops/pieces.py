@@ -70,6 +70,12 @@ class Pieces:
     def __len__(self) -> int:
         return int(self.bounds[-1])
 
+    def in_one(self) -> NDArray[Any] | None:
+        """All rows as one array of words, in memory; None where they lie in several, or are no numbers of 4 or 8 bytes each."""
+        is_id = self.width == 1 and self.word.itemsize >= 4
+        whole = len(self._tensors) == 1 and not self.on_disk and self.bounds[0] == 0
+        return self.words if is_id and whole else None
+
     def find(self, row: int) -> tuple[Tensor | None, int]:
         """The piece that holds a row, and the row's number there; None where there is no such piece."""
         p = int(np.searchsorted(self.bounds, row, side="right")) - 1

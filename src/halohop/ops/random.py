@@ -41,14 +41,19 @@ def stream_key(*, seed: int, epoch: int, batch: int, hop: int, relation: Relatio
         >>> key == stream_key(seed=0, epoch=0, batch=7, hop=1, relation=("node", "to", "node")), 0 <= key < 2**64
         (True, True)
     """
-    key = 0
-    for word in (seed, epoch, batch, hop, _relation_word(relation)):
+    return stream_prefix(0, seed, epoch, batch, hop, relation_word(relation))
+
+
+def stream_prefix(key: int, *words: int) -> int:
+    """A key that words are added to: that of a stream is 0 with the words of `stream_key`, in this order."""
+    for word in words:
         key = mix(((key ^ (word & MASK_64)) + GOLDEN) & MASK_64)
     return key
 
 
 @lru_cache(maxsize=1024)
-def _relation_word(relation: Relation) -> int:
+def relation_word(relation: Relation) -> int:
+    """A word for a relation."""
     return int.from_bytes(hashlib.blake2b("\0".join(relation).encode(), digest_size=8).digest(), "little")
 
 

@@ -46,7 +46,7 @@ class Relabeler:
         self._num_nodes = num_nodes
         self._pool = pool
         self._table: _Table = _DenseTable(num_nodes) if num_nodes <= dense_limit else _HashTable(num_nodes)
-        self._nodes = np.empty(0, np.int64)
+        self._nodes, self._address = np.empty(0, np.int64), 0
         self._count = 0
 
     @property
@@ -68,6 +68,8 @@ class Relabeler:
         self._reserve(len(array), keep=0)
         previous, self._count = self._count, 0
         self._table.advance(previous, len(array))
+        if not len(array):
+            return
         done = self._table.start(array, self._nodes)
         self._count = int(done)
         self._check(done, array, "seed")
@@ -116,11 +118,27 @@ class Relabeler:
         np.copyto(nodes.numpy(), self._nodes[begin : self._count])
         return nodes
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is an entry per node."""
+        return isinstance(self._table, _DenseTable)
+
+    def lend(self, most: int) -> tuple[int, ...]:
+        """Where the dense table and the nodes lie, which get room for so many, as `halohop.ops.cpu_hops` reads them; `take_back`
+        follows."""
+        assert isinstance(self._table, _DenseTable)
+        self._reserve(most, keep=self._count)
+        return *self._table.place, self._address, len(self._nodes)
+
+    def take_back(self, count: int) -> None:
+        """How many bids are given now."""
+        self._count = count
+
     def _reserve(self, length: int, keep: int) -> None:
         if length > len(self._nodes):
             larger = np.empty(max(length, 2 * len(self._nodes)), np.int64)
             larger[:keep] = self._nodes[:keep]
-            self._nodes = larger
+            self._nodes, self._address = larger, larger.ctypes.data
 
     def _check(self, done: int, array: NDArray[Any], what: str) -> None:
         if done < len(array):
@@ -148,7 +166,13 @@ class _DenseTable:
 
     def __init__(self, num_nodes: int) -> None:
         self._table = np.zeros(num_nodes, np.uint32)
+        self._address = self._table.ctypes.data
         self._base = 1
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it lies, its length, and the base."""
+        return self._address, len(self._table), self._base
 
     def advance(self, previous: int, num_seeds: int) -> None:
         self._base += previous

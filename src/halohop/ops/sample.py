@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.errors import IdError, InputError
+from halohop.errors import HalohopError, IdError, InputError
 from halohop.ops import cpu_eligible, cpu_index, cpu_sample
 from halohop.ops.arguments import INT64, as_int64, integers
 from halohop.ops.eligible import Eligible, Int64s, Spans, find_eligible
@@ -18,7 +18,8 @@ from halohop.ops.pool import Pool, empty, empty_array
 from halohop.ops.random import MASK_64
 from halohop.ops.weighted import Weights, WeightSums
 
-_ALL = 2**32 - 1  # a fanout that no list exceeds
+ALL = 2**32 - 1
+"""A fanout that no list exceeds."""
 
 
 def sample_neighbors(
@@ -78,8 +79,7 @@ def sample_neighbors(
         >>> counts.tolist(), len(positions), positions[2:].tolist()
         ([2, 2], 4, [0, 1])
     """
-    if fanout < -1:
-        raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
+    limit = np.uint64(limit_of(fanout))
     last = eligible is not None and eligible.last
     if last and weights is not None:
         raise InputError("weights and eligible.last are both given: the most recent entries are no matter of chance")
@@ -87,7 +87,6 @@ def sample_neighbors(
         other = "eligible.last, and the most recent entries are no matter of chance" if last else "replace"
         raise InputError(f"sources are given together with {other}; leave one of them out")
     replace = replace and fanout >= 0 and not last
-    limit = np.uint64(_ALL if fanout < 0 else min(fanout, _ALL))
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     starts, degrees, counts, total = _find_spans(lists, rows, edge_bounds, limit, replace, pool)
     raw_ids = as_int64(integers(raw, "raw", length=len(counts)))
@@ -99,7 +98,7 @@ def sample_neighbors(
         row_ids = as_int64(integers(rows, "rows"))
         weigh = None if weights is None else Weights(weights, starts, degrees, pool, sums=weight_sums, rows=row_ids)
         labor = None if sources is None else Labor(sources, starts, degrees, pool)
-        list_over = _ALL if weigh is None else weigh.list_over
+        list_over = ALL if weigh is None else weigh.list_over
         if labor is not None:
             list_over = 0 if weights is not None else int(limit)
         used = 0
@@ -125,8 +124,19 @@ def list_lengths(indptr: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
         [3, 2, 3]
     """
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
-    _, degrees, _, _ = _find_spans(lists, rows, [0] * len(lists.bounds), np.uint64(_ALL), False, pool)
+    _, degrees, _, _ = _find_spans(lists, rows, [0] * len(lists.bounds), np.uint64(ALL), False, pool)
     return torch.from_numpy(degrees)
+
+
+def limit_of(fanout: int) -> int:
+    """The most entries that are drawn from a list.
+
+    Raises:
+        InputError: it is no fanout.
+    """
+    if fanout < -1:
+        raise InputError(f"fanout={fanout}: give a number of neighbours, or -1 for all of them")
+    return ALL if fanout < 0 else min(fanout, ALL)
 
 
 def _find_spans(
@@ -143,7 +153,7 @@ def _find_spans(
             lists.words, lists.origins, lists.bounds, offsets, row_ids[part], limit, replace, *into
         )
         if done < part.stop - part.start:
-            _refuse(lists, int(row_ids[part][done]))
+            raise refused_list(lists, int(row_ids[part][done]))
         total += int(drawn)
     return starts, degrees, counts, total
 
@@ -191,10 +201,10 @@ def _one_piece(indptr: Tensor) -> Pieces:
     return Pieces([torch.from_numpy(array)], [0, len(array) - 1], extra=1)
 
 
-def _refuse(lists: Pieces, row: int) -> None:
-    """Says what is wrong with the row that a kernel stopped at."""
+def refused_list(lists: Pieces, row: int) -> HalohopError:
+    """What is wrong with the row that a kernel stopped at."""
     tensor, local = lists.find(row)
     if tensor is None:
-        raise IdError(f"rows holds {row}, which is {lists.explain(row)}")
+        return IdError(f"rows holds {row}, which is {lists.explain(row)}")
     begin, end = int(tensor[local]), int(tensor[local + 1])
-    raise InputError(f"row {row} has {end - begin} neighbours (indptr goes from {begin} to {end}); 0 to 2**32 - 1 are possible")
+    return InputError(f"row {row} has {end - begin} neighbours (indptr goes from {begin} to {end}); 0 to 2**32 - 1 are possible")

@@ -9,9 +9,11 @@ import torch
 from halohop.ops import cpu_paging, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.eligible import Eligible
+from halohop.ops.hops import NearHops, NearLists
 from halohop.ops.index import bucket, build_csc, repeat_positions
 from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
+from halohop.ops.pool import Pool
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
@@ -29,8 +31,16 @@ _WORDS = (torch.int64, torch.int32, torch.uint8)
 _WEIGHTS = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8)
 
 
+def near() -> Iterator[Call]:
+    """What a loader of neighbours needs, drawn alike from lists in one piece each; those that take longest to compile first."""
+    yield _hop
+    yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
+    yield partial(Relabeler(2).start, _IDS)
+    yield partial(sort_edges, _IDS.flip(0), _IDS, 2, 2)
+
+
 def common() -> Iterator[Call]:
-    """What a loader of neighbours needs, uniformly drawn from a graph in memory; those that take longest to compile first."""
+    """The same from lists that lie in several pieces, or with other hosts."""
     yield partial(_draw, 1)
     yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
     yield partial(_copy_rows, torch.int64, torch.int32, back=False)
@@ -72,6 +82,23 @@ def of_tables() -> Iterator[Call]:
     """What tables that train need besides."""
     yield from (partial(_step, dtype) for dtype in FLOATS)
     yield from (partial(_sum_and_fill, dtype) for dtype in (torch.float32, torch.float64))
+
+
+def _hop() -> None:
+    words = _INDPTR.numpy().view(np.uint64), _IDS.numpy().view(np.uint64)
+    lists = NearLists(
+        drawn_as=("", "", ""),
+        indptr=words[0],
+        indices=words[1],
+        edge_ids=None,
+        raw=None,
+        own_type=0,
+        neighbor_type=0,
+        fanouts=[1],
+    )
+    relabeler = Relabeler(2)
+    relabeler.start(_IDS[:2])
+    NearHops([lists], expand_all=False, list_end=1, pool=Pool()).sample([relabeler], seed=0, epoch=0, batch=0)
 
 
 def _draw(fanout: int, **options: object) -> None:

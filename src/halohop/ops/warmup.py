@@ -17,7 +17,11 @@ from halohop.ops.forked import call_all
 from halohop.ops.variants import Call
 
 _PROCESSES = 4  # that compile at the same time, at most
-_READY, _TABLES_READY = threading.Event(), threading.Event()  # in this process those kernels are loaded, or compiled
+_READY, _NEAR_READY, _TABLES_READY = (
+    threading.Event(),
+    threading.Event(),
+    threading.Event(),
+)  # in this process those kernels are loaded, or compiled
 
 
 def _say(line: str) -> None:
@@ -51,6 +55,16 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
         _READY.set()
 
 
+def warm_up_near(announce: Callable[[str], None] = _say) -> None:
+    """`warm_up` of the kernels that are enough where the lists of a graph lie in one piece each, so that it is sooner done."""
+    if not _NEAR_READY.is_set():
+        calls = list(variants.near())
+        _compile("-near", calls, announce)
+        for call in calls:
+            call()
+        _NEAR_READY.set()
+
+
 def warm_up_tables(announce: Callable[[str], None] = _say) -> None:
     """`warm_up` of the kernels that only tables need, so that others do not wait for them. What is compiled is not loaded yet:
     most tables need few of them, and a kernel is loaded in milliseconds."""
@@ -75,8 +89,10 @@ def compile_kernels(announce: Callable[[str], None] = _say) -> None:
             if named
             else "there is no directory to keep machine code in; name one by NUMBA_CACHE_DIR"
         )
-    _compile("-all", chain(variants.common(), variants.others(), variants.of_layers(), variants.of_tables()), announce)
-    for kind in ("", "-tables"):
+    _compile(
+        "-all", chain(variants.near(), variants.common(), variants.others(), variants.of_layers(), variants.of_tables()), announce
+    )
+    for kind in ("", "-near", "-tables"):
         if (folder := cpu_kept.folders().written) is not None:
             _marker(folder, kind).touch()
 

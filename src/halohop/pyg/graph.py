@@ -43,7 +43,7 @@ class LiveGraph(Graph):
         weight_sums: Sequence[str] = (),
     ) -> None:
         check_edge_dir(edge_dir)
-        ops.warm_up()
+        ops.warm_up_near()
         build = structure_of(data, names, edge_dir=edge_dir)
         pool, counters = ops.Pool(), Counters()
         parts = {0: build.part}

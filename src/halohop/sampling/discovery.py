@@ -4,7 +4,9 @@ Sums are NumPy's: torch would wake its intra-op threads for them, which are the 
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -99,6 +101,17 @@ class Discovery:
         for name, counts in self._num_sampled.items():
             counts.append(self._nodes[name].count - sum(counts))
 
+    def end_hops(self, counts: Sequence[Sequence[int]]) -> None:
+        """Takes over what hops have found that were gone elsewhere: how many nodes of each type there are before each of them,
+        and after the last one."""
+        for sampled, *known in zip(self._num_sampled.values(), *counts, strict=True):
+            sampled.extend(after - before for before, after in pairwise(known))
+
+    @property
+    def relabelers(self) -> list[ops.Relabeler]:
+        """What numbers the nodes of each type."""
+        return [found.relabeler for found in self._nodes.values()]
+
     def blocks(self) -> dict[NodeType, NodeBlock]:
         found = {name: nodes.since(0) for name, nodes in self._nodes.items()}
         return {
@@ -108,31 +121,35 @@ class Discovery:
 
 
 class _Nodes:
-    """The nodes of one type. In a forest node v of tree t has the key ``t * num_nodes + v``, else v."""
+    """The nodes of one type. In a forest node v of tree t has the key ``t * num_nodes + v``, else v.
+
+    Attributes:
+        relabeler: numbers the keys.
+    """
 
     def __init__(self, num_nodes: int, *, disjoint: bool, pool: ops.Pool) -> None:
         self._num_nodes = max(num_nodes, 1)
         self._disjoint = disjoint
         most_trees = 2**62 // self._num_nodes
-        self._relabeler = ops.Relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
+        self.relabeler = ops.Relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
 
     @property
     def count(self) -> int:
-        return self._relabeler.count
+        return self.relabeler.count
 
     def start(self, gid: Tensor) -> None:
         """Every seed begins a tree of its own."""
-        self._relabeler.start(self._keys(gid, torch.from_numpy(np.arange(len(gid))) if self._disjoint else None))
+        self.relabeler.start(self._keys(gid, torch.from_numpy(np.arange(len(gid))) if self._disjoint else None))
 
     def add(self, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
-        self._relabeler.add(self._keys(gid, tree), out=bids)
+        self.relabeler.add(self._keys(gid, tree), out=bids)
 
     def find(self, gid: Tensor, tree: Tensor | None) -> Tensor:
-        return self._relabeler.find(self._keys(gid, tree))
+        return self.relabeler.find(self._keys(gid, tree))
 
     def since(self, begin: int) -> Frontier:
         """The nodes from bid `begin` on."""
-        keys = self._relabeler.nodes(begin)
+        keys = self.relabeler.nodes(begin)
         if not self._disjoint:
             return Frontier(gid=keys, tree=None, begin=begin)
         tree, gid = np.divmod(keys.numpy().view(np.uint64), np.uint64(self._num_nodes))

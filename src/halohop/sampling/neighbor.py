@@ -11,6 +11,7 @@ from halohop.errors import InputError
 from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.near import NearSampler
 from halohop.sampling.subgraph import bidirectional, induced, partners_of
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
@@ -42,7 +43,6 @@ class NeighborSampler:
     def __init__(
         self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None, edge_ids: bool = False
     ) -> None:
-        ops.warm_up()
         self.graph = graph
         self.fanouts = fanouts
         self.rules = rules or Rules()
@@ -53,11 +53,15 @@ class NeighborSampler:
         self._list_end = 1 if self.rules.toward_seeds else book.list_end
         self._ends = {relation: (book.neighbor_type(relation), book.list_type(relation)) for relation in fanouts.per_relation}
         check_columns(graph, self.rules)
+        self._near = NearSampler.of(graph, fanouts, rules=self.rules, list_end=self._list_end, edge_ids=self._edge_ids, seed=seed)
+        ops.warm_up_near() if self._near is not None else ops.warm_up()
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
     def sample(self, seeds: AnySeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
+        if self._near is not None and (batch := self._near.sample(seeds, self._tables.start(seeds))) is not None:
+            return batch
         discovery = self._tables.start(seeds)
         trails = {relation: Trail(self.graph.pool, list_end=self._list_end) for relation in self._ends}
         for hop in range(self.fanouts.num_hops):
