@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.glt.test_thinness import lines_of_code, work
 
 FACE = Path(__file__).parents[2] / "src" / "halohop" / "dgl"
-MOST_LINES = 2000
+MOST_LINES = 4100
 
 
 def test_the_face_does_no_work_of_its_own() -> None:
@@ -14,4 +14,5 @@ def test_the_face_does_no_work_of_its_own() -> None:
 
 
 def test_the_face_stays_short() -> None:
+    """Graphs with message passing, layers, loaders, and what is distributed: four faces of about 1,000 lines each."""
     assert sum(lines_of_code(path.read_text()) for path in FACE.rglob("*.py")) < MOST_LINES
