@@ -23,8 +23,9 @@ WORKS: dict[str, tuple[str, ...]] = {
         *("NodePartitionPolicy", "EdgePartitionPolicy", "RangePartitionBook", "partition_graph", "load_partition"),
         *("load_partition_book", "load_partition_feats", "find_edges", "get_rank", "in_subgraph", "sample_neighbors"),
         *("sample_etype_neighbors", "node_split", "edge_split", "DistDataLoader", "DistNodeDataLoader", "DistEdgeDataLoader"),
-        *("NodeCollator", "EdgeCollator"),
+        *("NodeCollator", "EdgeCollator", "nn", "optim"),
     ),
+    "distributed.nn": ("DistEmbedding", "NodeEmbedding"),
     "distributed.optim": ("SparseAdam", "SparseAdagrad"),
     "nn": (
         *("EdgeGATConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "HeteroEmbedding"),
@@ -130,6 +131,21 @@ _OF_SAMPLING: dict[str, str] = {
     "select_topk": "sample_neighbors(g, nodes, -1), and torch.topk of a column of its edges",
 }
 
+_OF_DISTRIBUTED: dict[str, str] = {
+    _SERVERS: "DistGraphServer KVServer ServerState start_server",
+    "DistGraph connects to the servers that HALOHOP_SERVERS names, or to the other hosts": "connect_to_server",
+    "rows of any column or table are read by g.ndata[name][ids], and written into a DistTensor": "KVClient fast_pull",
+    "halohop.errors has what is raised when a host is lost": "DistConnectError",
+    "g.barrier() waits for all ranks": "client_barrier",
+    "halohop.World.detect() knows ranks and hosts": """read_ip_config get_machine_id set_machine_id get_num_machines
+        set_num_machines get_num_client set_num_client get_group_id set_rank""",
+    "partitions have one format, which is mapped and read in place": """dgl_partition_to_graphbolt
+        gb_convert_single_dgl_partition copy_data_to_shared_memory""",
+    _RPC: """Request Response register_service send_request recv_request send_response recv_response remote_call
+        send_request_to_machine remote_call_to_machine rpc create_sender create_receiver finalize_sender finalize_receiver
+        wait_for_senders connect_receiver""",
+}
+
 REFUSED: dict[str, str] = {
     **{f"DGLGraph.{name}": text for text, names in _OF_GRAPHS.items() for name in names},
     **{name: text for text, names in _OF_DGL.items() for name in names},
@@ -139,26 +155,15 @@ REFUSED: dict[str, str] = {
             *("AGNNConv", "APPNPConv", "AvgPooling", "CFConv", "ChebConv", "DotGatConv", "EGATConv", "EdgeConv", "GCN2Conv"),
             *("GMMConv", "GatedGraphConv", "GlobalAttentionPooling", "HGTConv", "JumpingKnowledge", "MaxPooling", "NNConv"),
             *("PNAConv", "SGConv", "Set2Set", "SortPooling", "SumPooling", "TAGConv", "TransE", "TransR"),
+            *("AtomicConv", "BiasedMHA", "DGNConv", "DeepWalk", "DenseChebConv", "DenseGraphConv", "DenseSAGEConv", "EGNNConv"),
+            *("EdgePredictor", "GNNExplainer", "GatedGCNConv", "GraphormerLayer", "GroupRevRes", "KNNGraph", "LabelPropagation"),
+            *("MetaPath2Vec", "PGExplainer", "RadiusGraph", "Sequential", "SubgraphX", "TWIRLSConv", "WeightAndSum"),
         )
     },
     **{f"dataloading.{name}": text for name, text in _OF_LOADERS.items()},
     **{f"sampling.{name}": text for name, text in _OF_SAMPLING.items()},
     "nn.NodeEmbedding": "halohop.DistEmbedding and halohop.optim learn vectors, on one host and on several",
-    "distributed.DistGraphServer": _SERVERS,
-    "distributed.start_server": _SERVERS,
-    "distributed.ServerState": _SERVERS,
-    "distributed.connect_to_server": "DistGraph connects to the servers that HALOHOP_SERVERS names, or to the other hosts",
-    "distributed.KVClient": "rows of any column or table are read by `g.ndata[name][ids]`, and written into a DistTensor",
-    "distributed.KVServer": _SERVERS,
-    **{
-        f"distributed.{name}": _RPC
-        for name in (
-            *("Request", "Response", "register_service", "send_request", "recv_request", "send_response", "recv_response"),
-            *("remote_call", "send_request_to_machine", "remote_call_to_machine", "fast_pull", "rpc"),
-        )
-    },
-    "distributed.dgl_partition_to_graphbolt": "partitions have one format, which is mapped and read in place",
-    "distributed.gb_convert_single_dgl_partition": "partitions have one format, which is mapped and read in place",
+    **{f"distributed.{name}": text for text, names in _OF_DISTRIBUTED.items() for name in names.split()},
     "distributed.DistGraph.add_edge_attribute": "weights are stored columns: g.edata[name] before partition_graph",
     "distributed.DistGraph.edges()": "the edges lie on several hosts; find_edges has those of some ids, g.engine.edges all",
     "distributed.DistGraph.to": "partitions stay on their hosts; move blocks and rows: block.to(device)",
