@@ -91,7 +91,7 @@ def put(g: dgl.DGLGraph, answers: Any) -> None:
     answers.put([g.in_degrees(etype="plays").tolist(), g.nodes["user"].data["x"].tolist(), g.engine.num_edges])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_a_graph_goes_to_other_processes(method: str) -> None:
     context = multiprocessing.get_context(method)
     g = media()

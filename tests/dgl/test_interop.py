@@ -9,7 +9,7 @@ from torch_geometric.nn import GATConv, SAGEConv
 import halohop.dgl as dgl
 from halohop.errors import InputError
 from halohop.nn import hops
-from tests.dgl.real_dgl import real_dgl
+from tests.support.real_dgl import real_dgl
 
 EDGES = (torch.tensor([3, 1, 0, 2, 2]), torch.tensor([0, 0, 1, 1, 0]))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 import halohop.dgl as dgl
 from halohop.dgl import function
 from halohop.dgl.nn.functional import edge_softmax
-from tests.dgl.real_dgl import real_dgl
+from tests.support.real_dgl import real_dgl
 
 real = real_dgl()
 pytestmark = pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")

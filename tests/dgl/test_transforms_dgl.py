@@ -8,7 +8,7 @@ import torch
 
 import halohop.dgl as dgl
 from halohop.errors import InputError
-from tests.dgl.real_dgl import real_dgl
+from tests.support.real_dgl import real_dgl
 
 real = real_dgl()
 

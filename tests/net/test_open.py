@@ -144,7 +144,8 @@ def test_rows_are_counted_on_one_partition_too(parts):
     for num_parts in (1, 3):
         graph = partitioned(graph_tables(), num_parts)
         epoch(graph)
-        counted.append({name: number for name, number in graph.statistics().items() if not name.endswith("_seconds")})
+        found = graph.statistics()  # how often kernels are called depends on the partitions
+        counted.append({name: number for name, number in found.items() if not name.endswith(("_seconds", "_calls"))})
     assert counted[0] == counted[1]
     assert counted[0]["local_rows"] > 0
 

@@ -205,7 +205,7 @@ def test_impossible_weights_are_named_where_they_are_looked_at(bad, replace):
     ("weights", "error", "message"),
     [
         (torch.tensor([1, -2, 1]), InputError, "weight -2 at position 1"),
-        (torch.ones(3, dtype=torch.float16), InputError, "weights must be one-dimensional, one of float32, float64, bool"),
+        (torch.ones(3, dtype=torch.complex64), InputError, "weights must be one-dimensional, one of float32, float64, float16"),
         (torch.ones(3, 1), InputError, r"got torch.float32 with rows of shape \(1,\)"),
         (torch.ones(3, device="meta"), InputError, "weights lies on meta"),
         (torch.ones(2), IdError, "row number 0 lies at the positions 0 to 2, but weights has 2 entries"),

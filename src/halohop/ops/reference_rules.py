@@ -5,6 +5,7 @@ Row i of `grads` belongs to row lid[i]. Numbers of two bytes are computed with a
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def step_sgd(rows: Tensor, lid: Tensor, grads: Tensor, *, lr: float, scale: floa
 def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Tensor, *, lr: float, eps: float, scale: float = 1.0) -> None:
     grads = grads * scale
     sums[lid] += grads * grads
-    _move(rows, lid, grads / (sums[lid].sqrt() + eps), lr)
+    _move(rows, lid, grads / (_root(sums[lid]) + eps), lr)
 
 
 def step_rowwise_adagrad(
@@ -63,7 +64,7 @@ def step_rowwise_adagrad(
     factor = scale * scale / max(math.prod(grads.shape[1:]), 1)
     squares = [sum_of_squares(grad) * factor for grad in grads]
     sums[lid] += torch.tensor(squares, dtype=sums.dtype)
-    root = sums[lid].sqrt() + eps
+    root = _root(sums[lid]) + eps
     sizes = torch.full_like(root, lr) / root  # torch multiplies by the inverse where a number is divided by a tensor
     _move(rows, lid, grads * scale * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
 
@@ -90,9 +91,14 @@ def step_adam(
         row_steps[lid] += 1
     steps = [step] * len(lid) if row_steps is None else row_steps[lid].tolist()
     sizes = torch.tensor([lr * math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in steps], dtype=grads.dtype)
-    _move(rows, lid, (mean[lid] / (square[lid].sqrt() + eps)) * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
+    _move(rows, lid, (mean[lid] / (_root(square[lid]) + eps)) * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
 
 
 def _move(rows: Tensor, lid: Tensor, by: Tensor, lr: float) -> None:
     """Moves rows against `by`."""
     rows[lid] = (rows[lid].to(by.dtype) - by * lr).to(rows.dtype)
+
+
+def _root(values: Tensor) -> Tensor:
+    """Rounded as IEEE 754 says; that of MKL, which torch takes on some processors, may be a bit off."""
+    return torch.from_numpy(np.sqrt(values.numpy()))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import halohop.dgl as dgl
-from tests.dgl.real_dgl import real_dgl
 from tests.support.dgl_batches import EDGES, NODES, plain, typed
+from tests.support.real_dgl import real_dgl
 
 
 def both(g, real):

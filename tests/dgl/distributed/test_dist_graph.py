@@ -240,7 +240,10 @@ def of_rank(rank: int, host: int, folders: list[Path], kind: str) -> dict[str, A
     return {"part": book.partid, "rank": dist.rank()}
 
 
-@pytest.mark.parametrize(("kind", "size", "hosts"), [("plain", 2, 1), ("typed", 4, 2), ("plain", 2, 2)])
+@pytest.mark.parametrize(
+    ("kind", "size", "hosts"),
+    [pytest.param("plain", 2, 1, marks=pytest.mark.full), pytest.param("typed", 4, 2, marks=pytest.mark.full), ("plain", 2, 2)],
+)
 def test_several_processes_see_one_graph(kind: str, size: int, hosts: int, tmp_path: Path) -> None:
     g = plain_graph() if kind == "plain" else typed_graph()
     partition_graph(g, "it", 4, tmp_path / "parts", part_method="random")

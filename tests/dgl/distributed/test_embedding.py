@@ -82,6 +82,7 @@ def step_of_rank(rank: int, host: int, folders: list[Path]) -> Any:
     return found
 
 
+@pytest.mark.full
 def test_ranks_step_together_and_one_ends_earlier(tmp_path: Path) -> None:
     partition_graph(typed_graph(), "it", 2, tmp_path / "parts", part_method="random")
     found = in_ranks(step_of_rank, 2, 2, tmp_path, folders_of_hosts(tmp_path / "parts", 2))
