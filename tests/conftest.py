@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -112,6 +113,15 @@ def _no_leaked_threads() -> Iterator[None]:
     alive = [repr(thread) for thread in started if thread.is_alive()]
     if alive:
         pytest.fail(f"the test left threads behind: {', '.join(alive)}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_files_in_memory() -> Iterator[None]:
+    """Empties ``memory://``, which is one place for all tests of a process: the next one would find what this one has sent."""
+    yield
+    if memory := sys.modules.get("fsspec.implementations.memory"):
+        memory.MemoryFileSystem.store.clear()
+        memory.MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture(scope="session", autouse=True)
