@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.index import ptr2index
@@ -17,9 +18,9 @@ def graph(data: Any, *, num_nodes: int | None = None, idtype: torch.dtype | None
     """A graph of one type of nodes and one of edges.
 
     Args:
-        data: sources and destinations ``[E]`` each, an edge's id being its place; or ``("coo", (sources, destinations))``,
-            ``("csr", (pointers, destinations, edge ids))``, ``("csc", (pointers, sources, edge ids))``, where no edge ids mean
-            their places.
+        data: sources and destinations ``[E]`` each, a tuple, an edge's id being its place; a list of pairs of both; or
+            ``("coo", (sources, destinations))``, ``("csr", (pointers, destinations, edge ids))``,
+            ``("csc", (pointers, sources, edge ids))``, where no edge ids mean their places.
         num_nodes: by default, as many as the largest id says.
         idtype: of ids, int64 or int32; by default that of the tensors, int64 for others.
         device: where the graph lies; by default where the tensors do.
@@ -86,6 +87,8 @@ def ends_of(data: Any, idtype: torch.dtype | None = None, device: Any = None) ->
         InputError: what is given is neither.
     """
     form, pair = data if isinstance(data, tuple) and isinstance(data[0], str) else ("coo", data)
+    if form == "coo" and isinstance(pair, list) and not (pair and isinstance(pair[0], Tensor | np.ndarray)):
+        pair = _transposed(pair)
     if form not in ("coo", "csr", "csc") or not isinstance(pair, tuple | list | Tensor) or len(pair) != 2 + (form != "coo"):
         raise InputError(
             f"edges are a {type(data).__name__} of {form!r}; give (sources, destinations), or ('csr', (pointers, ids, edge ids))"
@@ -102,6 +105,13 @@ def ends_of(data: Any, idtype: torch.dtype | None = None, device: Any = None) ->
             f"{list(second.shape)} on {second.device}; give as many of both, of one dtype"
         )
     return (second, first) if form == "csc" else (first, second)
+
+
+def _transposed(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A list of pairs as their sources and their destinations."""
+    if wrong := [pair for pair in pairs if not isinstance(pair, tuple | list) or len(pair) != 2]:
+        raise InputError(f"a list of edges has pairs, and {wrong[0]!r} is none; give (sources, destinations), a tuple")
+    return [source for source, _ in pairs], [destination for _, destination in pairs]
 
 
 def _pointed(pointers: Tensor, ids: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ WORKS: dict[str, tuple[str, ...]] = {
         *("MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler", "as_edge_prediction_sampler"),
         *("find_exclude_eids", "negative_sampler", "set_dst_lazy_features", "set_edge_lazy_features"),
         *("set_node_lazy_features", "set_src_lazy_features"),
+        *("DistDataLoader", "DistEdgeDataLoader", "DistNodeDataLoader", "EdgeCollator", "NodeCollator"),
     ),
     "dataloading.negative_sampler": ("GlobalUniform", "PerSourceUniform", "Uniform"),
     "sampling": ("sample_neighbors",),
@@ -107,10 +108,7 @@ _OF_DGL: dict[str, tuple[str, ...]] = {
     "DataLoader and distributed.DistGraph take the place of it": ("graphbolt",),
 }
 
-_DISTRIBUTED = "it is in dgl.distributed"
-
 _OF_LOADERS: dict[str, str] = {
-    **dict.fromkeys(("DistDataLoader", "DistEdgeDataLoader", "DistNodeDataLoader", "EdgeCollator", "NodeCollator"), _DISTRIBUTED),
     "CappedNeighborSampler": "halohop.NeighborLoader(pad=...) makes room for a number of nodes",
     "ClusterGCNSampler": "halohop.ClusterLoader makes batches of clusters",
     "GraphCollator": _MANY,

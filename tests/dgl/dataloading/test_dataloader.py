@@ -1,6 +1,8 @@
 """Loaders by DGL's names: the same batches whoever makes them, and what each holds."""
 
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -320,3 +322,27 @@ def test_graphs_within_a_batch_have_random_numbers_of_their_own():
     first, second = (epochs(loader) for loader in loaders)
     assert first == second
     assert all(one != other for epoch in first for one, other in epoch)
+
+
+def _output_nodes_of_a_rank(rank: int, rendezvous: str, out: Any) -> None:
+    """Begins a rank as DGL's tutorial on several GPUs does: by spawn, without a launcher's environment."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    g = dgl.graph(([0, 1, 2], [1, 2, 3]), num_nodes=31)
+    loader = DataLoader(g, torch.arange(31), dgl.dataloading.NeighborSampler([2]), batch_size=4, shuffle=True, use_ddp=True)
+    out.put([[ids.tolist() for _, ids, _ in loader] for _ in range(2)])
+    torch.distributed.destroy_process_group()
+
+
+def test_use_ddp_divides_the_ids_among_the_ranks_of_a_process_group(tmp_path: Path) -> None:
+    context = torch.multiprocessing.get_context("spawn")
+    out = context.Queue()
+    ranks = [context.Process(target=_output_nodes_of_a_rank, args=(rank, str(tmp_path / "meet"), out)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    first, second = (out.get(timeout=60) for _ in ranks)
+    for process in ranks:
+        process.join()
+    for mine, theirs in zip(first, second, strict=True):
+        assert len(mine) == len(theirs) == 4
+        assert {node for batch in (*mine, *theirs) for node in batch} == set(range(31))
+    assert first[0] != first[1]

@@ -1,5 +1,6 @@
 """`dgl.dataloading`, by its names."""
 
+from importlib import import_module
 from typing import Any
 
 from halohop.dgl.dataloading import negative_sampler
@@ -42,5 +43,10 @@ __all__ = [
 ]
 
 
+_OF_DISTRIBUTED = ("DistDataLoader", "DistEdgeDataLoader", "DistNodeDataLoader", "EdgeCollator", "NodeCollator")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _OF_DISTRIBUTED:  # where DGL had them before 2.0
+        return getattr(import_module("halohop.dgl.distributed"), name)
     return missing("dataloading", name)

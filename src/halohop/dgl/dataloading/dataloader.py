@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import halohop
+from halohop.collectives import world_of
 from halohop.dgl.dataloading.base import BlockSampler, Sampler, set_dst_lazy_features
 from halohop.dgl.dataloading.blocks import Prefetched, blocks_of
 from halohop.dgl.dataloading.edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
@@ -91,7 +92,7 @@ class DataLoader:
                 raise InputError(f"{name} needs a GPU, and torch finds none here; leave it out")
         self.graph, self.indices, self.graph_sampler = graph, indices, graph_sampler
         if use_ddp:
-            kwargs.setdefault("world", halohop.World.detect())
+            kwargs.setdefault("world", world_of(None))
         kwargs |= {"batch_size": batch_size, "drop_last": drop_last, "shuffle": shuffle}
         generator = kwargs.get("generator")
         kwargs.setdefault("seed", ddp_seed if generator is None else generator.initial_seed())

@@ -72,7 +72,7 @@ def _split(mask: Any, book: GraphPartitionBook | None, rank: int | None, even: b
 
 def _given(mask: Any) -> Tensor | str:
     """A mask as `halohop.share_near` takes it."""
-    if isinstance(mask, StoredTensor) and mask.is_split:
+    if isinstance(mask, StoredTensor) and mask.is_split and isinstance(mask.table_key, str):  # splits are of nodes
         return mask.tensor_name.removesuffix("_mask")
     if isinstance(mask, DistTensor):
         return mask[:].bool()
