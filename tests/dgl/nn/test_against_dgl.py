@@ -76,14 +76,6 @@ def test_graphconv_without_a_matrix_or_with_one_from_outside(theirs: Any) -> Non
     same_results(*layers, graphs, rows(shape, 5, 3, 2), torch.randn(5, 4))
 
 
-@pytest.mark.parametrize("norm", ["both", "right", "none"])
-@pytest.mark.parametrize("shape", ["graph", "block", "two kinds of nodes"])
-def test_edge_weight_norm(theirs: Any, norm: str, shape: str) -> None:
-    graphs = graph_of(dgl, shape), graph_of(theirs, shape)
-    layers = dgl.nn.EdgeWeightNorm(norm, 0.1), theirs.nn.EdgeWeightNorm(norm, 0.1)
-    same_results(*layers, graphs, weights(shape))
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("width", [6, 5])
@@ -121,20 +113,6 @@ def test_gatv2(theirs: Any, shape: str, residual: bool, share: bool) -> None:
             lambda: dgl.nn.GATv2Conv((5, 6), 3, 2, **options), lambda: theirs.nn.GATv2Conv((5, 6), 3, 2, **options)
         )
         same_results(*layers, graphs, rows(shape, (5, 6)), get_attention=True)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("residual", [False, True])
-def test_edge_gat(theirs: Any, shape: str, residual: bool) -> None:
-    options: dict[str, Any] = {"residual": residual, "allow_zero_in_degree": True, "bias": residual}
-    graphs = graph_of(dgl, shape), graph_of(theirs, shape)
-    edges = torch.randn(len(ends_of(shape)[0]), 7)
-    layers = made_alike(lambda: dgl.nn.EdgeGATConv(5, 7, 3, 2, **options), lambda: theirs.nn.EdgeGATConv(5, 7, 3, 2, **options))
-    same_results(*layers, graphs, rows(shape, 5), edges, get_attention=True)
-    layers = made_alike(
-        lambda: dgl.nn.EdgeGATConv((5, 4), 7, 3, 2, **options), lambda: theirs.nn.EdgeGATConv((5, 4), 7, 3, 2, **options)
-    )
-    same_results(*layers, graphs, rows(shape, (5, 4)), edges)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

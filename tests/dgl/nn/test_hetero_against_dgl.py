@@ -88,20 +88,6 @@ def test_layers_with_heads_share_their_weights_and_take_arguments(theirs: Any) -
     same_results(*layers, graphs, rows(), mod_args={"cites": (torch.rand(25),)})
 
 
-def test_linear_layers_and_vectors_of_types(theirs: Any) -> None:
-    ours, original = made_alike(
-        lambda: dgl.nn.HeteroLinear({("a", "b"): 4, "c": 3}, 2), lambda: theirs.nn.HeteroLinear({("a", "b"): 4, "c": 3}, 2)
-    )
-    given = {("a", "b"): torch.randn(5, 4), "c": torch.randn(2, 3)}
-    torch.testing.assert_close(ours(given), original(given))
-    ours, original = made_alike(
-        lambda: dgl.nn.HeteroEmbedding({"a": 4, "b": 3}, 2), lambda: theirs.nn.HeteroEmbedding({"a": 4, "b": 3}, 2)
-    )
-    ids = {"a": torch.tensor([3, 0]), "b": torch.tensor([1])}
-    torch.testing.assert_close(ours(ids), original(ids))
-    torch.testing.assert_close(ours.weight, original.weight)
-
-
 class RelationalLayer(nn.Module):
     """The layer of DGL's example of entities: a matrix per relation made of bases, the mean over in-neighbours, own rows."""
 

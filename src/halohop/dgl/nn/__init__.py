@@ -7,27 +7,22 @@ and rows of all nodes or a pair of those of both ends.
 from typing import Any
 
 from halohop.dgl.nn import functional
-from halohop.dgl.nn.attention import GATv2Conv
+from halohop.dgl.nn.attention import GATConv, GATv2Conv
 from halohop.dgl.nn.functional import edge_softmax
-from halohop.dgl.nn.gat import EdgeGATConv, GATConv
 from halohop.dgl.nn.gin import GINConv, GINEConv
-from halohop.dgl.nn.graphconv import EdgeWeightNorm, GraphConv
-from halohop.dgl.nn.hetero import HeteroEmbedding, HeteroGraphConv, HeteroLinear
+from halohop.dgl.nn.graphconv import GraphConv
+from halohop.dgl.nn.hetero import HeteroGraphConv
 from halohop.dgl.nn.relational import RelGraphConv, TypedLinear, WeightBasis
 from halohop.dgl.nn.sage import SAGEConv
 from halohop.dgl.notes import missing
 
 __all__ = [
-    "EdgeGATConv",
-    "EdgeWeightNorm",
     "GATConv",
     "GATv2Conv",
     "GINConv",
     "GINEConv",
     "GraphConv",
-    "HeteroEmbedding",
     "HeteroGraphConv",
-    "HeteroLinear",
     "RelGraphConv",
     "SAGEConv",
     "TypedLinear",

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halohop.dgl.adjacency import by_id
 from halohop.dgl.nn.ends import Rows, Strict, in_lists, one_each
 from halohop.errors import InputError
 from halohop.nn import Hop, aggregate
@@ -104,48 +103,3 @@ class GraphConv(Strict):
         else:
             shares = there.rsqrt()[hop.src] * hop.begins.diff().clamp(min=1).to(wide).rsqrt()[hop.dst]
         return shares.to(dtype) if weight is None else shares.to(dtype) * weight
-
-
-class EdgeWeightNorm(nn.Module):
-    """`dgl.nn.EdgeWeightNorm`: weights of edges, divided by the sums of the weights at their ends.
-
-    Args:
-        norm: "both": by the roots of the sums at both ends; "right": by the sum at the destination; "none".
-        eps: added to each sum.
-
-    Raises:
-        InputError: another `norm`.
-
-    Example:
-        >>> from halohop import dgl
-        >>> g = dgl.graph((torch.tensor([0, 1]), torch.tensor([1, 1])))
-        >>> EdgeWeightNorm("right")(g, torch.tensor([1.0, 3.0]))
-        tensor([0.2500, 0.7500])
-    """
-
-    def __init__(self, norm: str = "both", eps: float = 0.0) -> None:
-        super().__init__()
-        if norm not in ("none", "both", "right"):
-            raise InputError(f'norm={norm!r} is none of "none", "both", "right"')
-        self._norm, self._eps = norm, eps
-
-    def forward(self, graph: Any, edge_weight: Tensor) -> Tensor:
-        """New weights, ``[E]``.
-
-        Raises:
-            InputError: more than one number for an edge; with "both", weights that are not above 0.
-        """
-        hop = graph.hop()
-        if edge_weight.dim() != 1:
-            raise InputError(f"edge weights have shape {tuple(edge_weight.shape)}; give one number for each edge")
-        if self._norm == "both" and bool((edge_weight <= 0).any()):
-            raise InputError('norm="both" takes the roots of sums of weights, and some are not above 0; use "right" or others')
-        weight = one_each(hop, edge_weight, edge_weight.dtype)
-        assert weight is not None
-        if self._norm == "none":
-            return edge_weight
-        here = weight.new_zeros(hop.num_dst).index_add(0, hop.dst, weight)[hop.dst] + self._eps
-        if self._norm == "right":
-            return by_id(hop, weight / here)
-        there = weight.new_zeros(hop.num_src).index_add(0, hop.src, weight)[hop.src] + self._eps
-        return by_id(hop, weight * there.rsqrt() * here.rsqrt())

@@ -1,8 +1,8 @@
-"""Modules of typed graphs: one layer per relation, linear layers and vectors per type, under DGL's names of parameters."""
+"""Typed graphs: a layer for each relation."""
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,57 +108,3 @@ class HeteroGraphConv(nn.Module):
             if str(key) in self.mods:
                 return self.mods[str(key)]
         raise InputError(f"{relation} has no layer; there are those of {', '.join(self.mods)}")
-
-
-class HeteroLinear(nn.Module):
-    """`dgl.nn.HeteroLinear`: a linear layer for each type.
-
-    Args:
-        in_size: columns of each type's rows.
-        out_size: columns of the results.
-        bias: whether there is one.
-
-    Example:
-        >>> HeteroLinear({"user": 4}, 2)({"user": torch.ones(3, 4)})["user"].shape
-        torch.Size([3, 2])
-    """
-
-    def __init__(self, in_size: Mapping[Any, int], out_size: int, bias: bool = True) -> None:
-        super().__init__()
-        self.linears = nn.ModuleDict({str(kind): nn.Linear(width, out_size, bias=bias) for kind, width in in_size.items()})
-
-    def forward(self, feat: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-        """New rows by type."""
-        return {kind: self.linears[str(kind)](rows) for kind, rows in feat.items()}
-
-
-class HeteroEmbedding(nn.Module):
-    """`dgl.nn.HeteroEmbedding`: learned vectors for each type, in this process; `DistEmbedding` has them at their owners.
-
-    Args:
-        num_embeddings: how many there are of each type.
-        embedding_dim: their width.
-
-    Example:
-        >>> HeteroEmbedding({"user": 5}, 2)({"user": torch.tensor([4, 0])})["user"].shape
-        torch.Size([2, 2])
-    """
-
-    def __init__(self, num_embeddings: Mapping[Any, int], embedding_dim: int) -> None:
-        super().__init__()
-        self.embeds = nn.ModuleDict({str(kind): nn.Embedding(number, embedding_dim) for kind, number in num_embeddings.items()})
-        self._kinds = tuple(num_embeddings)
-
-    @property
-    def weight(self) -> dict[Any, Tensor]:
-        """All vectors by type."""
-        return {kind: cast(nn.Embedding, self.embeds[str(kind)]).weight for kind in self._kinds}
-
-    def reset_parameters(self) -> None:
-        """Draws the vectors anew."""
-        for vectors in self.weight.values():
-            nn.init.xavier_uniform_(vectors)
-
-    def forward(self, input_ids: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-        """The vectors of ids, by type."""
-        return {kind: self.embeds[str(kind)](ids) for kind, ids in input_ids.items()}

@@ -1,5 +1,5 @@
 """What scripts import from `dgl.nn.pytorch.hetero`."""
 
-from halohop.dgl.nn.hetero import HeteroEmbedding, HeteroGraphConv, HeteroLinear, get_aggregate_fn
+from halohop.dgl.nn.hetero import HeteroGraphConv, get_aggregate_fn
 
-__all__ = ["HeteroEmbedding", "HeteroGraphConv", "HeteroLinear", "get_aggregate_fn"]
+__all__ = ["HeteroGraphConv", "get_aggregate_fn"]
