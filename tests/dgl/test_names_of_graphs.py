@@ -13,16 +13,16 @@ from halohop.errors import InputError
 OF_GRAPHS = """
     add_edges add_nodes add_self_loop adj adj_external adj_tensors adjacency_matrix all_edges apply_edges apply_nodes
     batch_num_edges batch_num_nodes batch_size canonical_etypes clone cpu create_formats_ device dstdata dstnodes dsttypes
-    edata edge_attr_schemes edge_ids edge_subgraph edges etypes filter_edges filter_nodes find_edges formats get_etype_id
-    get_ntype_id global_uniform_negative_sampling has_edges_between has_nodes idtype in_degrees in_edges in_subgraph inc
-    incidence_matrix int is_block is_homogeneous is_multigraph is_pinned is_unibipartite khop_in_subgraph khop_out_subgraph
-    line_graph local_scope local_var long metagraph multi_update_all ndata node_attr_schemes nodes ntypes num_dst_nodes
-    num_edges num_nodes num_src_nodes number_of_dst_nodes number_of_edges number_of_nodes number_of_src_nodes out_degrees
-    out_edges out_subgraph pin_memory_ predecessors prop_edges prop_nodes pull push record_stream remove_edges remove_nodes
-    remove_self_loop reorder_graph reverse sample_etype_neighbors sample_labors sample_neighbors sample_neighbors_biased
-    select_topk send_and_recv set_batch_num_edges set_batch_num_nodes set_e_initializer set_n_initializer shared_memory
-    srcdata srcnodes srctypes subgraph successors to to_canonical_etype to_cugraph to_networkx to_simple unpin_memory_
-    update_all"""
+    edata edge_attr_schemes edge_ids edge_subgraph edge_type_subgraph edges etypes filter_edges filter_nodes find_edges
+    formats get_etype_id get_ntype_id global_uniform_negative_sampling has_edges_between has_nodes idtype in_degrees in_edges
+    in_subgraph inc incidence_matrix int is_block is_homogeneous is_multigraph is_pinned is_unibipartite khop_in_subgraph
+    khop_out_subgraph line_graph local_scope local_var long metagraph multi_update_all ndata node_attr_schemes
+    node_type_subgraph nodes ntypes num_dst_nodes num_edges num_nodes num_src_nodes number_of_dst_nodes number_of_edges
+    number_of_nodes number_of_src_nodes out_degrees out_edges out_subgraph pin_memory_ predecessors prop_edges prop_nodes pull
+    push record_stream remove_edges remove_nodes remove_self_loop reorder_graph reverse sample_etype_neighbors sample_labors
+    sample_neighbors sample_neighbors_biased sample_neighbors_fused select_topk send_and_recv set_batch_num_edges
+    set_batch_num_nodes set_e_initializer set_n_initializer shared_memory srcdata srcnodes srctypes subgraph successors to
+    to_canonical_etype to_cugraph to_networkx to_simple unpin_memory_ update_all"""
 
 
 def ring() -> dgl.DGLGraph:
@@ -66,7 +66,7 @@ def test_the_seed_of_dgl_is_noted() -> None:
         dgl.seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dgl.seed(1)
+        dgl.random.seed(1)
 
 
 def test_small_questions() -> None:

@@ -60,6 +60,15 @@ ONE: list[Callable[[Any, Any], Any]] = [
     lambda m, g: m.add_reverse_edges(g),
     lambda m, g: m.add_reverse_edges(g, copy_ndata=False, copy_edata=True, exclude_self=False),
     lambda m, g: m.add_self_loop(m.remove_self_loop(g.int())),
+    lambda m, g: g.remove_self_loop().add_self_loop().reverse(),
+    lambda m, g: g.subgraph([5, 0, 3, 6]),
+    lambda m, g: g.int().subgraph(g.ndata["x"] > 2),
+    lambda m, g: g.subgraph([5, 0, 3], relabel_nodes=False),
+    lambda m, g: m.node_subgraph(g, [0, 3, 2], store_ids=False),
+    lambda m, g: m.node_subgraph(g, torch.zeros(0, dtype=torch.int64)),
+    lambda m, g: g.edge_subgraph(g.edata["w"] % 3 == 0),
+    lambda m, g: m.edge_subgraph(g.int(), torch.arange(g.num_edges() // 2, dtype=torch.int32)),
+    lambda m, g: m.edge_subgraph(g, torch.arange(g.num_edges()).flip(0), store_ids=False),
 ]
 SEVERAL: list[Callable[[Any, Any], Any]] = [
     lambda m, g: m.add_self_loop(g, etype="f"),
@@ -68,6 +77,13 @@ SEVERAL: list[Callable[[Any, Any], Any]] = [
     lambda m, g: m.add_reverse_edges(g, ignore_bipartite=True),
     lambda m, g: m.to_homogeneous(g),
     lambda m, g: m.to_homogeneous(g, ndata=["x"]),
+    lambda m, g: g.subgraph({"u": [4, 0, 2], "i": torch.arange(6) > 2}),
+    lambda m, g: g.subgraph({"u": [4, 0, 2]}),
+    lambda m, g: g.edge_subgraph({"p": [1, 0], "f": g.edges["f"].data["w"] > 0}),
+    lambda m, g: m.edge_subgraph(g, {"s": [0]}, relabel_nodes=False),
+    lambda m, g: g.edge_type_subgraph(["f", ("u", "p", "i")]),
+    lambda m, g: m.edge_type_subgraph(g, ["s"]),
+    lambda m, g: g["u", :, "i"],
 ]
 
 

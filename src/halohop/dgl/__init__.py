@@ -7,15 +7,16 @@ A thin layer: graphs, batches, hosts and tables are halohop's. Ids are always th
 
 from typing import Any
 
-from halohop.dgl import dataloading, distributed, function, nn, sampling
+from halohop.dgl import dataloading, distributed, function, nn, random, sampling
 from halohop.dgl.batches import EdgeBatch, NodeBatch
 from halohop.dgl.block import DGLBlock, create_block
 from halohop.dgl.convert import graph, heterograph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
 from halohop.dgl.message import ALL
-from halohop.dgl.notes import missing, note
+from halohop.dgl.notes import missing
+from halohop.dgl.random import seed
 from halohop.dgl.sampling import in_subgraph, out_subgraph, to_block
-from halohop.dgl.subgraphs import edge_subgraph, merge, remove_edges
+from halohop.dgl.subgraphs import edge_subgraph, edge_type_subgraph, merge, node_subgraph, remove_edges
 from halohop.dgl.transforms import (
     add_reverse_edges,
     add_self_loop,
@@ -43,13 +44,16 @@ __all__ = [
     "dataloading",
     "distributed",
     "edge_subgraph",
+    "edge_type_subgraph",
     "function",
     "graph",
     "heterograph",
     "in_subgraph",
     "merge",
     "nn",
+    "node_subgraph",
     "out_subgraph",
+    "random",
     "remove_edges",
     "remove_self_loop",
     "reverse",
@@ -59,11 +63,6 @@ __all__ = [
     "to_block",
     "to_homogeneous",
 ]
-
-
-def seed(val: int) -> None:
-    """Changes nothing: what loaders draw is a function of their own seed."""
-    note("seed")
 
 
 def __getattr__(name: str) -> Any:

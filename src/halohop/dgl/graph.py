@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.dgl.adjacency import Adjacency
-from halohop.dgl.asked import Asked
+from halohop.dgl.asked import Asked, Remade
 from halohop.dgl.cross import CrossReducer, multi_update_all
 from halohop.dgl.frames import EID as EID
 from halohop.dgl.frames import NID as NID
@@ -37,7 +37,7 @@ Given = dict[Any, dict[str, str]]
 """The same, and what they are called elsewhere."""
 
 
-class DGLGraph(Asked, Framed, Lacking):
+class DGLGraph(Asked, Remade, Framed, Lacking):
     """Nodes and edges by type, and columns of both. `graph` and `heterograph` make one.
 
     Columns are set and read as in DGL, at any time. They and the edges go to other processes by fork and by pickle. Within
@@ -232,21 +232,24 @@ class DGLGraph(Asked, Framed, Lacking):
         """With ids of nodes in int64."""
         return self._with({name: edges.of_dtype(torch.int64) for name, edges in self._edges.items()}, self._kept)
 
-    def __getitem__(self, etype: str | Relation) -> "DGLGraph":
+    def __getitem__(self, etype: Any) -> "DGLGraph":
         """One relation, with the columns of this graph: what is set in one is there in the other."""
-        relation = self.to_canonical_etype(etype)
-        source, _, destination = relation
+        return self.of_relations([etype])
+
+    def of_relations(self, etypes: Iterable[str | Relation]) -> "DGLGraph":
+        """Some relations and the types of their ends, as one of them in brackets."""
+        asked = {self.to_canonical_etype(etype) for etype in etypes}
+        edges = {relation: some for relation, some in self._edges.items() if relation in asked}
         part = DGLGraph.__new__(type(self))
-        edges = {relation: self._edges[relation]}
         if self._sources is self._destinations:
-            kinds = dict.fromkeys((source, destination))
-            sources = destinations = {kind: self._sources[kind] for kind in kinds}
-            src = dst = {kind: self._kept.src[kind] for kind in kinds}
+            sources = destinations = {kind: self._sources[kind] for relation in edges for kind in relation[::2]}
         else:
-            sources, destinations = {source: self._sources[source]}, {destination: self._destinations[destination]}
-            src, dst = {source: self._kept.src[source]}, {destination: self._kept.dst[destination]}
+            sources = {relation[0]: self._sources[relation[0]] for relation in edges}
+            destinations = {relation[2]: self._destinations[relation[2]] for relation in edges}
+        src = {kind: self._kept.src[kind] for kind in sources}
+        dst = src if sources is destinations else {kind: self._kept.dst[kind] for kind in destinations}
         DGLGraph.__init__(part, sources, destinations, edges)
-        part._own = Kept(src=src, dst=dst, edges={relation: self._kept.edges[relation]})
+        part._own = Kept(src=src, dst=dst, edges={relation: self._kept.edges[relation] for relation in edges})
         return part
 
     def __repr__(self) -> str:

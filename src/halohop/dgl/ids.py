@@ -65,6 +65,8 @@ def joined(first: EdgeIds, second: EdgeIds) -> EdgeIds:
 
 def _long(ids: Any) -> Tensor:
     found = torch.as_tensor(ids)
-    if found.numel() and (found.is_floating_point() or found.dtype == torch.bool or found.dim() != 1):
-        raise InputError(f"ids are {found.dtype} of shape {list(found.shape)}; give integers [n]")
-    return found.long().cpu() if found.dim() == 1 else found.long().reshape(-1).cpu()
+    if found.numel() and (found.is_floating_point() or found.dtype == torch.bool or found.dim() > 1):
+        raise InputError(
+            f"ids are {found.dtype} of shape {list(found.shape)}; give integers [n], of a mask mask.nonzero().view(-1)"
+        )
+    return found.long().reshape(-1).cpu()

@@ -72,14 +72,14 @@ class Structure:
         return len(self.ntypes) == 1 and len(self._edges) == 1
 
     def to_canonical_etype(self, etype: str | Relation | None) -> Relation:
-        """A relation by its name, or None for the only one.
+        """A relation by its name or its three parts, of which ``:`` is any, or None for the only one.
 
         Raises:
             SchemaError: there is none of this name, or more than one.
         """
-        if isinstance(etype, tuple) and etype in self._edges:
+        if isinstance(etype, tuple) and slice not in map(type, etype) and etype in self._edges:
             return etype
-        found = [known for known in self._edges if etype is None or etype == known[1]]
+        found = [known for known in self._edges if etype is None or etype == known[1] or _says(etype, known)]
         if len(found) != 1:
             asked = "no relation is given" if etype is None else f"{etype!r} names {len(found)} relations"
             raise SchemaError(f"{asked}, and there are {self.canonical_etypes}; name one by its three parts")
@@ -248,6 +248,12 @@ class Structure:
         if len(wrong := ids[(ids < 0) | (ids >= number)]):
             raise IdError(f"there is no {of} {int(wrong[0])}, only {number}, numbered from 0")
         return ids
+
+
+def _says(etype: Any, relation: Relation) -> bool:
+    """Whether three parts are those of a relation; ``:`` is any."""
+    parts = etype if isinstance(etype, tuple) and len(etype) == 3 else ()
+    return bool(parts) and all(isinstance(part, slice) or part == name for part, name in zip(parts, relation, strict=True))
 
 
 def counted(counts: dict[str, int], ntype: str | None) -> int:

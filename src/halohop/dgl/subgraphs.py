@@ -1,4 +1,4 @@
-"""Some edges of a graph, with all its nodes: what samplers make of what they drew."""
+"""Parts of a graph: some edges, with all its nodes or those that they meet; some nodes, with the edges between them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,42 +8,86 @@ import torch
 from torch import Tensor
 
 from halohop.dgl.adjacency import Adjacency
+from halohop.dgl.frames import Kept, only
 from halohop.dgl.graph import EID, DGLGraph
+from halohop.dgl.ids import EdgeIds, Ids
 from halohop.dgl.inherited import Inherited
 from halohop.dgl.views import Columns
 from halohop.errors import InputError, SchemaError
 from halohop.typing import Relation
 
 
-def edge_subgraph(graph: DGLGraph, edges: Any, *, relabel_nodes: bool = True, store_ids: bool = True) -> DGLGraph:
-    """Some edges of a graph, with all its nodes.
+def edge_subgraph(
+    graph: DGLGraph, edges: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Some edges of a graph.
 
     Args:
         graph: the graph.
         edges: ids ``[n]``, or a mask over all edges; or by relation, of which the others keep no edge.
-        relabel_nodes: False. For nodes that are numbered anew there is `to_block`.
-        store_ids: whether the column `EID` has the ids.
+        relabel_nodes: whether it has the nodes of these edges only, as they first occur; else all nodes, with their ids.
+        store_ids: whether the columns `EID`, and `NID` of nodes that are numbered anew, have the ids in `graph`.
+        output_device: where the result lies.
 
     Raises:
-        InputError: nodes are to be numbered anew.
         IdError, SchemaError: an unknown edge or relation.
 
     Example:
         >>> import halohop.dgl as dgl
-        >>> g = dgl.graph(([0, 1, 2], [1, 2, 0]))
-        >>> some = dgl.edge_subgraph(g, [2, 0], relabel_nodes=False)
-        >>> some.edges()[0].tolist(), some.num_nodes(), some.edata[dgl.EID].tolist()
-        ([2, 0], 3, [2, 0])
+        >>> g = dgl.graph(([0, 1, 2, 3], [1, 2, 0, 0]))
+        >>> some = dgl.edge_subgraph(g, [2, 0])
+        >>> some.edges()[0].tolist(), some.ndata[dgl.NID].tolist(), some.edata[dgl.EID].tolist()
+        ([0, 1], [2, 0, 1], [2, 0])
     """
-    if relabel_nodes:
-        raise InputError("relabel_nodes=True is not offered; give relabel_nodes=False, and number the nodes by dgl.to_block")
-    given = edges if isinstance(edges, Mapping) else {graph.to_canonical_etype(None): edges}
+    given = edges if isinstance(edges, Mapping) else {None: edges}
     named = {graph.to_canonical_etype(etype): ids for etype, ids in given.items()}
-    kept = {relation: _ids(graph, relation, named.get(relation, ())) for relation in graph.canonical_etypes}
-    made = _with_edges(graph, kept)
-    for relation, ids in kept.items() if store_ids else ():
-        made.edges[relation].data[EID] = ids.to(graph.idtype)
-    return made
+    kept = {relation: _ids(graph, named.get(relation, ()), relation) for relation in graph.canonical_etypes}
+    return _part(graph, _met(graph, kept) if relabel_nodes else None, kept, store_ids, output_device)
+
+
+def node_subgraph(
+    graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Some nodes of a graph, and the edges between them, source after source.
+
+    Args:
+        graph: the graph.
+        nodes: ids ``[n]``, or a mask over all nodes; or by type, of which the others keep no node.
+        relabel_nodes: whether it has these nodes only, in this order; else all nodes, with their ids.
+        store_ids, output_device: as of `edge_subgraph`.
+
+    Raises:
+        IdError, SchemaError: an unknown node or type.
+
+    Example:
+        >>> import halohop.dgl as dgl
+        >>> some = dgl.graph(([0, 1, 2, 3], [1, 2, 0, 0])).subgraph([2, 0])
+        >>> some.edges()[0].tolist(), some.num_nodes(), some.edata[dgl.EID].tolist()
+        ([0], 2, [2])
+    """
+    given = nodes if isinstance(nodes, Mapping) else {None: nodes}
+    named = {only(graph.ntypes, kind): ids for kind, ids in given.items()}
+    kept, edges = {kind: _ids(graph, named.get(kind, ()), kind) for kind in graph.ntypes}, {}
+    for relation in graph.canonical_etypes:
+        ids, inside = graph.out_edges(kept[relation[0]], "eid", relation).long(), kept[relation[2]]
+        edges[relation] = ids[torch.isin(graph.adjacency(relation).ends[1][ids], inside)]
+    return _part(graph, kept if relabel_nodes else None, edges, store_ids, output_device)
+
+
+def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[str | Relation], output_device: Any = None) -> DGLGraph:
+    """Some relations of a graph and the types of their ends; what is set in one graph is there in the other.
+
+    Raises:
+        SchemaError: an unknown relation.
+
+    Example:
+        >>> import halohop.dgl as dgl
+        >>> g = dgl.heterograph({("a", "to", "b"): ([0], [1]), ("b", "of", "c"): ([0, 1], [1, 0])})
+        >>> dgl.edge_type_subgraph(g, ["of"]).ntypes
+        ['b', 'c']
+    """
+    made = graph.of_relations(etypes)
+    return made if output_device is None else made.to(output_device)
 
 
 def remove_edges(
@@ -69,7 +113,7 @@ def remove_edges(
     relation = g.to_canonical_etype(etype)
     left = {name: torch.arange(g.num_edges(name)) for name in g.canonical_etypes}
     mask = torch.ones(g.num_edges(relation), dtype=torch.bool)
-    mask[_ids(g, relation, eids)] = False
+    mask[_ids(g, eids, relation)] = False
     left[relation] = mask.nonzero().view(-1)
     made = _with_edges(g, left)
     if store_ids:
@@ -143,13 +187,56 @@ def _with_edges(g: DGLGraph, kept: dict[Relation, Tensor]) -> DGLGraph:
     return g._with(adjacencies, replace(g._kept.each(_same), edges=edges))
 
 
-def _ids(g: DGLGraph, relation: Relation, edges: Any) -> Tensor:
-    ids = torch.as_tensor(edges)
+def _part(graph: DGLGraph, nodes: Ids | None, edges: EdgeIds, store_ids: bool, output_device: Any) -> DGLGraph:
+    """Some edges, with all nodes (None), or with these, which are numbered anew."""
+    made = _with_edges(graph, edges) if nodes is None else _numbered(graph, nodes, edges)
+    for frames, ids in ((made.edges, edges), (made.nodes, nodes or {})) if store_ids else ():
+        for kind, some in ids.items():
+            frames[kind].data[EID] = some.to(graph.idtype)
+    return made if output_device is None else made.to(output_device)
+
+
+def _numbered(g: DGLGraph, nodes: Ids, edges: EdgeIds) -> DGLGraph:
+    counts, adjacencies = {kind: len(ids) for kind, ids in nodes.items()}, {}
+    places = {kind: torch.zeros(g.num_nodes(kind), dtype=g.idtype, device=g.device) for kind in nodes}
+    for kind, ids in nodes.items():
+        places[kind][ids] = torch.arange(len(ids), dtype=g.idtype, device=g.device)
+    for relation, ids in edges.items():
+        (first, _, second), (src, dst) = relation, g.adjacency(relation).ends
+        ends = places[first][src[ids].long()], places[second][dst[ids].long()]
+        adjacencies[relation] = Adjacency(counts[first], counts[second], ends)
+    made, kept = DGLGraph(counts, counts, adjacencies), g._kept
+    rows: dict[str, Columns] = {kind: Inherited({}, kept.src[kind], ids) for kind, ids in nodes.items()}
+    of_edges: dict[Relation, Columns] = {relation: Inherited({}, kept.edges[relation], ids) for relation, ids in edges.items()}
+    made._own = Kept(src=rows, dst=rows, edges=of_edges)
+    return made
+
+
+def _met(g: DGLGraph, edges: EdgeIds) -> Ids:
+    """The nodes at the ends of edges, each once, as they first occur."""
+    ends: dict[str, list[Tensor]] = {kind: [] for kind in g.ntypes}
+    for relation, ids in edges.items():
+        for kind, side in zip(relation[::2], g.adjacency(relation).ends, strict=True):
+            ends[kind].append(side[ids].long())
+    return {kind: _once(torch.cat(met)) if met else torch.empty(0, dtype=torch.int64) for kind, met in ends.items()}
+
+
+def _once(ids: Tensor) -> Tensor:
+    found: Tensor
+    found, which = ids.unique(return_inverse=True)
+    first = torch.full_like(found, len(ids)).scatter_reduce(0, which, torch.arange(len(ids), device=ids.device), "amin")
+    return found[first.argsort()]
+
+
+def _ids(g: DGLGraph, given: Any, kind: str | Relation) -> Tensor:
+    """Ids of nodes of a type, or of edges of a relation, that are given as such or by a mask."""
+    number, of = (g.num_nodes(kind), "node") if isinstance(kind, str) else (g.num_edges(kind), "edge")
+    ids = torch.as_tensor(given)
     if ids.dtype == torch.bool:
-        if ids.shape != (g.num_edges(relation),):
-            raise SchemaError(f"the mask is {list(ids.shape)}, and there are {g.num_edges(relation)} edges {relation}")
+        if ids.shape != (number,):
+            raise SchemaError(f"the mask is {list(ids.shape)}, and there are {number} {of}s {kind!r}")
         ids = ids.nonzero().view(-1)
-    return g.ids(ids, g.num_edges(relation), "edge")
+    return g.ids(ids, number, of)
 
 
 def _same(rows: Tensor) -> Tensor:

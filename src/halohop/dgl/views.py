@@ -140,4 +140,6 @@ class View:
         return self.ids(*args, **kwargs)
 
     def __getitem__(self, kind: Any) -> Space:
+        if not isinstance(kind, str | tuple | None):
+            raise InputError(f"{kind!r} is no type, which stands in these brackets; rows of some ids are data[name][ids]")
         return Space(data=self.frame(kind))
