@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.convert import adjacencies, check_counts, least_counts, relations_of
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE, EID, NID, DGLGraph
 from halohop.errors import InputError
-from halohop.nn import Hop
+from halohop.nn import Adjacency, Hop
 from halohop.typing import Relation
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch_geometric.index import ptr2index
 
-from halohop.dgl.adjacency import Adjacency, Ends
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE, DGLGraph
+from halohop.dgl.structure import Ends
 from halohop.errors import IdError, InputError
+from halohop.nn import Adjacency
 from halohop.typing import Relation
 
 

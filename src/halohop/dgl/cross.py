@@ -1,26 +1,29 @@
 """Messages of several relations at once."""
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.frames import Framed
 from halohop.dgl.function import Reduction
 from halohop.dgl.message import ALL, Passing, apply_nodes
 from halohop.errors import InputError
+from halohop.nn import Adjacency
 
 CrossReducer = str | Callable[[list[Tensor]], Tensor]
 
 CROSS: dict[str, Callable[[list[Tensor]], Tensor]] = {
-    "sum": lambda found: torch.stack(found).sum(0),
-    "mean": lambda found: torch.stack(found).mean(0),
+    "sum": lambda found: reduce(torch.add, found),
+    "mean": lambda found: reduce(torch.add, found) / len(found),
     "max": lambda found: torch.stack(found).max(0).values,
     "min": lambda found: torch.stack(found).min(0).values,
     "stack": lambda found: torch.stack(found, 1),
 }
+"""What makes one tensor of those of several relations."""
+
 BEYOND = {"max": float("-inf"), "min": float("inf")}
 
 
@@ -43,9 +46,9 @@ def multi_update_all(graph: Framed, functions: Mapping[Any, Any], cross: CrossRe
         passing = Passing(graph, relation)
         for name, rows in passing.received(*given[relation]).items():
             found.setdefault((relation[2], name), []).append(_without_messages(rows, passing.edges, beyond))
-    reduce = cross if callable(cross) else CROSS[cross]
+    made_one = cross if callable(cross) else CROSS[cross]
     for (ntype, name), parts in found.items():
-        rows = reduce(parts)
+        rows = made_one(parts)
         graph.dst_frame(ntype)[name] = rows if beyond is None else rows.masked_fill(rows == beyond, 0)
     for ntype in dict.fromkeys(relation[2] for relation in given) if then is not None else ():
         apply_nodes(graph, then, ALL, ntype)

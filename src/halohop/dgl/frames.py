@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.inherited import changed
 from halohop.dgl.structure import Structure
 from halohop.dgl.views import Columns, Frame, Frames, Scheme, View
 from halohop.errors import InputError, SchemaError
+from halohop.nn import Adjacency
 from halohop.typing import Relation
 
 NID = "_ID"

@@ -10,7 +10,7 @@ A message is made of columns at two of an edge's source (u), its destination (v)
     [0.0, 1.0, 320.0]
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import permutations, product
 from typing import Any
@@ -24,21 +24,14 @@ class Message:
     """A message made of columns.
 
     Args:
-        operation: one of OPERATIONS; "copy" takes the left side as it is.
-        left, right: at which end a column is, and its name.
+        operation: one of OPERATIONS, or "copy" of one side.
+        sides: at which end a column is ("u", "v", "e"), and its name.
         out: the message's name.
     """
 
     operation: str
-    left: tuple[str, str]
-    right: tuple[str, str] | None = None
+    sides: tuple[tuple[str, str], ...]
     out: str
-
-    def source_first(self) -> "Message":
-        """The same message with its sides exchanged, where that changes nothing and the right one is the source's."""
-        if self.right is None or self.right[0] != "u" or self.operation not in ("add", "mul", "dot"):
-            return self
-        return replace(self, left=self.right, right=self.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +45,12 @@ class Reduction:
 
 def copy_u(u: str, out: str) -> Message:
     """The source's column."""
-    return Message(operation="copy", left=("u", u), out=out)
+    return Message(operation="copy", sides=(("u", u),), out=out)
 
 
 def copy_e(e: str, out: str) -> Message:
     """The edge's column."""
-    return Message(operation="copy", left=("e", e), out=out)
+    return Message(operation="copy", sides=(("e", e),), out=out)
 
 
 def copy_src(src: str, out: str) -> Message:
@@ -92,7 +85,7 @@ def min(msg: str, out: str) -> Reduction:
 
 def _binary(name: str, lhs_field: str, rhs_field: str, out: str) -> Message:
     operation, left, right = BINARY[name]
-    return Message(operation=operation, left=(left, lhs_field), right=(right, rhs_field), out=out)
+    return Message(operation=operation, sides=((left, lhs_field), (right, rhs_field)), out=out)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 import halohop
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.asked import Asked, Remade
 from halohop.dgl.cross import CrossReducer, multi_update_all
 from halohop.dgl.frames import EID as EID
@@ -21,7 +20,7 @@ from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edge
 from halohop.dgl.notes import Lacking
 from halohop.dgl.views import Columns
 from halohop.errors import InputError
-from halohop.nn import Hop
+from halohop.nn import Adjacency, Hop
 from halohop.typing import EdgeDir, Relation
 
 DEFAULT_NTYPE = "_N"

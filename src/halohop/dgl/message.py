@@ -1,36 +1,27 @@
-"""Message passing: what edges are given, and what destinations make of it, by built-in functions or a user's own.
-
-Rows of edges are in one of two orders: by edge id, as users see them, or in lists, as destinations have them (`Adjacency.hop`).
-"""
+"""Message passing: what edges are given, and what destinations make of it, by built-in functions or a user's own."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import by_id, ids_of, in_lists
 from halohop.dgl.batches import EdgeBatch, NodeBatch, Rows
 from halohop.dgl.frames import Framed, only
 from halohop.dgl.function import Message, Reduction
-from halohop.dgl.kernels import combined, heads_of, reduced, scored
 from halohop.dgl.views import Frame
 from halohop.errors import InputError, SchemaError
-from halohop.nn import Hop
+from halohop.nn import messages, reduce_messages
 from halohop.typing import Relation
 
 ALL = "__ALL__"
 Found = Mapping[str, Tensor]
 MessageFunction = Message | Callable[[EdgeBatch], Found]
 ReduceFunction = Reduction | Callable[[NodeBatch], Found]
+Side = tuple[Literal["src", "dst", "edge"], Tensor]
 
-
-class At(NamedTuple):
-    """Which rows edges take of the columns of their sources, of their destinations and of edges; None: as they are."""
-
-    u: Tensor
-    v: Tensor
-    e: Tensor | None
+ENDS: dict[str, Literal["src", "dst", "edge"]] = {"u": "src", "v": "dst", "e": "edge"}
+"""What halohop calls the sides of an edge."""
 
 
 class Passing:
@@ -47,86 +38,47 @@ class Passing:
         source, _, self.dsttype = self.relation
         self.columns = {"u": graph.src_frame(source), "v": graph.dst_frame(self.dsttype), "e": graph.edge_frame(self.relation)}
 
-    def column(self, side: tuple[str, str]) -> Tensor:
-        """A column at one of the ends of edges."""
-        end, name = side
-        return self.columns[end][name]
-
-    def at(self, ids: Tensor | None) -> At:
-        """What edges take, all of them or some."""
-        src, dst = self.edges.ends
-        return At(src, dst, None) if ids is None else At(src[ids], dst[ids], ids)
-
-    def taken(self, message: Message, at: At) -> Tensor:
-        """What a built-in function gives edges, by a row of each side for each."""
-        sides = (message.left,) if message.right is None else (message.left, message.right)
-        rows = [_rows(self.column(side), getattr(at, side[0])) for side in sides]
-        return combined(message.operation, rows[0], rows[1]) if len(rows) > 1 else rows[0]
-
-    def by_lists(self, message: Message) -> Tensor | None:
-        """The same in lists, of both ends of edges, where halohop has a function for it."""
-        if message.right is None or {message.left[0], message.right[0]} != {"u", "v"}:
-            return None
-        if message.left[0] == "v" and message.operation == "sub":
-            return None
-        ends = {side[0]: self.column(side) for side in (message.left, message.right)}
-        return scored(message.operation, ends["u"], ends["v"], self.edges.hop)
-
-    def listed(self, message: Message) -> Tensor:
-        """What a built-in function gives edges, in lists."""
-        found = self.by_lists(message)
-        hop = self.edges.hop
-        return self.taken(message, At(hop.src, hop.dst, _listed_ids(hop))) if found is None else found
+    def sides(self, message: Message, ids: Tensor | None = None) -> list[Side]:
+        """What a built-in function reads, of all edges or some."""
+        rows = [(end, self.columns[end][name]) for end, name in message.sides]
+        return [(ENDS[end], column if ids is None or end != "e" else column[ids]) for end, column in rows]
 
     def given(self, message: MessageFunction, ids: Tensor | None) -> Found:
         """What a function gives edges, all of them or some, by id."""
+        edges = self.edges if ids is None else self.edges.kept(ids)
         if isinstance(message, Message):
-            rows = self.by_lists(message) if ids is None else None
-            return {message.out: self.taken(message, self.at(ids)) if rows is None else by_id(self.edges.hop, rows)}
-        at = self.at(ids)
-        numbers = torch.arange(len(at.u), device=at.u.device) if ids is None else ids
-        src, dst, own = Rows(self.columns["u"], at.u), Rows(self.columns["v"], at.v), self.columns["e"]
-        batch = EdgeBatch((at.u, at.v), numbers.to(at.u.dtype), self.relation, src, dst, own if ids is None else Rows(own, ids))
+            return {message.out: messages(edges, message.operation, *self.sides(message, ids))}
+        (src, dst), own = edges.ends, self.columns["e"]
+        numbers = torch.arange(len(src), device=src.device) if ids is None else ids
+        there, here = Rows(self.columns["u"], src), Rows(self.columns["v"], dst)
+        batch = EdgeBatch((src, dst), numbers.to(src.dtype), self.relation, there, here, own if ids is None else Rows(own, ids))
         return _checked(message, batch, f"edges {self.relation}")
 
     def received(self, message: MessageFunction, reduction: ReduceFunction) -> Found:
         """What destinations make of their messages."""
         hop = self.edges.hop
-        if isinstance(reduction, Reduction):
-            return {reduction.out: self._reduced(message, reduction)}
         if isinstance(message, Message):
-            return self._by_degree(reduction, {message.out: self.listed(message)})
-        return self._by_degree(reduction, {name: in_lists(hop, rows) for name, rows in self.given(message, None).items()})
+            if not isinstance(reduction, Reduction):
+                return self._by_degree(reduction, {message.out: messages(hop, message.operation, *self.sides(message))})
+            _check_message(reduction, [message.out])
+            return {reduction.out: reduce_messages(hop, reduction.operation, message.operation, *self.sides(message))}
+        found = self.given(message, None)
+        if not isinstance(reduction, Reduction):
+            return self._by_degree(reduction, {name: hop.of_edges(rows) for name, rows in found.items()})
+        _check_message(reduction, found)
+        return {reduction.out: reduce_messages(hop, reduction.operation, "copy", ("edge", found[reduction.message]))}
 
-    def _reduced(self, message: MessageFunction, reduction: Reduction) -> Tensor:
-        hop, operation = self.edges.hop, reduction.operation
-        if not isinstance(message, Message):
-            found = self.given(message, None)
-            _check_message(reduction, found)
-            return reduced(operation, found[reduction.message], ids_of(hop), hop.begins)
-        _check_message(reduction, (message.out,))
-        message = message.source_first()
-        left = self.column(message.left)
-        if message.right is None:
-            return reduced(operation, left, hop.src if message.left[0] == "u" else ids_of(hop), hop.begins)
-        if (message.left[0], message.operation, message.right[0]) == ("u", "mul", "e"):
-            weight = self.column(message.right)
-            if heads_of(left, weight) is not None:
-                return reduced(operation, left, hop.src, hop.begins, in_lists(hop, weight))
-        rows = self.listed(message)
-        return reduced(operation, rows, torch.arange(len(rows), device=rows.device), hop.begins)
-
-    def _by_degree(self, reduction: Callable[[NodeBatch], Found], messages: Found) -> Found:
+    def _by_degree(self, reduction: Callable[[NodeBatch], Found], mailbox: Found) -> Found:
         """A user's function of destinations, called with those of each number of messages; 0 for those without any."""
         begins, nodes = self.edges.hop.begins, self.columns["v"]
-        by_degree, counts = begins.diff().sort(stable=True)
-        order, found = counts, []
+        by_degree, order = begins.diff().sort(stable=True)
+        found = []
         degrees, sizes = by_degree.unique_consecutive(return_counts=True)
         for degree, ids in zip(degrees.tolist(), order.split(sizes.tolist()), strict=True):
             if degree:
                 at = (begins[ids].unsqueeze(1) + torch.arange(degree, device=ids.device)).flatten()
-                mailbox = {name: rows.index_select(0, at).unflatten(0, (len(ids), degree)) for name, rows in messages.items()}
-                batch = NodeBatch(ids.to(self.edges.some.dtype), self.dsttype, Rows(nodes, ids), mailbox)
+                mail = {name: rows.index_select(0, at).unflatten(0, (len(ids), degree)) for name, rows in mailbox.items()}
+                batch = NodeBatch(ids.to(self.edges.some.dtype), self.dsttype, Rows(nodes, ids), mail)
                 found.append((ids, _checked(reduction, batch, f"nodes of type {self.dsttype!r}")))
         if not found:
             return {}
@@ -164,14 +116,6 @@ def apply_to(frame: Frame, func: Callable[[NodeBatch], Found], ntype: str, numbe
     """Sets columns of nodes, all of them or some, by a function of their columns."""
     batch = NodeBatch(numbers, ntype, frame, {}) if ids is None else NodeBatch(numbers[ids], ntype, Rows(frame, ids), {})
     _set(frame, _checked(func, batch, f"nodes of type {ntype!r}"), ids, len(numbers))
-
-
-def _rows(column: Tensor, at: Tensor | None) -> Tensor:
-    return column if at is None else column.index_select(0, at)
-
-
-def _listed_ids(hop: Hop) -> Tensor | None:
-    return None if isinstance(hop.edges, slice) else hop.edges
 
 
 def is_all(ids: Any) -> bool:

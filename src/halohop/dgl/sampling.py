@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 import halohop
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.graph import EID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids, edge_ids, fanouts_of, joined, node_ids
 from halohop.dgl.inherited import inherit
 from halohop.dgl.notes import missing
 from halohop.errors import InputError
-from halohop.nn import Hop
+from halohop.nn import Adjacency, Hop
 from halohop.typing import EdgeDir, Relation
 
 

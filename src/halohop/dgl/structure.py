@@ -5,11 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency, places
 from halohop.errors import IdError, InputError, SchemaError
+from halohop.nn import Adjacency
 from halohop.typing import Relation
 
 Nodes = Tensor | int | list[int]
+Ends = tuple[Tensor, Tensor]
+"""Sources and destinations of edges, by edge id."""
 
 
 class Structure:
@@ -159,18 +161,12 @@ class Structure:
     def in_edges(self, v: Nodes, form: str = "uv", etype: str | Relation | None = None) -> Any:
         """The edges to nodes, node after node, in a form of `all_edges`."""
         adjacency = self.adjacency(etype)
-        nodes = self.ids(v, adjacency.num_dst, "node")
-        at, counts = places(adjacency.hop.begins, nodes)
-        src = adjacency.hop.src[at]
-        return as_form(form, src, nodes.repeat_interleave(counts).to(src.dtype), adjacency.edge_ids[at].to(src.dtype))
+        return as_form(form, *adjacency.to_nodes(self.ids(v, adjacency.num_dst, "node")))
 
     def out_edges(self, u: Nodes, form: str = "uv", etype: str | Relation | None = None) -> Any:
         """The edges from nodes, node after node, in a form of `all_edges`."""
         adjacency = self.adjacency(etype)
-        nodes = self.ids(u, adjacency.num_src, "node")
-        at, counts = places(adjacency.out.begins, nodes)
-        dst = adjacency.out.src[at]
-        return as_form(form, nodes.repeat_interleave(counts).to(dst.dtype), dst, adjacency.out_edge_ids[at].to(dst.dtype))
+        return as_form(form, *adjacency.from_nodes(self.ids(u, adjacency.num_src, "node")))
 
     def predecessors(self, v: int, etype: str | Relation | None = None) -> Tensor:
         """Where the edges to a node begin."""
@@ -192,7 +188,7 @@ class Structure:
 
     def has_edges_between(self, u: Nodes, v: Nodes, etype: str | Relation | None = None) -> Any:
         """Whether there is an edge for each pair: bool ``[n]``, or one for a pair of numbers."""
-        found = self._pairs(u, v, etype)[2] > 0
+        found = self._pairs(u, v, etype)[1] > 0
         return bool(found) if isinstance(u, int) and isinstance(v, int) else found
 
     def edge_ids(self, u: Nodes, v: Nodes, return_uv: bool = False, etype: str | Relation | None = None) -> Any:
@@ -201,8 +197,7 @@ class Structure:
         Raises:
             InputError: a pair without an edge.
         """
-        _, ids, found = self._pairs(u, v, etype)
-        ids = ids.to(self.idtype)
+        ids, found = self._pairs(u, v, etype)
         if return_uv:
             src, dst = self.find_edges(ids, etype)
             return src, dst, ids
@@ -211,16 +206,12 @@ class Structure:
         first = ids[found.cumsum(0) - found]
         return int(first) if isinstance(u, int) and isinstance(v, int) else first
 
-    def _pairs(self, u: Nodes, v: Nodes, etype: str | Relation | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Of edges between pairs: the number of the pair and the id; and how many edges each pair has."""
+    def _pairs(self, u: Nodes, v: Nodes, etype: str | Relation | None) -> tuple[Tensor, Tensor]:
+        """The ids of edges between pairs, pair after pair, and how many each pair has."""
         adjacency = self.adjacency(etype)
-        src, dst = self.ids(u, adjacency.num_src, "node"), self.ids(v, adjacency.num_dst, "node")
-        src, dst = (ends.contiguous() for ends in torch.broadcast_tensors(src, dst))
-        at, counts = places(adjacency.hop.begins, dst)
-        pair = torch.arange(len(src), device=self.device).repeat_interleave(counts)
-        kept = adjacency.hop.src[at] == src[pair]
-        pair, ids = pair[kept], adjacency.edge_ids[at[kept]]
-        return pair, ids, torch.bincount(pair, minlength=len(src))
+        src, dst = torch.broadcast_tensors(self.ids(u, adjacency.num_src, "node"), self.ids(v, adjacency.num_dst, "node"))
+        pair, ids = adjacency.between(src.contiguous(), dst.contiguous())
+        return ids, torch.bincount(pair, minlength=len(src))
 
     def adj_tensors(self, fmt: str, etype: str | Relation | None = None) -> tuple[Tensor, ...]:
         """The edges as "coo" (sources, destinations), or as "csr" or "csc" (pointers, other ends, ids of edges)."""
@@ -229,8 +220,8 @@ class Structure:
             return adjacency.ends
         if fmt not in ("csr", "csc"):
             raise InputError(f"{fmt!r} is no format; give 'coo', 'csr' or 'csc'")
-        hop, ids = (adjacency.hop, adjacency.edge_ids) if fmt == "csc" else (adjacency.out, adjacency.out_edge_ids)
-        return hop.begins.to(self.idtype), hop.src, ids.to(self.idtype)
+        hop = adjacency.hop if fmt == "csc" else adjacency.out
+        return hop.begins.to(self.idtype), hop.src, hop.edge_ids.to(self.idtype)
 
     def _degrees(self, begins: Tensor, nodes: Any) -> Any:
         if isinstance(nodes, str) and nodes == "__ALL__":

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.frames import Kept, only
 from halohop.dgl.graph import EID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids
 from halohop.dgl.inherited import Inherited
 from halohop.dgl.views import Columns
 from halohop.errors import InputError, SchemaError
+from halohop.nn import Adjacency
 from halohop.typing import Relation
 
 

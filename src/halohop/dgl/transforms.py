@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency, Ends
 from halohop.dgl.convert import graph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
-from halohop.dgl.kernels import reduced
+from halohop.dgl.structure import Ends
 from halohop.dgl.views import Columns, Frame
 from halohop.errors import InputError
+from halohop.nn import Adjacency, reduce_messages
 from halohop.typing import Relation
 
 
@@ -179,7 +179,7 @@ def _filled(edges: Adjacency, rows: Tensor, fill: Any, number: int) -> Tensor:
     if isinstance(fill, str):
         if fill not in ("sum", "mean", "max", "min"):
             raise InputError(f"fill_data={fill!r}; give a number, a row, 'sum', 'mean', 'max' or 'min'")
-        return reduced(fill, rows, edges.edge_ids, edges.hop.begins)
+        return reduce_messages(edges.hop, fill, "copy", ("edge", rows))
     row = torch.as_tensor(fill, dtype=rows.dtype, device=rows.device)
     return row.expand(number, *rows.shape[1:]).clone()
 

@@ -5,16 +5,19 @@ for conv, hop in zip(convs, halohop.nn.hops(batch)):  # or by hand: what each la
     x = conv(x, hop)
 """
 
+from halohop.nn.adjacency import Adjacency
 from halohop.nn.aggregation import aggregate
 from halohop.nn.attention import GATConv, GATv2Conv
 from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.fusing import fuse, unfused
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, hops
+from halohop.nn.messages import messages, reduce_messages
 from halohop.nn.relabeling import hop_of
 from halohop.nn.relational import RGCNConv, aggregate_relations
 
 __all__ = [
+    "Adjacency",
     "GATConv",
     "GATv2Conv",
     "GCNConv",
@@ -28,5 +31,7 @@ __all__ = [
     "fuse",
     "hop_of",
     "hops",
+    "messages",
+    "reduce_messages",
     "unfused",
 ]

@@ -79,6 +79,17 @@ class Hop:
             raise InputError(f"{len(rows)} rows for the {number} edges of a batch; give those of all its edges")
         return rows[self.edges]
 
+    @property
+    def edge_ids(self) -> Tensor:
+        """Which edge of the batch each of these is, int64 ``[E]``."""
+        if isinstance(self.edges, Tensor):
+            return self.edges
+        return torch.arange(self.edges.start, self.edges.stop, device=self.src.device)
+
+    def by_id(self, rows: Tensor) -> Tensor:
+        """Rows of these edges in the order of the batch, of which they are all."""
+        return torch.empty_like(rows).index_copy(0, self.edges, rows) if isinstance(self.edges, Tensor) else rows
+
 
 def hops(batch: Data | HeteroData, *, layers: int | None = None, cumulative: bool = True) -> list[Any]:
     """What each layer of a model reads of a batch, the outermost hop first.

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.dgl.adjacency import Adjacency
 from halohop.dgl.dataloading.base import BlockSampler, Names, Sampler, set_edge_lazy_features
 from halohop.dgl.dataloading.negative_sampler import Pairs, ends_of
 from halohop.dgl.graph import EID, NID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids, as_given, edge_ids, joined
 from halohop.dgl.inherited import inherit
 from halohop.errors import InputError, SchemaError
+from halohop.nn import Adjacency
 from halohop.typing import Relation
 
 

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halohop.dgl.adjacency import by_id
 from halohop.dgl.nn.ends import Rows, Strict, applied, both, one_each, pair
 from halohop.errors import InputError
 from halohop.nn.functional import segment_add, segment_gatv2, segment_softmax, segment_spmm
@@ -172,7 +171,7 @@ class GATConv(Attention):
         heads = sources.shape[1:-1]
         out = segment_spmm(sources.flatten(1, -2), hop.src, hop.begins, weight=share).unflatten(1, heads)
         out = self._finished(out, here)
-        return (out, by_id(hop, share).unflatten(1, heads).unsqueeze(-1)) if get_attention else out
+        return (out, hop.by_id(share).unflatten(1, heads).unsqueeze(-1)) if get_attention else out
 
 
 class GATv2Conv(Attention):
@@ -243,4 +242,4 @@ class GATv2Conv(Attention):
         scores = segment_gatv2(sources, own, self.attn.squeeze(0).to(own.dtype), hop.src, hop.begins, negative_slope=slope)
         share = self.attn_drop(segment_softmax(scores, hop.begins))
         out = self._finished(segment_spmm(sources, hop.src, hop.begins, weight=share), here)
-        return (out, by_id(hop, share).unsqueeze(-1)) if get_attention else out
+        return (out, hop.by_id(share).unsqueeze(-1)) if get_attention else out

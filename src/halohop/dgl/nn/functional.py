@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import softmax
 
-from halohop.dgl.adjacency import by_id
 from halohop.errors import InputError
 from halohop.nn.functional import segment_softmax
 
@@ -39,10 +39,12 @@ def edge_softmax(graph: Any, logits: Any, eids: Tensor | None = None, norm_by: s
     edges = graph.adjacency()
     if eids is None:
         lists = edges.hop if norm_by == "dst" else edges.out
-        return by_id(lists, _within(lists.of_edges(logits), lists.begins))
+        rows = lists.of_edges(logits)
+        shares = segment_softmax(rows.flatten(1) if rows.dim() > 2 else rows, lists.begins)
+        return lists.by_id(shares.view(rows.shape))
     if len(eids) != len(logits):
         raise InputError(f"{len(logits)} rows of logits for {len(eids)} edges; give one row for each of them")
-    return _by_end(logits, edges.ends[norm_by == "dst"][eids.long()])
+    return softmax(logits, edges.ends[norm_by == "dst"][eids.long()].long())
 
 
 def _of_relations(graph: Any, logits: dict[Any, Tensor], eids: Tensor | None, norm_by: str) -> dict[Any, Tensor]:
@@ -53,18 +55,6 @@ def _of_relations(graph: Any, logits: dict[Any, Tensor], eids: Tensor | None, no
     for ntype in dict.fromkeys(triple[0 if norm_by == "src" else 2] for triple in relations.values()):
         names = [name for name, triple in relations.items() if triple[0 if norm_by == "src" else 2] == ntype]
         ends = torch.cat([graph.adjacency(relations[name]).ends[norm_by == "dst"] for name in names])
-        shares = _by_end(torch.cat([logits[name] for name in names]), ends)
+        shares = softmax(torch.cat([logits[name] for name in names]), ends.long())
         out |= dict(zip(names, shares.split([len(logits[name]) for name in names]), strict=True))
     return {name: out[name] for name in logits}
-
-
-def _by_end(rows: Tensor, ends: Tensor) -> Tensor:
-    """Softmax over the rows of each end, ``[E]``."""
-    ends, order = ends.sort(stable=True)
-    begins = torch.searchsorted(ends, torch.arange(int(ends[-1]) + 2 if len(ends) else 1, device=ends.device))
-    shares = _within(rows[order], begins)
-    return torch.empty_like(shares).index_copy(0, order, shares)
-
-
-def _within(rows: Tensor, begins: Tensor) -> Tensor:
-    return segment_softmax(rows.flatten(1) if rows.dim() > 2 else rows, begins).view(rows.shape)

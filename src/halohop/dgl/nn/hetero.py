@@ -1,24 +1,16 @@
 """Typed graphs: a layer for each relation."""
 
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from halohop.dgl.cross import CROSS
 from halohop.errors import InputError
 
 Combine = Callable[[list[Tensor], str], Any]
 """What makes the rows of a type of those that several relations gave it."""
-
-_COMBINED: dict[str, Callable[[list[Tensor]], Tensor]] = {
-    "sum": lambda parts: reduce(torch.add, parts),
-    "mean": lambda parts: reduce(torch.add, parts) / len(parts),
-    "max": lambda parts: torch.stack(parts).max(0).values,
-    "min": lambda parts: torch.stack(parts).min(0).values,
-    "stack": lambda parts: torch.stack(parts, dim=1),
-}
 
 
 def get_aggregate_fn(agg: str) -> Combine:
@@ -31,13 +23,13 @@ def get_aggregate_fn(agg: str) -> Combine:
         >>> get_aggregate_fn("mean")([torch.tensor([1.0]), torch.tensor([3.0])], "paper")
         tensor([2.])
     """
-    if agg not in _COMBINED:
-        raise InputError(f"aggregate={agg!r} is none of {', '.join(map(repr, _COMBINED))}; or give a function")
+    if agg not in CROSS:
+        raise InputError(f"aggregate={agg!r} is none of {', '.join(map(repr, CROSS))}; or give a function")
     return partial(_combined, agg)
 
 
 def _combined(agg: str, parts: list[Tensor], ntype: str) -> Tensor | None:
-    return _COMBINED[agg](parts) if parts else None
+    return CROSS[agg](parts) if parts else None
 
 
 class HeteroGraphConv(nn.Module):
