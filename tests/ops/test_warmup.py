@@ -158,6 +158,62 @@ def test_processes_wait_for_a_compiler_no_longer_than_their_patience(elsewhere, 
     assert not list(elsewhere.glob("*.warm"))
 
 
+def test_what_older_versions_left_in_numbas_own_cache_is_removed(elsewhere):
+    for name in ("cpu_sample.draw_few-120.py311.nbi", "cpu_sample.draw_few-120.py311.1.nbc", "another.nbi"):
+        (elsewhere / name).touch()
+    ops.warm_up(lambda line: None)
+    assert [path.name for path in elsewhere.iterdir() if path.suffix != ".warm"] == ["another.nbi"]
+
+
+FIRST_USE = """
+import torch
+from halohop import ops
+ids = torch.tensor([1, 0])
+ops.repeat_positions(ids, 0, torch.empty(1, dtype=torch.int64))
+ops.Relabeler(2).start(ids)
+"""
+
+
+def test_compiling_at_the_first_use_is_announced_once(tmp_path):
+    """Whoever waits for it wants to know why; a process that finds the machine code has nothing to say."""
+    for lines in (1, 0):
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        result = subprocess.run([sys.executable, "-c", FIRST_USE], env=env, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("halohop: compiling cpu_index.repeat_positions and what else") == lines
+        assert len(result.stderr.splitlines()) == lines
+
+
+LOADING = """
+import torch
+from numba.core.runtime import rtsys
+from halohop import ops
+from halohop.ops import variants
+for call in (*variants.near(), *variants.common(), *variants.of_tables()):
+    call()
+print(rtsys._init)
+"""
+
+
+def test_loading_machine_code_compiles_nothing_of_numbas_either():
+    """Not even what kernels allocate arrays with, which is a part of each; what they call is there."""
+    ops.warm_up(lambda line: None)
+    ops.warm_up_near(lambda line: None)
+    for call in variants.of_tables():
+        call()
+    result = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "False\n", "")
+
+
+def test_loaders_import_no_more_than_they_use():
+    """What divides graphs and what layers need takes longer to import than a small graph's first batches do to make."""
+    script = "import sys, halohop; halohop.NeighborLoader; print(*sorted(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    imported = set(result.stdout.split())
+    assert "halohop.pyg.neighbor_loader" in imported
+    assert not imported & {"halohop.ops.segments", "halohop.ops.segment_ops", "halohop.partitioning.building.build"}
+
+
 def test_a_process_that_is_ready_does_nothing(elsewhere, monkeypatch):
     """Every sampler and loader asks for it."""
     calls = []

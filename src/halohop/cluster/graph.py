@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,6 @@ from halohop.cluster.tables.owners import TableOwners, owners_here
 from halohop.cluster.tables.tables import Tables
 from halohop.errors import InputError
 from halohop.partitioning.book import Book
-from halohop.partitioning.building.build import Build, build_parts
 from halohop.store.part import Part
 from halohop.store.residency import IN_MEMORY, Residency
 from halohop.store.schema import Schema
@@ -32,6 +31,9 @@ from halohop.store.topology import Topology
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters, added
 from halohop.typing import EdgeDir, Relation, TableKey
+
+if TYPE_CHECKING:
+    from halohop.partitioning.building.build import Build
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +253,10 @@ def in_memory(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Graph:
     return local_graph(build.schema, build.book, dict(enumerate(build.parts)))
 
 
-def in_one_part(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> Build:
+def in_one_part(tables: GraphTables, *, edge_dir: EdgeDir = "in") -> "Build":
     """The whole graph as one partition; gids are rows of the tables, unless these have ids of their own."""
+    from halohop.partitioning.building.build import build_parts  # with METIS and all: loaders of PyG's objects do without it
+
     assignment = {name: torch.zeros(table.num_nodes, dtype=torch.int32) for name, table in tables.nodes.items()}
     return build_parts(tables, assignment, 1, edge_dir=edge_dir)
 

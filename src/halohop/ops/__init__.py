@@ -4,6 +4,9 @@ Everything here takes and returns CPU tensors and is a pure function, the `Relab
 `halohop.ops.reference` holds the same names again, slow and obvious: it is the specification, and the tests compare the two.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
 from halohop.ops.beginnings import fill_normal, fill_uniform
@@ -45,12 +48,14 @@ from halohop.ops.rows import (
 )
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
-from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 from halohop.ops.sorting import sort_edges, sorted_begins
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_near, warm_up_tables
 from halohop.ops.weighted import WEIGHT_DTYPES, WeightError, WeightSums, sum_weights
+
+if TYPE_CHECKING:
+    from halohop.ops.segments import SEGMENT_DTYPES, segment_add, segment_dot, segment_gatv2, segment_softmax, segment_spmm
 
 __all__ = [
     "FLOATS",
@@ -144,3 +149,12 @@ __all__ = [
     "widened",
     "windows",
 ]
+
+_OF_LAYERS = frozenset({"SEGMENT_DTYPES", "segment_add", "segment_dot", "segment_gatv2", "segment_softmax", "segment_spmm"})
+
+
+def __getattr__(name: str) -> Any:
+    """What layers need, when it is first asked for: telling torch of it takes a while, and loaders have no use for it."""
+    if name not in _OF_LAYERS:
+        raise AttributeError(f"module 'halohop.ops' has no attribute {name!r}")
+    return getattr(import_module("halohop.ops.segments"), name)

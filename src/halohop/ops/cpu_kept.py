@@ -9,6 +9,7 @@ import inspect
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from filelock import FileLock, Timeout
 from numba.core import serialize
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
-from numba.core.runtime import rtsys
+from numba.core.runtime import _nrt_python
 
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
 from halohop.files.aside import writing
@@ -31,6 +32,9 @@ from halohop.files.whole import read_sealed, sealed_file
 
 PATIENCE = 120.0
 """Seconds to wait for another process that compiles; then this one compiles, too."""
+
+ANNOUNCED = threading.Event()
+"""Set when whoever started this process knows that kernels are being compiled."""
 
 _SUFFIX = ".kernel"
 _HERE = Path(__file__).parent / "__pycache__"
@@ -54,6 +58,11 @@ class Folders:
 
     written: Path | None
     read: tuple[Path, ...]
+
+
+def say(line: str) -> None:
+    """Prints a line for the user who started this process."""
+    print(f"halohop: {line}", file=sys.stderr)
 
 
 def folders() -> Folders:
@@ -108,13 +117,16 @@ class MachineCode(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target: Any) -> Any:
         """What was compiled for a signature; None if nothing was.
 
-        Of Numba only what allocates arrays is made ready: loading all that it compiles with takes half a second.
+        Of Numba only what machine code calls is made ready: loading all that it compiles with takes half a second.
         """
-        rtsys.initialize(target)
+        _name_runtime()
         for folder in folders().read:
             with suppress(IncompleteDatasetError, CorruptDatasetError, PermissionError):  # it is compiled, and written anew
                 code = read_sealed(folder / self._file(signature))
                 return CompileResult._rebuild(target, *serialize.loads(code))
+        if not ANNOUNCED.is_set():
+            ANNOUNCED.set()
+            say(f"compiling {self._name} and what else is used for the first time on this machine, a second or two each")
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -173,6 +185,16 @@ class MachineCode(_Cache):  # type: ignore[misc]
 def is_read_only() -> bool:
     """Whether NUMBA_CACHE_DIR names a folder that is there and cannot be written."""
     return bool(numba.config.CACHE_DIR) and folders().written is None
+
+
+@cache
+def _name_runtime() -> None:
+    """Tells the loader of machine code where Numba's functions are that allocate and free arrays.
+
+    Numba's `rtsys.initialize` also compiles what new machine code is made of: 30 ms, needed only if there is some to make.
+    """
+    for name, address in _nrt_python.c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 @cache

@@ -1,7 +1,6 @@
 """Compiling before the first batch, so that no batch pays for it silently."""
 
 import platform
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -24,12 +23,7 @@ _READY, _NEAR_READY, _TABLES_READY = (
 )  # in this process those kernels are loaded, or compiled
 
 
-def _say(line: str) -> None:
-    """Prints a line for the user who started this process."""
-    print(f"halohop: {line}", file=sys.stderr)
-
-
-def warm_up(announce: Callable[[str], None] = _say) -> None:
+def warm_up(announce: Callable[[str], None] = cpu_kept.say) -> None:
     """Makes the kernels ready that a loader of neighbours needs: compiled once per machine and version, which takes seconds,
     afterwards loaded from disk. Others are compiled when they are first called, or by `compile_kernels`.
 
@@ -55,7 +49,7 @@ def warm_up(announce: Callable[[str], None] = _say) -> None:
         _READY.set()
 
 
-def warm_up_near(announce: Callable[[str], None] = _say) -> None:
+def warm_up_near(announce: Callable[[str], None] = cpu_kept.say) -> None:
     """`warm_up` of the kernels that are enough where the lists of a graph lie in one piece each, so that it is sooner done."""
     if not _NEAR_READY.is_set():
         calls = list(variants.near())
@@ -65,7 +59,7 @@ def warm_up_near(announce: Callable[[str], None] = _say) -> None:
         _NEAR_READY.set()
 
 
-def warm_up_tables(announce: Callable[[str], None] = _say) -> None:
+def warm_up_tables(announce: Callable[[str], None] = cpu_kept.say) -> None:
     """`warm_up` of the kernels that only tables need, so that others do not wait for them. What is compiled is not loaded yet:
     most tables need few of them, and a kernel is loaded in milliseconds."""
     if not _TABLES_READY.is_set():
@@ -73,7 +67,7 @@ def warm_up_tables(announce: Callable[[str], None] = _say) -> None:
         _TABLES_READY.set()
 
 
-def compile_kernels(announce: Callable[[str], None] = _say) -> None:
+def compile_kernels(announce: Callable[[str], None] = cpu_kept.say) -> None:
     """Compiles every kernel for every types of arguments, as for an image, where nothing can be kept later.
 
     Args:
@@ -108,6 +102,7 @@ def _compile(kind: str, calls: Iterable[Call], announce: Callable[[str], None]) 
     folders = cpu_kept.folders()
     if any(_marker(folder, kind).exists() for folder in folders.read):
         return
+    cpu_kept.ANNOUNCED.set()
     if folders.written is not None:
         _compile_into(folders.written, kind, list(calls), announce)
     elif cpu_kept.is_read_only():
@@ -130,6 +125,8 @@ def _compile_into(directory: Path, kind: str, calls: list[Call], announce: Calla
                 cpu_jit.load_compiler()  # before there are several processes, which all need it
                 if not call_all(calls, processes=min(len(usable_cores()), _PROCESSES), deadline=cpu_kept.PATIENCE):
                     call_all(calls, processes=1, deadline=0.0)  # fails as the other process did
+                for old in directory.glob("cpu_*.nb[ic]"):  # of versions that kept machine code in Numba's own cache
+                    old.unlink(missing_ok=True)
                 marker.touch()
             Path(lock.lock_file).unlink(missing_ok=True)
     except Timeout:

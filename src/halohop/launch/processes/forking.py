@@ -52,7 +52,8 @@ def fork_server(*, alone: bool) -> Iterator[Start]:
         yield fresh
         return
     with _one_thread():
-        ops.warm_up(lambda line: logs.people().print(line, markup=False))
+        for ready in (ops.warm_up, ops.warm_up_near):
+            ready(lambda line: logs.people().print(line, markup=False))
         server, calls = _forked_server()
     try:
         with calls:
