@@ -3,6 +3,7 @@
 from halohop.datasets.arrays import read_arrays
 from halohop.datasets.direction import add_reverses, directions
 from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
+from halohop.datasets.exports.dgl import write_dgl
 from halohop.datasets.imports.dgl import dgl_owners, read_dgl
 from halohop.datasets.imports.glt import glt_owners, read_glt
 from halohop.datasets.imports.imported import Imported, Owners
@@ -47,5 +48,6 @@ __all__ = [
     "synthetic_hetero",
     "time_masks",
     "timed_edge_masks",
+    "write_dgl",
     "writing_part_config",
 ]

@@ -11,6 +11,7 @@ from rich.console import Console
 from halohop import __version__
 from halohop.files.urls import is_url, masked
 from halohop.launch.commands import copy as copy_command
+from halohop.launch.commands import export as export_command
 from halohop.launch.commands import fetch as fetch_command
 from halohop.launch.commands import inspect as inspect_command
 from halohop.launch.commands import launch as launch_command
@@ -73,6 +74,7 @@ def halohop(
 app.command(cls=Command)(partition_command.partition)
 app.command(cls=Command)(fetch_command.fetch)
 app.command(cls=Command)(upload_command.upload)
+app.command(cls=Command)(export_command.export)
 app.command(cls=Command)(replicate_command.replicate)
 app.command("sum-weights", cls=Command)(sum_weights_command.sum_weights)
 app.command(cls=Command)(inspect_command.inspect)

@@ -17,6 +17,7 @@ COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[
 
 NEEDED = {
     "fetch": {"url": "parts", "folder": "here"},
+    "export": {"parts": "parts", "out": "there"},
     "infer": {"parts": "parts", "checkpoint": "checkpoint"},
     "upload": {"parts": "parts", "url": "there"},
     "launch": {"data": "parts", "hosts": "1", "out": "run"},

@@ -28,8 +28,9 @@ def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None
     """The graph in DGL's partitions.
 
     The columns keep their names, except those that are called otherwise here: ``feat`` becomes ``x`` (of edges ``edge_attr``),
-    ``label`` ``y``; and those called ``..._mask`` become bool again, which DGL writes as uint8. Types ``_N`` and ``_E`` are those
-    of a homogeneous graph. The edges of one partition are in memory at a time, besides the result.
+    ``label`` ``y``; and those called ``..._mask`` become bool again, which DGL writes as uint8. Of partitions that `write_dgl`
+    wrote, all names and dtypes are those from before. Types ``_N`` and ``_E`` are those of a homogeneous graph. The edges of one
+    partition are in memory at a time, besides the result.
 
     Args:
         config: the JSON file that `dgl.distributed.partition_graph` or `dispatch_data.py` wrote.
@@ -45,12 +46,12 @@ def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None
         ``imported = read_dgl("products/ogbn-products.json")``
     """
     layout, staging = read_config(Path(config)), staging or Staging()
-    old_nodes = {name: _old_ids(layout, "orig_nids.dgl", ranges) for name, ranges in layout.nodes.items()}
+    old_nodes, raw = _nodes_before(layout)
     old_edges = {relation: _old_ids(layout, "orig_eids.dgl", ranges) for relation, ranges in layout.edges.items()}
     reader = _Edges(layout, {name: torch.cat(old) for name, old in old_nodes.items()}, old_edges)
     owned = [reader.of_part(part, staging) for part in range(len(layout.folders))]
     tables = GraphTables(
-        nodes={name: _nodes(layout, name, old, staging) for name, old in old_nodes.items()},
+        nodes={name: _nodes(layout, name, old, raw[name], staging) for name, old in old_nodes.items()},
         edges={relation: _edges(layout, relation, owned, old, staging) for relation, old in old_edges.items()},
     )
     return Imported(tables=with_columns(tables, columns or {}), owners=_owners(layout, old_nodes))
@@ -59,7 +60,21 @@ def read_dgl(config: str | Path, columns: Mapping[str, str | Path] | None = None
 def dgl_owners(config: str | Path) -> Owners:
     """Who owns the nodes by DGL's partitions; the arguments and errors are those of `read_dgl`."""
     layout = read_config(Path(config))
-    return _owners(layout, {name: _old_ids(layout, "orig_nids.dgl", ranges) for name, ranges in layout.nodes.items()})
+    return _owners(layout, _nodes_before(layout)[0])
+
+
+def _nodes_before(layout: Config) -> tuple[dict[NodeType, list[Tensor]], dict[NodeType, Tensor | None]]:
+    """By type and partition, the rows of its nodes in the tables of before, and by type the ids of these rows: None where they
+    are 0, 1, 2, ..., which they are unless `write_dgl` has written other ones."""
+    rows: dict[NodeType, list[Tensor]] = {}
+    raw: dict[NodeType, Tensor | None] = {}
+    for name, ranges in layout.nodes.items():
+        rows[name], raw[name] = _old_ids(layout, "orig_nids.dgl", ranges), None
+        if layout.bools is not None:
+            ids = torch.cat(rows[name]).sort().values
+            if not torch.equal(ids, torch.arange(len(ids))):
+                rows[name], raw[name] = [torch.searchsorted(ids, own) for own in rows[name]], ids
+    return rows, raw
 
 
 def _old_ids(layout: Config, file: str, ranges: Ranges) -> list[Tensor]:
@@ -143,11 +158,11 @@ def _within(ranges: Ranges, ids: Tensor, file: Path) -> Tensor:
     return ids + (begins - firsts)[at] if len(ids) else ids
 
 
-def _nodes(layout: Config, name: NodeType, ids: list[Tensor], staging: Staging) -> NodeTable:
+def _nodes(layout: Config, name: NodeType, ids: list[Tensor], raw: Tensor | None, staging: Staging) -> NodeTable:
     ranges = layout.nodes[name]
     order = Order(ids, ranges.count, f"node of type {name!r}")
     pieces = [columns_of(files.node_columns, ranges.name) for files in layout.folders]
-    return NodeTable(num_nodes=ranges.count, columns=_restored(order, pieces, name, layout, staging))
+    return NodeTable(num_nodes=ranges.count, columns=_restored(order, pieces, name, layout, staging), raw_id=raw)
 
 
 def _edges(layout: Config, relation: Relation, owned: list[dict[str, Tensor]], old: list[Tensor], staging: Staging) -> EdgeTable:
@@ -176,7 +191,7 @@ def _restored(
 ) -> dict[str, Tensor]:
     """The columns in the order of ids, under our names."""
     columns = {}
-    kind = "nodes" if isinstance(table, str) else "edges"
+    kind, ranges = ("nodes", layout.nodes[table]) if isinstance(table, str) else ("edges", layout.edges[table])
     of = table if isinstance(table, str) else relation_text(table)
     names = dict.fromkeys(name for piece in pieces for name in piece)
     for name in names:
@@ -188,7 +203,8 @@ def _restored(
             forms = ", ".join(f"{piece.dtype} {list(piece.shape[1:])}" for piece in stored)
             raise InputError(f"column {name!r} of {kind} is not the same in all partitions: {forms}")
         column = stored[0].typed(order.restored([piece.rows for piece in stored], f"{name} of {of}", staging))
-        target = RENAMED[kind].get(name, name)
-        is_mask = name.endswith("_mask") and column.dtype == torch.uint8
-        columns[name if target in names else target] = column.bool() if is_mask else column
+        target, is_bool = RENAMED[kind].get(name, name), name.endswith("_mask")
+        if layout.bools is not None:
+            target, is_bool = name, f"{ranges.name}/{name}" in layout.bools
+        columns[name if target in names else target] = column.bool() if is_bool and column.dtype == torch.uint8 else column
     return columns

@@ -15,6 +15,8 @@ from halohop.typing import EDGE, NODE, NodeType, Relation
 
 NODE_NAME, EDGE_NAME = "_N", "_N:_E:_N"
 """The types of a homogeneous graph."""
+BOOLS = "halohop_bools"
+"""What DGL does not read, in the configurations that are written here: columns that were bool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +53,13 @@ class Config:
     Args:
         nodes, edges: ranges by type.
         folders: by partition, where its graph, its node columns and its edge columns are.
+        bools: which columns were bool, by "TYPE/COLUMN", where `halohop.datasets.write_dgl` wrote them; None where DGL did.
     """
 
     nodes: dict[NodeType, Ranges]
     edges: dict[Relation, Ranges]
     folders: tuple["PartFiles", ...]
+    bools: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ def read_config(file: Path) -> Config:
         nodes={NODE if name == NODE_NAME else name: ranges for name, ranges in nodes.items()},
         edges={_relation(file, name): ranges for name, ranges in edges.items()},
         folders=tuple(_files(file, raw, part) for part in range(num_parts)),
+        bools=frozenset(raw[BOOLS]) if BOOLS in raw else None,
     )
 
 

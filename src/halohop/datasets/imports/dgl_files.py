@@ -19,15 +19,15 @@ from halohop.errors import IncompleteDatasetError, InputError
 from halohop.files.libc import map_privately
 from halohop.files.reading import open_regular
 
-_TENSORS, _TENSOR = 0xDD5A9FBE3FA2443F, 0xDD5E40F096B4A13F
-_GRAPHS, _HETERO = 0xDD2E4FF046B4A13F, 0xDD589FBE35224ABF
-_META_GRAPH, _RELATION = 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127
-_CSR, _COO = 0xDD6CD31205DFF127, 0xDD61FFD305DFF127
-_GRAPHS_BEGIN = 4096
+TENSORS, TENSOR = 0xDD5A9FBE3FA2443F, 0xDD5E40F096B4A13F
+GRAPHS, HETERO = 0xDD2E4FF046B4A13F, 0xDD589FBE35224ABF
+META_GRAPH, RELATION = 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127
+CSR, COO = 0xDD6CD31205DFF127, 0xDD61FFD305DFF127
+GRAPHS_BEGIN = 4096
 _AS_COO, _AS_CSR, _AS_CSC = (1,), (2,), (3, 4)  # older versions, newer ones
 _MOST_DIMENSIONS = 64
 
-_DTYPES = {
+DTYPES = {
     **{(0, 8 * width): dtype for width, dtype in ((1, torch.int8), (2, torch.int16), (4, torch.int32), (8, torch.int64))},
     (1, 8): torch.uint8,
     **{(2, 8 * width): dtype for width, dtype in ((2, torch.float16), (4, torch.float32), (8, torch.float64))},
@@ -51,7 +51,7 @@ class Stored:
     @property
     def rows(self) -> Tensor:
         """Its rows as bytes, ``[rows, bytes of a row]``: the file's own pages, which may begin anywhere."""
-        return torch.from_numpy(self.data).view(self.shape[0], -1) if self.data.size else torch.empty(self.shape[0], 0).byte()
+        return torch.from_numpy(self.data).view(self.shape[0], self.dtype.itemsize * math.prod(self.shape[1:]))
 
     def typed(self, rows: Tensor) -> Tensor:
         """Rows of bytes as what they are."""
@@ -89,7 +89,7 @@ def read_tensors(file: Path) -> dict[str, Stored]:
         InputError: it is not such a file, or ends early.
     """
     reader = _Reader(file)
-    reader.expect(_TENSORS, "a file of tensors")
+    reader.expect(TENSORS, "a file of tensors")
     reader.number()
     return reader.named_tensors()
 
@@ -102,13 +102,13 @@ def read_graph(file: Path) -> LocalGraph:
         InputError: it is not such a file, ends early, or holds several graphs or types.
     """
     reader = _Reader(file)
-    reader.expect(_GRAPHS, "a file of graphs")
+    reader.expect(GRAPHS, "a file of graphs")
     version, kind, count = (reader.number() for _ in range(3))
     if (version, kind, count) != (2, 2, 1):
         raise InputError(f"{file} is of version {version}, kind {kind}, with {count} graphs; write it with DGL 0.5 or newer")
-    reader.go(_GRAPHS_BEGIN)
+    reader.go(GRAPHS_BEGIN)
     reader.go(reader.number())
-    reader.expect(_HETERO, "a graph")
+    reader.expect(HETERO, "a graph")
     reader.meta_graph()
     if (relations := reader.number()) != 1:
         raise InputError(f"{file} has {relations} relations; the graph of a partition is a homogeneous one")
@@ -150,12 +150,12 @@ class _Reader:
 
     def meta_graph(self) -> None:
         """The graph whose nodes are the node types; which it are, `part_config.json` says, too."""
-        self.expect(_META_GRAPH, "a graph of types")
+        self.expect(META_GRAPH, "a graph of types")
         self._compressed()
 
     def relation(self) -> tuple[Tensor, Tensor]:
         """Sources and destinations of all edges, in the order of their numbers."""
-        self.expect(_RELATION, "a relation")
+        self.expect(RELATION, "a relation")
         saved = self.number() & 0xFFFFFFFF
         self.number()  # the forms that DGL may make of it
         self.meta_graph()
@@ -170,7 +170,7 @@ class _Reader:
         return {self._text(): self._tensor() for _ in range(self.number())}
 
     def _coordinates(self) -> tuple[Tensor, Tensor]:
-        self.expect(_COO, "a list of edges")
+        self.expect(COO, "a list of edges")
         self._bytes(16)  # number of columns, number of rows
         rows, columns, number = (self._tensor().tensor().long() for _ in range(3))
         self._bytes(2)  # whether rows and columns ascend
@@ -178,7 +178,7 @@ class _Reader:
 
     def _compressed(self) -> tuple[Tensor, Tensor]:
         """Of a compressed matrix, the row and the column of each edge."""
-        self.expect(_CSR, "a compressed matrix")
+        self.expect(CSR, "a compressed matrix")
         self._bytes(16)
         begin, columns, number = (self._tensor().tensor().long() for _ in range(3))
         self._bytes(1)
@@ -186,13 +186,13 @@ class _Reader:
         return _numbered(rows, number), _numbered(columns, number)
 
     def _tensor(self) -> Stored:
-        self.expect(_TENSOR, "a tensor")
+        self.expect(TENSOR, "a tensor")
         self._bytes(16)  # reserved, and the device, which is always the CPU
         ndim, code, bits, lanes = struct.unpack("<iBBH", self._bytes(8).tobytes())
-        if (code, bits) not in _DTYPES or lanes != 1 or not 0 < ndim <= _MOST_DIMENSIONS:
+        if (code, bits) not in DTYPES or lanes != 1 or not 0 < ndim <= _MOST_DIMENSIONS:
             raise InputError(f"{self._file} holds a tensor of {ndim} dimensions, type {code} of {bits} bits: halohop has no such")
         shape = struct.unpack(f"<{ndim}q", self._bytes(8 * ndim).tobytes())
-        dtype, size = _DTYPES[code, bits], self.number()
+        dtype, size = DTYPES[code, bits], self.number()
         if min(shape) < 0 or size != dtype.itemsize * math.prod(shape):
             raise InputError(f"{self._file} is damaged: {size} bytes for a tensor of shape {shape}; copy it again")
         return Stored(data=self._bytes(size), dtype=dtype, shape=shape)

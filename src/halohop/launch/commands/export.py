@@ -1,0 +1,28 @@
+"""The command that writes a partitioned graph as the partitions of another library."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from halohop.launch.options import shared
+from halohop.launch.terminal import logs
+
+
+def export(
+    parts: shared.PartsFolder,
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, for DGL's partitions.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default="that of PARTS", help="Of the graph, and of the JSON file.")
+    ] = None,
+) -> None:
+    """Write a partitioned graph as partitions that DGL reads: NAME.json, and a folder for each partition.
+
+    $ halohop export parts data --name products
+    """
+    from halohop.datasets import write_dgl
+    from halohop.launch.terminal.progress import stages
+
+    with stages(logs.people()) as progress:
+        file = write_dgl(parts, out, name=name, progress=progress)
+    typer.echo(f"{file} is what DGL reads: dgl.distributed.load_partition, DistGraph")
