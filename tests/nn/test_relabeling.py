@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from halohop import Edges
 from halohop.errors import HalohopError, InputError
-from halohop.nn import hop_of
+from halohop.nn import hop_of, numbered
 
 CITES, WRITES, BY = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")
 
@@ -127,3 +127,18 @@ def test_of_one_relation_or_of_dicts():
         hop_of(edges([1], [2]), {"node": torch.tensor([2])})
     with pytest.raises(InputError, match="a dict"):
         hop_of({CITES: edges([1], [2])}, torch.tensor([2]))
+
+
+def test_nodes_of_edges_are_numbered_as_they_occur() -> None:
+    a, b = ("u", "to", "v"), ("v", "to", "u")
+    first = {a: (torch.tensor([7, 3, 7]), torch.tensor([0, 9, 0])), b: (torch.tensor([9]), torch.tensor([5]))}
+    second = {a: (torch.tensor([5, 8]), torch.tensor([9, 2]))}
+    ids, found = numbered(first, second, nodes={"v": torch.tensor([4, 9]), "w": torch.tensor([1])})
+    assert {name: some.tolist() for name, some in ids.items()} == {"v": [4, 9, 0, 2], "w": [1], "u": [7, 3, 5, 8]}
+    for pairs, made in zip((first, second), found, strict=True):
+        for relation, ends in pairs.items():
+            for side, kind in ((0, relation[0]), (1, relation[2])):
+                assert ids[kind][made[relation][side]].tolist() == ends[side].tolist()
+    assert numbered({a: (torch.empty(0, dtype=torch.int64),) * 2})[0]["u"].tolist() == []
+    with pytest.raises(InputError, match="node 3 of 'v' is given twice"):
+        numbered(nodes={"v": torch.tensor([3, 3])})

@@ -1,6 +1,6 @@
 """The columns of a graph's nodes and edges, and scopes in which they change for a while."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from halohop.dgl.inherited import changed
+from halohop.dgl.kinds import only
 from halohop.dgl.structure import Structure
 from halohop.dgl.views import Columns, Frame, Frames, Scheme, View
-from halohop.errors import InputError, SchemaError
+from halohop.errors import InputError
 from halohop.nn import Adjacency
 from halohop.typing import Relation
 
@@ -144,20 +145,6 @@ class Framed(Structure):
 
 def _changed(kept: Mapping[Kind, Columns], change: Any) -> dict[Kind, Columns]:
     return {kind: changed(columns, change) for kind, columns in kept.items()}
-
-
-def only(counts: Collection[str], ntype: str | None) -> str:
-    """A type by its name, or None for the only one.
-
-    Raises:
-        SchemaError: there is no such type, or no name and several types.
-    """
-    if ntype is None and len(counts) == 1:
-        return next(iter(counts))
-    if ntype is None or ntype not in counts:
-        asked = "no type of nodes is given" if ntype is None else f"there is no type {ntype!r} of nodes"
-        raise SchemaError(f"{asked}, and there are {list(counts)}; name one")
-    return ntype
 
 
 def _of_types(kinds: Any, frame: Any) -> Any:

@@ -65,7 +65,7 @@ class Inherited(MutableMapping[str, Tensor]):
     @property
     def origins(self) -> Tensor | None:
         """Which nodes or edges these are of the graph at the beginning, if subgraphs were taken of subgraphs; None for all."""
-        above: Tensor | None = getattr(getattr(self._parent, "columns", self._parent), "origins", None)
+        above: Tensor | None = getattr(getattr(self._parent, "data", self._parent), "origins", None)
         if above is None or self._ids is None:
             return self._ids if above is None else above
         return above[self._ids]

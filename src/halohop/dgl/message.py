@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from halohop.dgl.batches import EdgeBatch, NodeBatch, Rows
-from halohop.dgl.frames import Framed, only
+from halohop.dgl.frames import Framed
 from halohop.dgl.function import Message, Reduction
+from halohop.dgl.kinds import only
 from halohop.dgl.views import Frame
 from halohop.errors import InputError, SchemaError
 from halohop.nn import messages, reduce_messages

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halohop.dgl.kinds import Kinds
 from halohop.errors import IdError, InputError, SchemaError
 from halohop.nn import Adjacency
 from halohop.typing import Relation
@@ -14,7 +15,7 @@ Ends = tuple[Tensor, Tensor]
 """Sources and destinations of edges, by edge id."""
 
 
-class Structure:
+class Structure(Kinds):
     """The types of nodes and edges, and the edges.
 
     Args:
@@ -48,11 +49,6 @@ class Structure:
         return list(self._edges)
 
     @property
-    def etypes(self) -> list[str]:
-        """The names of the relations."""
-        return [name for _, name, _ in self._edges]
-
-    @property
     def is_unibipartite(self) -> bool:
         """Whether no type is both a source and a destination of edges."""
         return self.is_block or not {relation[0] for relation in self._edges} & {relation[2] for relation in self._edges}
@@ -67,34 +63,6 @@ class Structure:
         ids = torch.as_tensor(vid, device=self.device)
         found = (ids >= 0) & (ids < self.num_nodes(ntype))
         return bool(found) if isinstance(vid, int) else found
-
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether there is one type of nodes and one of edges."""
-        return len(self.ntypes) == 1 and len(self._edges) == 1
-
-    def to_canonical_etype(self, etype: str | Relation | None) -> Relation:
-        """A relation by its name or its three parts, of which ``:`` is any, or None for the only one.
-
-        Raises:
-            SchemaError: there is none of this name, or more than one.
-        """
-        if isinstance(etype, tuple) and slice not in map(type, etype) and etype in self._edges:
-            return etype
-        found = [known for known in self._edges if etype is None or etype == known[1] or _says(etype, known)]
-        if len(found) != 1:
-            asked = "no relation is given" if etype is None else f"{etype!r} names {len(found)} relations"
-            raise SchemaError(f"{asked}, and there are {self.canonical_etypes}; name one by its three parts")
-        return found[0]
-
-    def get_ntype_id(self, ntype: str) -> int:
-        """The place of a type of nodes among `ntypes`."""
-        counted({**self._destinations, **self._sources}, ntype)
-        return self.ntypes.index(ntype)
-
-    def get_etype_id(self, etype: str | Relation) -> int:
-        """The place of a relation among `canonical_etypes`."""
-        return self.canonical_etypes.index(self.to_canonical_etype(etype))
 
     def adjacency(self, etype: str | Relation | None = None) -> Adjacency:
         """The edges of a relation."""
@@ -239,12 +207,6 @@ class Structure:
         if len(wrong := ids[(ids < 0) | (ids >= number)]):
             raise IdError(f"there is no {of} {int(wrong[0])}, only {number}, numbered from 0")
         return ids
-
-
-def _says(etype: Any, relation: Relation) -> bool:
-    """Whether three parts are those of a relation; ``:`` is any."""
-    parts = etype if isinstance(etype, tuple) and len(etype) == 3 else ()
-    return bool(parts) and all(isinstance(part, slice) or part == name for part, name in zip(parts, relation, strict=True))
 
 
 def counted(counts: dict[str, int], ntype: str | None) -> int:

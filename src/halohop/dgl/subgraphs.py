@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halohop.dgl.frames import Kept, only
+from halohop.dgl.frames import Kept
 from halohop.dgl.graph import EID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids
 from halohop.dgl.inherited import Inherited
+from halohop.dgl.kinds import only
 from halohop.dgl.views import Columns
 from halohop.errors import InputError, SchemaError
-from halohop.nn import Adjacency
+from halohop.nn import Adjacency, numbered
 from halohop.typing import Relation
 
 
@@ -42,7 +44,7 @@ def edge_subgraph(
     given = edges if isinstance(edges, Mapping) else {None: edges}
     named = {graph.to_canonical_etype(etype): ids for etype, ids in given.items()}
     kept = {relation: _ids(graph, named.get(relation, ()), relation) for relation in graph.canonical_etypes}
-    return _part(graph, _met(graph, kept) if relabel_nodes else None, kept, store_ids, output_device)
+    return _part(graph, {} if relabel_nodes else None, kept, store_ids, output_device)
 
 
 def node_subgraph(
@@ -148,7 +150,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
         src, dst = (torch.cat(ends) for ends in zip(*(graph.adjacency(relation).ends for graph in graphs), strict=True))
         adjacencies[relation] = Adjacency(first.num_nodes(relation[0]), first.num_nodes(relation[2]), (src, dst))
     edges: dict[Relation, Columns] = {
-        relation: Inherited({}, Joined([graph.edges[relation].data.columns for graph in graphs]), None)
+        relation: Inherited({}, Joined([graph.edges[relation].data.data for graph in graphs]), None)
         for relation in first.canonical_etypes
     }
     return first._with(adjacencies, replace(first._kept.each(_same), edges=edges))
@@ -180,52 +182,43 @@ class Joined(Mapping[str, Tensor]):
         return torch.cat([ids for ids in found if ids is not None]) if None not in found else None
 
 
-def _with_edges(g: DGLGraph, kept: dict[Relation, Tensor]) -> DGLGraph:
+def _with_edges(g: DGLGraph, kept: EdgeIds) -> DGLGraph:
     """Some edges of each relation, with the columns that they have."""
-    edges: dict[Relation, Columns] = {relation: Inherited({}, g.edges[relation].data, ids) for relation, ids in kept.items()}
     adjacencies = {relation: g.adjacency(relation).kept(ids) for relation, ids in kept.items()}
-    return g._with(adjacencies, replace(g._kept.each(_same), edges=edges))
+    return g._with(adjacencies, replace(g._kept.each(_same), edges=_some(g, kept)))
+
+
+def _some(g: DGLGraph, kept: EdgeIds) -> dict[Relation, Columns]:
+    """The columns of some edges."""
+    return {relation: Inherited({}, g._kept.edges[relation], ids) for relation, ids in kept.items()}
 
 
 def _part(graph: DGLGraph, nodes: Ids | None, edges: EdgeIds, store_ids: bool, output_device: Any) -> DGLGraph:
-    """Some edges, with all nodes (None), or with these, which are numbered anew."""
-    made = _with_edges(graph, edges) if nodes is None else _numbered(graph, nodes, edges)
-    for frames, ids in ((made.edges, edges), (made.nodes, nodes or {})) if store_ids else ():
-        for kind, some in ids.items():
-            frames[kind].data[EID] = some.to(graph.idtype)
+    """Some edges, with all nodes (None), or with these and those at their ends, which are numbered anew."""
+    if nodes is None:
+        made, nodes = _with_edges(graph, edges), {}
+    else:
+        found = {}
+        for relation, ids in edges.items():
+            src, dst = graph.adjacency(relation).kept(ids).to("cpu").ends
+            found[relation] = src.long(), dst.long()
+        first = dict.fromkeys(graph.ntypes, torch.empty(0, dtype=torch.int64))
+        nodes, (ends,) = numbered(found, nodes=first | {kind: ids.cpu() for kind, ids in nodes.items()})
+        made = between(nodes, ends, graph.idtype).to(graph.device)
+        rows: dict[str, Columns] = {kind: Inherited({}, graph._kept.src[kind], ids) for kind, ids in nodes.items()}
+        made._own = Kept(src=rows, dst=rows, edges=_some(graph, edges))
+    for frames, of in ((made.edges, edges), (made.nodes, nodes)) if store_ids else ():
+        for kind, some in of.items():
+            frames[kind].data[EID] = some.to(graph.device, graph.idtype)
     return made if output_device is None else made.to(output_device)
 
 
-def _numbered(g: DGLGraph, nodes: Ids, edges: EdgeIds) -> DGLGraph:
-    counts, adjacencies = {kind: len(ids) for kind, ids in nodes.items()}, {}
-    places = {kind: torch.zeros(g.num_nodes(kind), dtype=g.idtype, device=g.device) for kind in nodes}
-    for kind, ids in nodes.items():
-        places[kind][ids] = torch.arange(len(ids), dtype=g.idtype, device=g.device)
-    for relation, ids in edges.items():
-        (first, _, second), (src, dst) = relation, g.adjacency(relation).ends
-        ends = places[first][src[ids].long()], places[second][dst[ids].long()]
-        adjacencies[relation] = Adjacency(counts[first], counts[second], ends)
-    made, kept = DGLGraph(counts, counts, adjacencies), g._kept
-    rows: dict[str, Columns] = {kind: Inherited({}, kept.src[kind], ids) for kind, ids in nodes.items()}
-    of_edges: dict[Relation, Columns] = {relation: Inherited({}, kept.edges[relation], ids) for relation, ids in edges.items()}
-    made._own = Kept(src=rows, dst=rows, edges=of_edges)
-    return made
-
-
-def _met(g: DGLGraph, edges: EdgeIds) -> Ids:
-    """The nodes at the ends of edges, each once, as they first occur."""
-    ends: dict[str, list[Tensor]] = {kind: [] for kind in g.ntypes}
-    for relation, ids in edges.items():
-        for kind, side in zip(relation[::2], g.adjacency(relation).ends, strict=True):
-            ends[kind].append(side[ids].long())
-    return {kind: _once(torch.cat(met)) if met else torch.empty(0, dtype=torch.int64) for kind, met in ends.items()}
-
-
-def _once(ids: Tensor) -> Tensor:
-    found: Tensor
-    found, which = ids.unique(return_inverse=True)
-    first = torch.full_like(found, len(ids)).scatter_reduce(0, which, torch.arange(len(ids), device=ids.device), "amin")
-    return found[first.argsort()]
+def between(nodes: Ids, ends: Mapping[Relation, tuple[Tensor, Tensor]], idtype: torch.dtype = torch.int64) -> DGLGraph:
+    """A graph of some nodes, with edges between their places."""
+    counts, adjacencies = {kind: len(nodes[kind]) for kind in sorted(nodes)}, {}
+    for relation, (src, dst) in sorted(ends.items(), key=itemgetter(0)):
+        adjacencies[relation] = Adjacency(counts[relation[0]], counts[relation[2]], (src.to(idtype), dst.to(idtype)))
+    return DGLGraph(counts, counts, adjacencies)
 
 
 def _ids(g: DGLGraph, given: Any, kind: str | Relation) -> Tensor:

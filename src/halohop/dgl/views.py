@@ -1,5 +1,6 @@
 """How rows of nodes and edges are read and set: `g.ndata`, `g.nodes[type].data`, `g.edges[relation].data` and their kin."""
 
+from collections import UserDict
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,23 +20,25 @@ class Scheme(NamedTuple):
     dtype: torch.dtype
 
 
-class Frame(MutableMapping[str, Tensor]):
+class Frame(UserDict[str, Tensor]):
     """The columns of the nodes of a type, or of the edges of a relation.
 
     Args:
-        columns: where they are kept.
+        columns: where they are kept, and stay.
         rows: how many there are.
         of: of what, for errors.
         device: where they lie.
+
+    Attributes:
+        data: the columns.
     """
 
     def __init__(self, columns: Columns, rows: int, of: str, device: torch.device) -> None:
-        self._columns, self._rows, self._of, self._device = columns, rows, of, device
+        self.data: Columns = columns  # type: ignore[assignment]  # any mapping
+        self._rows, self._of, self._device = rows, of, device
 
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._columns:
-            raise MissingColumnError(f"{self._of} have no {name!r}, only {sorted(self._columns)}; set it first")
-        return self._columns[name]
+    def __missing__(self, name: str) -> Tensor:
+        raise MissingColumnError(f"{self._of} have no {name!r}, only {sorted(self)}; set it first")
 
     def __setitem__(self, name: str, values: Tensor) -> None:
         if not isinstance(values, Tensor):
@@ -44,30 +47,16 @@ class Frame(MutableMapping[str, Tensor]):
             raise InputError(f"{name!r} has shape {list(values.shape)}, but {self._of} are {self._rows}; give a row for each")
         if values.device != self._device:
             raise InputError(f"{name!r} lies on {values.device} and the graph on {self._device}; move one of them by .to(...)")
-        self._columns[name] = values
+        self.data[name] = values
 
     def __delitem__(self, name: str) -> None:
         self[name]
-        del self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        return repr(self._columns)
-
-    @property
-    def columns(self) -> Columns:
-        """Where they are kept."""
-        return self._columns
+        del self.data[name]
 
     @property
     def schemes(self) -> dict[str, Scheme]:
         """What a row of each column is."""
-        return {name: Scheme(tuple(values.shape[1:]), values.dtype) for name, values in self._columns.items()}
+        return {name: Scheme(tuple(values.shape[1:]), values.dtype) for name, values in self.items()}
 
 
 class MissingColumnError(SchemaError, KeyError):

@@ -13,7 +13,7 @@ from halohop.nn.fusing import fuse, unfused
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, hops
 from halohop.nn.messages import messages, reduce_messages
-from halohop.nn.relabeling import hop_of
+from halohop.nn.relabeling import hop_of, numbered
 from halohop.nn.relational import RGCNConv, aggregate_relations
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "hop_of",
     "hops",
     "messages",
+    "numbered",
     "reduce_messages",
     "unfused",
 ]

@@ -1,4 +1,4 @@
-"""Edges in the user's ids as what a layer reads: positions among the nodes of a block, destinations first."""
+"""Edges in the user's ids as what a layer reads: positions among the nodes of a block, destinations first; and of a subgraph."""
 
 import threading
 import weakref
@@ -73,6 +73,41 @@ def _typed(
     return {
         relation: listed_by_dst(src, dst, len(ids[relation[0]]), counts[relation[2]]) for relation, (src, dst) in ends.items()
     }, ids
+
+
+def numbered(
+    *graphs: Mapping[Relation, tuple[Tensor, Tensor]], nodes: Mapping[NodeType, Tensor] | None = None
+) -> tuple[dict[NodeType, Tensor], list[dict[Relation, tuple[Tensor, Tensor]]]]:
+    """Edges between nodes that are numbered anew, from 0 in each type: given nodes first, then the others at ends of edges, as
+    they first occur, sources of a relation before its destinations.
+
+    Args:
+        graphs: by relation, sources and destinations of its edges, int64 ``[E]`` each; several graphs, such as one of edges and
+            one of pairs that are none, share their nodes.
+        nodes: ids by type, int64 ``[n]``, each once.
+
+    Returns:
+        The ids of the nodes by type, and for each graph the source and destination of each edge by relation, int64 ``[E]`` each.
+
+    Raises:
+        InputError: a node is given twice.
+
+    Example:
+        >>> edges = {("a", "to", "a"): (torch.tensor([7, 5]), torch.tensor([5, 9]))}
+        >>> ids, (found,) = numbered(edges, nodes={"a": torch.tensor([9])})
+        >>> ids["a"].tolist(), [ends.tolist() for ends in found["a", "to", "a"]]
+        ([9, 7, 5], [[1, 2], [2, 0]])
+    """
+    first = nodes or {}
+    types = dict.fromkeys((*first, *(name for edges in graphs for relation in edges for name in relation[::2])))
+    numbers = {name: _MINE.of(name) for name in types}
+    for name in types:
+        numbers[name].start(name, first.get(name, _NONE))
+    found = [
+        {relation: (numbers[relation[0]].add(src), numbers[relation[2]].add(dst)) for relation, (src, dst) in edges.items()}
+        for edges in graphs
+    ]
+    return {name: numbers[name].end() for name in types}, found
 
 
 class _Numbers(threading.local):

@@ -132,7 +132,7 @@ def test_columns_are_read_when_they_are_asked_for_unless_they_are_prefetched():
                 first, last = blocks[0]._own, blocks[-1]._own
                 assert set(first.src["_N"]._own) == {"_ID", "feat"}
                 assert set(last.dst["_N"]._own) == {"_ID", "label"}
-                assert all(set(block.edges["_E"].data.columns._own) == {"_ID", "weight"} for block in blocks)
+                assert all(set(block.edges["_E"].data.data._own) == {"_ID", "weight"} for block in blocks)
                 assert torch.equal(blocks[0].srcdata["feat"], g.ndata["feat"][input_nodes])
                 assert torch.equal(blocks[-1].dstdata["label"], g.ndata["label"][output_nodes])
                 assert torch.equal(blocks[0].edata["weight"], g.edata["weight"][blocks[0].edata[dgl.EID]])

@@ -17,15 +17,18 @@ from halohop.dgl.distributed.dist_tensor import DistTensor, ids_of
 from halohop.dgl.distributed.partition_book import EdgePartitionPolicy, GraphPartitionBook, NodePartitionPolicy, bounds_of
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import EID, NID, DGLGraph
+from halohop.dgl.kinds import Kinds
 from halohop.dgl.notes import Lacking, refused
+from halohop.dgl.subgraphs import between
 from halohop.dgl.views import Scheme, View
 from halohop.errors import InputError
+from halohop.nn import numbered
 from halohop.typing import RAW_ID, NodeType, Relation, TableKey
 
 ALL = "__ALL__"
 
 
-class DistGraph(Asked, Lacking):
+class DistGraph(Kinds, Asked, Lacking):
     """A partitioned graph that all ranks open together. Ids are the user's, 0 to n - 1 in each type.
 
     The partitions of this host are mapped; the others are asked of the hosts that have them, or all of the servers that
@@ -87,9 +90,7 @@ class DistGraph(Asked, Lacking):
     idtype = property(lambda self: torch.int64)
     device = property(lambda self: torch.device("cpu"))
     ntypes = property(lambda self: self.types.ntypes)
-    etypes = property(lambda self: [name for _, name, _ in self.types.edges])
     canonical_etypes = property(lambda self: self.types.canonical_etypes)
-    is_homogeneous = property(lambda self: self.types.is_homogeneous)
 
     def node_view(self, ntype: str | None) -> DataView:
         """The columns of a node type; None: of the only one."""
@@ -102,15 +103,6 @@ class DistGraph(Asked, Lacking):
     def is_pinned(self) -> bool:
         """Partitions are mapped files, which are not."""
         return False
-
-    def to_canonical_etype(self, etype: str | Relation) -> Relation:
-        return self.types.to_canonical_etype(etype)
-
-    def get_ntype_id(self, ntype: str | None) -> int:
-        return self.types.ntypes.index(self.types.ntype(ntype))
-
-    def get_etype_id(self, etype: str | Relation | None) -> int:
-        return self.types.canonical_etypes.index(self.types.to_canonical_etype(etype))
 
     def num_nodes(self, ntype: str | None = None) -> int:
         """How many nodes a type has, or all types."""
@@ -173,7 +165,7 @@ class DistGraph(Asked, Lacking):
         Raises:
             IdError: an edge that there is not.
         """
-        source, _, destination = self.types.to_canonical_etype(etype)
+        source, _, destination = self.to_canonical_etype(etype)
         found = self.engine.edges(self.types.relation(etype), ids_of(edges, 0))
         return self._raw(source, found.src_gid), self._raw(destination, found.dst_gid)
 
@@ -184,23 +176,16 @@ class DistGraph(Asked, Lacking):
             relabel_nodes: whether it has the nodes of these edges only, with their ids as the column `NID`; else all nodes.
             store_ids: whether it has these ids, and those of the edges, as columns.
         """
-        wanted = edges if isinstance(edges, dict) else {self.types.to_canonical_etype(None): edges}
-        ids = {self.types.to_canonical_etype(etype): ids_of(some, 0) for etype, some in wanted.items()}
+        wanted = edges if isinstance(edges, dict) else {self.to_canonical_etype(None): edges}
+        ids = {self.to_canonical_etype(etype): ids_of(some, 0) for etype, some in wanted.items()}
         ends = {etype: self.find_edges(some, etype) for etype, some in ids.items()}
-        if not relabel_nodes:
-            found = heterograph(ends, {name: self.num_nodes(name) for name in self.ntypes})
+        nodes: dict[str, Tensor] = {}
+        if relabel_nodes:
+            nodes, (near,) = numbered(ends)
+            found = between(nodes, near)
         else:
-            kept = {name: _met(name, ends) for name in self.ntypes if any(name in (etype[0], etype[2]) for etype in ends)}
-            near = {
-                etype: (torch.searchsorted(kept[etype[0]], src), torch.searchsorted(kept[etype[2]], dst))
-                for etype, (src, dst) in ends.items()
-            }
-            found = heterograph(near, {name: len(some) for name, some in kept.items()})
-            for name, some in kept.items() if store_ids else ():
-                found.nodes[name].data[NID] = some
-        for etype, some in ids.items() if store_ids else ():
-            found.edges[etype].data[EID] = some
-        return found
+            found = heterograph(ends, {name: self.num_nodes(name) for name in self.ntypes})
+        return _with_ids(found, nodes, ids) if store_ids else found
 
     @property
     def local_partition(self) -> DGLGraph:
@@ -259,23 +244,19 @@ def partition_of(
         ends: sources and destinations of its edges, by their ids.
         edge_id: the ids of these edges.
     """
-    nodes = {}
-    for name, ids in own.items():
-        met = _met(name, ends)
-        nodes[name] = torch.cat([ids, met[~torch.isin(met, ids)]])
-    places = {name: ids.sort() for name, ids in nodes.items()}
-
-    def local(name: str, ids: Tensor) -> Tensor:
-        return places[name].indices[torch.searchsorted(places[name].values, ids)]
-
-    near = {etype: (local(etype[0], src), local(etype[2], dst)) for etype, (src, dst) in ends.items()}
-    found = heterograph(near, {name: len(ids) for name, ids in nodes.items()})
+    nodes, (near,) = numbered(ends, nodes=own)
+    found = _with_ids(between(nodes, near), nodes, edge_id)
     for name, ids in nodes.items():
-        found.nodes[name].data[NID] = ids
         found.nodes[name].data["inner_node"] = (torch.arange(len(ids)) < len(own[name])).to(torch.uint8)
-    for etype, ids in edge_id.items():
-        found.edges[etype].data[EID] = ids
     return found
+
+
+def _with_ids(graph: DGLGraph, nodes: dict[str, Tensor], edges: dict[Relation, Tensor]) -> DGLGraph:
+    for name, ids in nodes.items():
+        graph.nodes[name].data[NID] = ids
+    for etype, ids in edges.items():
+        graph.edges[etype].data[EID] = ids
+    return graph
 
 
 def _opened(config: PartConfig, ranks: halohop.World) -> halohop.Graph:
@@ -284,12 +265,6 @@ def _opened(config: PartConfig, ranks: halohop.World) -> halohop.Graph:
         return halohop.open(config.description.path, world=ranks)
     addresses = servers.split(",")
     return halohop.connect(addresses, sampling="client", first=addresses[ranks.host] if ranks.host < len(addresses) else None)
-
-
-def _met(name: str, ends: dict[Relation, tuple[Tensor, Tensor]]) -> Tensor:
-    """The nodes of a type at the ends of edges, ascending, each once."""
-    met = [pair[side // 2] for etype, pair in ends.items() for side in (0, 2) if etype[side] == name]
-    return torch.cat(met).unique() if met else torch.empty(0, dtype=torch.int64)
 
 
 def _schemes(view: DataView) -> dict[str, Scheme]:

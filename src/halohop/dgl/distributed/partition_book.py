@@ -10,6 +10,7 @@ import halohop
 from halohop.datasets import PartConfig
 from halohop.dgl.distributed.types import Types
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE
+from halohop.dgl.kinds import Kinds
 from halohop.errors import IdError, InputError
 from halohop.typing import RAW_ID, Relation, TableKey
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from halohop.dgl.distributed.dist_graph import DistGraph
 
 
-class GraphPartitionBook:
+class GraphPartitionBook(Kinds):
     """The partitions of a graph. Ids are the user's, 0 to n - 1 in each type, so that nothing is to be mapped back.
 
     Counts come from the manifest. Who owns some ids, the owners are asked.
@@ -46,25 +47,8 @@ class GraphPartitionBook:
         """Whether it is the book of these partitions."""
         return self._bounds == bounds_in(config)
 
-    @property
-    def ntypes(self) -> list[str]:
-        return self.types.ntypes
-
-    @property
-    def etypes(self) -> list[str]:
-        return [name for _, name, _ in self.types.edges]
-
-    @property
-    def canonical_etypes(self) -> list[Relation]:
-        return self.types.canonical_etypes
-
-    def to_canonical_etype(self, etype: str | Relation) -> Relation:
-        return self.types.to_canonical_etype(etype)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return self.types.is_homogeneous
-
+    ntypes = property(lambda self: self.types.ntypes)
+    canonical_etypes = property(lambda self: self.types.canonical_etypes)
     global_nid_dtype = global_eid_dtype = property(lambda self: torch.int64)
 
     def num_partitions(self) -> int:
@@ -88,13 +72,36 @@ class GraphPartitionBook:
         bounds = self._bounds[table]
         return bounds[-1] if part is None else bounds[self._checked(part) + 1] - bounds[part]
 
+    def owners(self, table: TableKey, ids: Any) -> Tensor:
+        """The partition of each row of a table of halohop's, as `nid2partid` and `eid2partid`."""
+        engine, rows = self._engine(), torch.as_tensor(ids)
+        return engine.owners(rows, table) if isinstance(table, str) else engine.edge_owners(table, rows)
+
+    def owned(self, table: TableKey, part: int) -> Tensor:
+        """The ids of a partition's rows, as `partid2nids` and `partid2eids`."""
+        first, engine = self._bounds[table][self._checked(part)], self._engine()
+        if not isinstance(table, str):
+            return engine.edges(table, part=part).edge_id
+        (ids,) = engine.fetch_rows(table, [RAW_ID], torch.arange(first, self._bounds[table][part + 1]))
+        return ids
+
+    def places(self, table: TableKey, ids: Any, part: int) -> Tensor:
+        """Where rows stand among those of a partition, as `nid2localnid` and `eid2localeid`."""
+        wanted, owned = torch.as_tensor(ids), self.owned(table, part)
+        places = torch.searchsorted(owned, wanted)
+        known = places < len(owned)
+        known[known.clone()] = owned[places[known]] == wanted[known]
+        if not bool(known.all()):
+            raise IdError(f"id {int(wanted[~known][0])} is not in partition {part}; nid2partid says where it is")
+        return places
+
     def nid2partid(self, nids: Any, ntype: str = DEFAULT_NTYPE) -> Tensor:
         """The partition of each node, int64 ``[n]``.
 
         Raises:
             IdError: a node that there is not.
         """
-        return self._engine().owners(torch.as_tensor(nids), self.types.node_type(ntype))
+        return self.owners(self.types.node_type(ntype), nids)
 
     def eid2partid(self, eids: Any, etype: str | Relation = DEFAULT_ETYPE) -> Tensor:
         """The partition of each edge, int64 ``[n]``: that of its destination.
@@ -102,7 +109,7 @@ class GraphPartitionBook:
         Raises:
             IdError: an edge that there is not.
         """
-        return self._engine().edge_owners(self.types.relation(etype), torch.as_tensor(eids))
+        return self.owners(self.types.relation(etype), eids)
 
     def partid2nids(self, partid: int, ntype: str = DEFAULT_NTYPE) -> Tensor:
         """The nodes of a partition, int64 ``[n]``, ascending.
@@ -110,11 +117,7 @@ class GraphPartitionBook:
         Raises:
             InputError: there is no such partition.
         """
-        name = self.types.node_type(ntype)
-        bounds = self._bounds[name]
-        gid = torch.arange(bounds[self._checked(partid)], bounds[partid + 1])
-        (ids,) = self._engine().fetch_rows(name, [RAW_ID], gid)
-        return ids
+        return self.owned(self.types.node_type(ntype), partid)
 
     def partid2eids(self, partid: int, etype: str | Relation = DEFAULT_ETYPE) -> Tensor:
         """The edges of a partition, int64 ``[n]``, ascending.
@@ -122,7 +125,7 @@ class GraphPartitionBook:
         Raises:
             InputError: there is no such partition.
         """
-        return self._engine().edges(self.types.relation(etype), part=self._checked(partid)).edge_id
+        return self.owned(self.types.relation(etype), partid)
 
     def nid2localnid(self, nids: Any, partid: int, ntype: str = DEFAULT_NTYPE) -> Tensor:
         """Where nodes of a partition stand among its nodes, int64 ``[n]``.
@@ -130,7 +133,7 @@ class GraphPartitionBook:
         Raises:
             IdError: a node that it does not own.
         """
-        return _places(torch.as_tensor(nids), self.partid2nids(partid, ntype), partid)
+        return self.places(self.types.node_type(ntype), nids, partid)
 
     def eid2localeid(self, eids: Any, partid: int, etype: str | Relation = DEFAULT_ETYPE) -> Tensor:
         """Where edges of a partition stand among its edges, int64 ``[n]``.
@@ -138,16 +141,15 @@ class GraphPartitionBook:
         Raises:
             IdError: an edge that it does not own.
         """
-        return _places(torch.as_tensor(eids), self.partid2eids(partid, etype), partid)
+        return self.places(self.types.relation(etype), eids, partid)
 
     def map_to_homo_nid(self, ids: Any, ntype: str) -> Tensor:
         """Ids of a type as ids over all types: those of the first type come first."""
-        return torch.as_tensor(ids) + self._first(self.types.nodes)[self.types.ntypes.index(self.types.ntype(ntype))]
+        return torch.as_tensor(ids) + self._first(self.types.nodes)[self.get_ntype_id(ntype)]
 
     def map_to_homo_eid(self, ids: Any, etype: str | Relation) -> Tensor:
         """The same of edges."""
-        relation = self.types.to_canonical_etype(etype)
-        return torch.as_tensor(ids) + self._first(self.types.edges)[self.canonical_etypes.index(relation)]
+        return torch.as_tensor(ids) + self._first(self.types.edges)[self.get_etype_id(etype)]
 
     def map_to_per_ntype(self, ids: Any) -> tuple[Tensor, Tensor]:
         """Numbers of types, and ids within them, of ids over all types."""
@@ -176,15 +178,6 @@ RangePartitionBook = GraphPartitionBook
 def bounds_of(engine: halohop.Graph) -> dict[TableKey, tuple[int, ...]]:
     """By table, where the rows of each partition of an open graph begin, and how many there are in all."""
     return {table: engine.book.bounds(table) for table in engine.schema.tables}
-
-
-def _places(ids: Tensor, owned: Tensor, part: int) -> Tensor:
-    places = torch.searchsorted(owned, ids)
-    known = places < len(owned)
-    known[known.clone()] = owned[places[known]] == ids[known]
-    if not bool(known.all()):
-        raise IdError(f"id {int(ids[~known][0])} is not in partition {part}; nid2partid says where it is")
-    return places
 
 
 def _per_type(ids: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
@@ -238,18 +231,15 @@ class PartitionPolicy:
 
     def local_ids(self) -> Tensor:
         """Their ids, int64 ``[n]``, ascending."""
-        book = self.partition_book
-        return (book.partid2nids if self.is_node else book.partid2eids)(book.partid, self.type_name)
+        return self.partition_book.owned(self.table, self.partition_book.partid)
 
     def to_partid(self, id_tensor: Any) -> Tensor:
         """The partition of each row."""
-        book = self.partition_book
-        return (book.nid2partid if self.is_node else book.eid2partid)(id_tensor, self.type_name)
+        return self.partition_book.owners(self.table, id_tensor)
 
     def to_local(self, id_tensor: Any) -> Tensor:
         """Where rows stand in the partition that is near."""
-        book = self.partition_book
-        return (book.nid2localnid if self.is_node else book.eid2localeid)(id_tensor, book.partid, self.type_name)
+        return self.partition_book.places(self.table, id_tensor, self.partition_book.partid)
 
 
 class NodePartitionPolicy(PartitionPolicy):

@@ -5,12 +5,12 @@ from typing import Self
 
 import halohop
 from halohop.dgl.graph import DEFAULT_ETYPE, DEFAULT_NTYPE
-from halohop.errors import SchemaError
+from halohop.dgl.kinds import Kinds, only
 from halohop.typing import NodeType, Relation, TableKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Types:
+class Types(Kinds):
     """The types of a graph, in its order; those of a homogeneous graph are called ``_N`` and ``_E`` in DGL.
 
     Args:
@@ -36,32 +36,8 @@ class Types:
             return cls(nodes={DEFAULT_NTYPE: next(iter(schema.nodes))}, edges={DEFAULT_ETYPE: next(iter(schema.edges))})
         return cls(nodes={name: name for name in schema.nodes}, edges={name: name for name in schema.edges})
 
-    @property
-    def ntypes(self) -> list[str]:
-        return list(self.nodes)
-
-    @property
-    def canonical_etypes(self) -> list[Relation]:
-        return list(self.edges)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether there is one type of nodes and one of edges."""
-        return len(self.nodes) == len(self.edges) == 1
-
-    def to_canonical_etype(self, etype: str | Relation | None) -> Relation:
-        """A relation by its name, its three parts, or None for the only one.
-
-        Raises:
-            SchemaError: there is none, or more than one.
-        """
-        wanted = tuple(etype) if isinstance(etype, list) else etype
-        found = [known for known in self.edges if wanted in (None, known, known[1])]
-        if len(found) != 1:
-            raise SchemaError(
-                f"etype={etype!r} names {len(found)} relations of {self.canonical_etypes}; name one by its three parts"
-            )
-        return found[0]
+    ntypes = property(lambda self: list(self.nodes))
+    canonical_etypes = property(lambda self: list(self.edges))
 
     def relation(self, etype: str | Relation | None) -> Relation:
         """What halohop calls a relation; raises as `to_canonical_etype`."""
@@ -73,11 +49,7 @@ class Types:
         Raises:
             SchemaError: there is no such type, or None was given and there are several.
         """
-        if ntype is None and len(self.nodes) == 1:
-            return next(iter(self.nodes))
-        if ntype not in self.nodes:
-            raise SchemaError(f"ntype={ntype!r} is none of the node types {self.ntypes}; name one")
-        return ntype
+        return only(self.nodes, ntype)
 
     def node_type(self, ntype: str | None) -> NodeType:
         """What halohop calls a node type; raises as `ntype`."""
