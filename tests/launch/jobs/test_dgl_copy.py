@@ -79,6 +79,22 @@ def test_what_a_host_writes_is_what_is_here(options: CopyOptions, tmp_path: Path
     assert copying.wanted(parcels(options)[Entry(host="a")][1].copied) == ("sage/train.py",)
 
 
+def test_programs_stay_programs(options: CopyOptions, tmp_path: Path) -> None:
+    """Also those that are there already, from before they were programs here."""
+    options = replace(options, workspace=str(tmp_path / "there"))
+    script, there = Path(options.script_folder) / "train.py", tmp_path / "there" / "sage" / "train.py"
+    for program in (False, True, True):
+        script.chmod(0o755 if program else 0o644)
+        scripts = parcels(options)[Entry(host="a")][1]
+        missing = copying.wanted(scripts.copied)
+        sent = iter([Piece(path=path, data=(scripts.source / path).read_bytes(), last=True) for path in missing])
+        copying.write(scripts.copied, missing, sent.__next__)
+        mode = there.stat().st_mode
+        assert bool(mode & 0o100) == program
+        assert not program or (mode & 0o111) << 2 == mode & 0o444
+        assert not (there.parent / "models" / "sage.py").stat().st_mode & 0o111
+
+
 def test_the_folder_of_the_partitions_may_be_named_itself(options: CopyOptions) -> None:
     found = parcels(options)
     bare = parcels(replace(options, part_config=str(Path(options.part_config).parent)))

@@ -108,7 +108,9 @@ def _scripts(options: CopyOptions, workspace: Path, parts: Path) -> Parcel:
     files = {str(file.relative_to(base)): _record(file) for file in _files(folder, parts.resolve())}
     ip_config = Path(options.ip_config)
     small = {ip_config.name: read_regular(ip_config)}
-    return Parcel(copied=Copied(folder=str(workspace), files=files, small=small), source=base, what=folder.name)
+    executable = tuple(file for file in files if (base / file).stat().st_mode & 0o100)
+    there = Copied(folder=str(workspace), files=files, small=small, executable=executable)
+    return Parcel(copied=there, source=base, what=folder.name)
 
 
 def _files(folder: Path, parts: Path) -> Iterator[Path]:

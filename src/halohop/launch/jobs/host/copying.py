@@ -46,6 +46,8 @@ def write(copied: Copied, missing: tuple[str, ...], take: Callable[[], Piece]) -
         with writing(folder / path):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
         _write(folder / path, path, copied.files[path], take)
+    for path in copied.executable:
+        _make_executable(folder / path)
     for path, data in copied.small.items():
         _replace(folder / path, data)
     if copied.manifest is not None:
@@ -104,6 +106,14 @@ def _write(file: Path, path: str, record: FileRecord, take: Callable[[], Piece])
                 f"{path} is not what the manifest says where it was copied from; run `halohop inspect --verify` there, and copy "
                 "the data set to it again"
             )
+
+
+def _make_executable(file: Path) -> None:
+    """For all who may read it, as this host's umask has it."""
+    with writing(file):
+        mode = file.stat().st_mode
+        if not mode & 0o100:
+            file.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _following(path: str, piece: Piece | None) -> Piece:

@@ -58,12 +58,14 @@ class Copied:
         files: large ones, by their paths in the folder.
         small: other files, whole; written before the manifest.
         manifest: the bytes of manifest.json, which is written last; None where the folder is no data set.
+        executable: those of `files` that may be run; their modes are set also where they are there already.
     """
 
     folder: str
     files: Mapping[str, FileRecord]
     small: Mapping[str, bytes]
     manifest: bytes | None = None
+    executable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
