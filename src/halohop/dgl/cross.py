@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halohop.dgl.frames import Framed
 from halohop.dgl.function import Reduction
-from halohop.dgl.message import ALL, Passing, apply_nodes
+from halohop.dgl.message import Passes, Passing
 from halohop.errors import InputError
 from halohop.nn import Adjacency
 
@@ -27,31 +26,40 @@ CROSS: dict[str, Callable[[list[Tensor]], Tensor]] = {
 BEYOND = {"max": float("-inf"), "min": float("inf")}
 
 
-def multi_update_all(graph: Framed, functions: Mapping[Any, Any], cross: CrossReducer, then: Any) -> None:
-    """Sets columns of destinations to what they make of what each relation gives them.
+class CrossPasses(Passes):
+    """A graph along whose edges of several relations messages go."""
 
-    A function is given these in the order of `functions`; "stack" stacks them in that of the graph's relations. A relation gives
-    0 to destinations without messages; but the greatest of the greatest, and the least of the least, are of all messages.
-    """
-    if not callable(cross) and cross not in CROSS:
-        raise InputError(f"cross_reducer={cross!r}; give one of {list(CROSS)}, or a function of a list of tensors")
-    given = {graph.to_canonical_etype(etype): pair for etype, pair in functions.items()}
-    for relation, pair in given.items():
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError(f"edges {relation} have {pair!r}; give (message function, reduce function)")
-    alike = all(isinstance(pair[1], Reduction) and pair[1].operation == cross for pair in given.values())
-    beyond = BEYOND.get(str(cross)) if alike else None
-    found: dict[tuple[str, str], list[Tensor]] = {}
-    for relation in given if callable(cross) else sorted(given, key=graph.canonical_etypes.index):
-        passing = Passing(graph, relation)
-        for name, rows in passing.received(*given[relation]).items():
-            found.setdefault((relation[2], name), []).append(_without_messages(rows, passing.edges, beyond))
-    made_one = cross if callable(cross) else CROSS[cross]
-    for (ntype, name), parts in found.items():
-        rows = made_one(parts)
-        graph.dst_frame(ntype)[name] = rows if beyond is None else rows.masked_fill(rows == beyond, 0)
-    for ntype in dict.fromkeys(relation[2] for relation in given) if then is not None else ():
-        apply_nodes(graph, then, ALL, ntype)
+    def multi_update_all(self, etype_dict: Mapping[Any, Any], cross_reducer: CrossReducer, apply_node_func: Any = None) -> None:
+        """As `update_all` along several relations, whose results for a type of destinations are reduced to one.
+
+        A function is given these in the order of `etype_dict`; "stack" stacks them in that of the graph's relations. A relation
+        gives 0 to destinations without messages; but the greatest of the greatest, and the least of the least, are of all
+        messages.
+
+        Args:
+            etype_dict: by relation, the message function and the reduce function.
+            cross_reducer: "sum", "mean", "min", "max", "stack", or a function of a list of tensors ``[n, ...]``.
+            apply_node_func: as of `update_all`.
+        """
+        if not callable(cross_reducer) and cross_reducer not in CROSS:
+            raise InputError(f"cross_reducer={cross_reducer!r}; give one of {list(CROSS)}, or a function of a list of tensors")
+        given = {self.to_canonical_etype(etype): pair for etype, pair in etype_dict.items()}
+        for relation, pair in given.items():
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise InputError(f"edges {relation} have {pair!r}; give (message function, reduce function)")
+        alike = all(isinstance(pair[1], Reduction) and pair[1].operation == cross_reducer for pair in given.values())
+        beyond = BEYOND.get(str(cross_reducer)) if alike else None
+        found: dict[tuple[str, str], list[Tensor]] = {}
+        for relation in given if callable(cross_reducer) else sorted(given, key=self.canonical_etypes.index):
+            passing = Passing(self, relation)
+            for name, rows in passing.received(*given[relation]).items():
+                found.setdefault((relation[2], name), []).append(_without_messages(rows, passing.edges, beyond))
+        made_one = cross_reducer if callable(cross_reducer) else CROSS[cross_reducer]
+        for (ntype, name), parts in found.items():
+            rows = made_one(parts)
+            self.dst_frame(ntype)[name] = rows if beyond is None else rows.masked_fill(rows == beyond, 0)
+        for ntype in dict.fromkeys(relation[2] for relation in given) if apply_node_func is not None else ():
+            self.apply_nodes(apply_node_func, ntype=ntype)
 
 
 def _without_messages(rows: Tensor, edges: Adjacency, value: float | None) -> Tensor:

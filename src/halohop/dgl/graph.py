@@ -11,12 +11,11 @@ from torch_geometric.data import Data, HeteroData
 
 import halohop
 from halohop.dgl.asked import Asked, Remade
-from halohop.dgl.cross import CrossReducer, multi_update_all
+from halohop.dgl.cross import CrossPasses
 from halohop.dgl.frames import EID as EID
 from halohop.dgl.frames import NID as NID
-from halohop.dgl.frames import Framed, Kept
+from halohop.dgl.frames import Kept
 from halohop.dgl.interop import to_dgl, to_pyg
-from halohop.dgl.message import ALL, MessageFunction, ReduceFunction, apply_edges, apply_nodes, update_all
 from halohop.dgl.notes import Lacking
 from halohop.dgl.views import Columns
 from halohop.errors import InputError
@@ -36,7 +35,7 @@ Given = dict[Any, dict[str, str]]
 """The same, and what they are called elsewhere."""
 
 
-class DGLGraph(Asked, Remade, Framed, Lacking):
+class DGLGraph(Asked, Remade, CrossPasses, Lacking):
     """Nodes and edges by type, and columns of both. `graph` and `heterograph` make one.
 
     Columns are set and read as in DGL, at any time. They and the edges go to other processes by fork and by pickle. Within
@@ -143,50 +142,6 @@ class DGLGraph(Asked, Remade, Framed, Lacking):
     def local_var(self) -> Self:
         """The same graph with columns of its own, which at first are those of this one."""
         return self._with(self._edges, self._kept.each(lambda rows: rows))
-
-    # message passing
-
-    def apply_edges(self, func: MessageFunction, edges: Any = ALL, etype: str | Relation | None = None) -> None:
-        """Sets columns of the edges.
-
-        Args:
-            func: a built-in of `halohop.dgl.function`, or a function of an `EdgeBatch` that returns a dict of columns.
-            edges: which: ids, or pairs of ends; by default all. The others keep what they have, or 0.
-            etype: the relation.
-        """
-        apply_edges(self, func, edges, etype)
-
-    def update_all(
-        self,
-        message_func: MessageFunction,
-        reduce_func: ReduceFunction,
-        apply_node_func: Any = None,
-        etype: str | Relation | None = None,
-    ) -> None:
-        """Sets columns of the destinations to what they make of the messages of their in-edges; 0 for those without any.
-
-        Args:
-            message_func: as `func` of `apply_edges`.
-            reduce_func: a built-in, or a function of a `NodeBatch` that returns a dict of columns; it is called with the
-                destinations that have one message, with those that have two, and so on.
-            apply_node_func: a function of a `NodeBatch` of all destinations, called afterwards.
-            etype: the relation.
-        """
-        update_all(self, message_func, reduce_func, apply_node_func, etype)
-
-    def multi_update_all(self, etype_dict: Mapping[Any, Any], cross_reducer: CrossReducer, apply_node_func: Any = None) -> None:
-        """As `update_all` along several relations, whose results for a type of destinations are reduced to one.
-
-        Args:
-            etype_dict: by relation, the message function and the reduce function.
-            cross_reducer: "sum", "mean", "min", "max", "stack", or a function of a list of tensors ``[n, ...]``.
-            apply_node_func: as of `update_all`.
-        """
-        multi_update_all(self, etype_dict, cross_reducer, apply_node_func)
-
-    def apply_nodes(self, func: Any, v: Any = ALL, ntype: str | None = None) -> None:
-        """Sets columns of nodes, of a block those of the destinations, by a function of a `NodeBatch`."""
-        apply_nodes(self, func, v, ntype)
 
     # the same graph elsewhere
 

@@ -86,37 +86,51 @@ class Passing:
         return _joined([ids for ids, _ in found], [rows for _, rows in found], self.edges.num_dst)
 
 
-def apply_edges(graph: Framed, func: MessageFunction, edges: Any, etype: str | Relation | None) -> None:
-    """Sets columns of edges, all of them, or some by their ids or pairs of ends."""
-    passing = Passing(graph, etype)
-    ids = None
-    if not is_all(edges):
-        found = graph.edge_ids(edges[0], edges[1], etype=passing.relation) if isinstance(edges, tuple) else edges
-        ids = graph.ids(found, passing.edges.num_edges, "edge")
-    _set(passing.columns["e"], passing.given(func, ids), ids, passing.edges.num_edges)
+class Passes(Framed):
+    """A graph along whose edges messages go."""
 
+    def apply_edges(self, func: MessageFunction, edges: Any = ALL, etype: str | Relation | None = None) -> None:
+        """Sets columns of the edges.
 
-def update_all(
-    graph: Framed, message: MessageFunction, reduction: ReduceFunction, then: Any, etype: str | Relation | None
-) -> None:
-    """Sets columns of destinations to what they make of the messages of their in-edges."""
-    passing = Passing(graph, etype)
-    passing.columns["v"].update(passing.received(message, reduction))
-    if then is not None:
-        apply_to(passing.columns["v"], then, passing.dsttype, graph.dstnodes(passing.dsttype), None)
+        Args:
+            func: a built-in of `halohop.dgl.function`, or a function of an `EdgeBatch` that returns a dict of columns.
+            edges: which: ids, or pairs of ends; by default all. The others keep what they have, or 0.
+            etype: the relation.
+        """
+        passing, ids = Passing(self, etype), None
+        if not is_all(edges):
+            found = self.edge_ids(edges[0], edges[1], etype=passing.relation) if isinstance(edges, tuple) else edges
+            ids = self.ids(found, passing.edges.num_edges, "edge")
+        _set(passing.columns["e"], passing.given(func, ids), ids, passing.edges.num_edges)
 
+    def update_all(
+        self,
+        message_func: MessageFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Any = None,
+        etype: str | Relation | None = None,
+    ) -> None:
+        """Sets columns of the destinations to what they make of the messages of their in-edges; 0 for those without any.
 
-def apply_nodes(graph: Framed, func: Callable[[NodeBatch], Found], v: Any, ntype: str | None) -> None:
-    """Sets columns of nodes, of a block those of the destinations, by a function of their columns."""
-    kind = only(graph.dsttypes, ntype)
-    ids = None if is_all(v) else graph.ids(v, graph.num_dst_nodes(kind), "node")
-    apply_to(graph.dst_frame(kind), func, kind, graph.dstnodes(kind), ids)
+        Args:
+            message_func: as `func` of `apply_edges`.
+            reduce_func: a built-in, or a function of a `NodeBatch` that returns a dict of columns; it is called with the
+                destinations that have one message, with those that have two, and so on.
+            apply_node_func: a function of a `NodeBatch` of all destinations, called afterwards.
+            etype: the relation.
+        """
+        passing = Passing(self, etype)
+        passing.columns["v"].update(passing.received(message_func, reduce_func))
+        if apply_node_func is not None:
+            self.apply_nodes(apply_node_func, ntype=passing.dsttype)
 
-
-def apply_to(frame: Frame, func: Callable[[NodeBatch], Found], ntype: str, numbers: Tensor, ids: Tensor | None) -> None:
-    """Sets columns of nodes, all of them or some, by a function of their columns."""
-    batch = NodeBatch(numbers, ntype, frame, {}) if ids is None else NodeBatch(numbers[ids], ntype, Rows(frame, ids), {})
-    _set(frame, _checked(func, batch, f"nodes of type {ntype!r}"), ids, len(numbers))
+    def apply_nodes(self, func: Callable[[NodeBatch], Found], v: Any = ALL, ntype: str | None = None) -> None:
+        """Sets columns of nodes, of a block those of the destinations, by a function of a `NodeBatch`."""
+        kind = only(self.dsttypes, ntype)
+        frame, numbers = self.dst_frame(kind), self.dstnodes(kind)
+        ids = None if is_all(v) else self.ids(v, len(numbers), "node")
+        batch = NodeBatch(numbers, kind, frame, {}) if ids is None else NodeBatch(numbers[ids], kind, Rows(frame, ids), {})
+        _set(frame, _checked(func, batch, f"nodes of type {kind!r}"), ids, len(numbers))
 
 
 def is_all(ids: Any) -> bool:

@@ -3,17 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from halohop.dgl.dataloading.base import BlockSampler, Names, Sampler, set_edge_lazy_features
 from halohop.dgl.dataloading.negative_sampler import Pairs, ends_of
 from halohop.dgl.graph import EID, NID, DGLGraph
 from halohop.dgl.ids import EdgeIds, Ids, as_given, edge_ids, joined
 from halohop.dgl.inherited import inherit
+from halohop.dgl.subgraphs import between
 from halohop.errors import InputError, SchemaError
-from halohop.nn import Adjacency
+from halohop.nn import numbered
 from halohop.typing import Relation
 
 
@@ -45,7 +44,7 @@ class EdgePredictionSampler(Sampler):
         ids = edge_ids(g, seed_edges)
         positive = ends_of(g, ids)
         negative = None if self.negative_sampler is None else self._negatives(g, seed_edges)
-        nodes, graphs = numbered(g, [positive] if negative is None else [positive, negative])
+        nodes, graphs = graphs_of(g, [positive] if negative is None else [positive, negative])
         for relation in g.canonical_etypes:
             graphs[0].edges[relation].data[EID] = ids.get(relation, torch.empty(0, dtype=torch.int64)).to(g.idtype)
         pair_graph = inherit(graphs[0], g)
@@ -122,40 +121,18 @@ def find_exclude_eids(
     return ids
 
 
-def numbered(g: Any, graphs: list[dict[Relation, Pairs]]) -> tuple[Ids, list[DGLGraph]]:
+def graphs_of(g: Any, pairs: list[dict[Relation, Pairs]]) -> tuple[Ids, list[DGLGraph]]:
     """Pairs of nodes as graphs whose nodes are only these, as they first occur.
 
     Returns:
         The ids of these nodes by type, and the graphs, all with the same nodes.
     """
-    ends: dict[str, list[Tensor]] = {kind: [] for kind in g.ntypes}
-    for pairs in graphs:
-        for relation in (relation for relation in g.canonical_etypes if relation in pairs):
-            for kind, ids in zip(relation[::2], pairs[relation], strict=True):
-                ends[kind].append(ids)
-    nodes: Ids = {}
-    places: dict[str, Any] = {}
-    for kind, parts in ends.items():
-        met = np.concatenate([part.numpy() for part in parts]) if parts else np.empty(0, np.int64)
-        found, first, place = np.unique(met, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        nodes[kind] = torch.from_numpy(found[order]).long()
-        lengths = [len(part) for part in parts]
-        places[kind] = iter(torch.from_numpy(rank[place]).to(g.idtype).split(lengths))
-    counts = {kind: len(ids) for kind, ids in nodes.items()}
-    made = [DGLGraph(counts, counts, _adjacencies(g, pairs, places, counts)) for pairs in graphs]
-    for graph in made:
+    listed = [{relation: some[relation] for relation in g.canonical_etypes if relation in some} for some in pairs]
+    found = [{relation: (src.long(), dst.long()) for relation, (src, dst) in some.items()} for some in listed]
+    none = torch.empty(0, dtype=torch.int64)
+    nodes, numbers = numbered(*found, nodes=dict.fromkeys(g.ntypes, none))
+    graphs = [between(nodes, dict.fromkeys(g.canonical_etypes, (none, none)) | some, g.idtype) for some in numbers]
+    for graph in graphs:
         for kind, ids in nodes.items():
             graph.nodes[kind].data[NID] = ids.to(g.idtype)
-    return nodes, made
-
-
-def _adjacencies(g: Any, pairs: Mapping[Relation, Pairs], places: Mapping[str, Any], counts: dict[str, int]) -> Any:
-    none = torch.empty(0, dtype=g.idtype)
-    found = {}
-    for relation in g.canonical_etypes:
-        ends = (next(places[relation[0]]), next(places[relation[2]])) if relation in pairs else (none, none)
-        found[relation] = Adjacency(counts[relation[0]], counts[relation[2]], ends)
-    return found
+    return nodes, graphs
