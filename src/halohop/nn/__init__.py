@@ -15,6 +15,7 @@ from halohop.nn.hops import Hop, hops
 from halohop.nn.messages import messages, reduce_messages
 from halohop.nn.relabeling import hop_of, numbered
 from halohop.nn.relational import RGCNConv, aggregate_relations
+from halohop.nn.typed import HGTConv
 
 __all__ = [
     "Adjacency",
@@ -23,6 +24,7 @@ __all__ = [
     "GCNConv",
     "GINConv",
     "GraphConv",
+    "HGTConv",
     "Hop",
     "RGCNConv",
     "SAGEConv",

@@ -16,6 +16,7 @@ from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, Sampled
 from halohop.nn.layer import ListedConv
 from halohop.nn.relational import RGCNConv
+from halohop.nn.typed import HGTConv
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -27,6 +28,7 @@ _LISTED: dict[type[nn.Module], type[nn.Module]] = {
     pyg.GATConv: GATConv,
     pyg.GATv2Conv: GATv2Conv,
     pyg.RGCNConv: RGCNConv,
+    pyg.HGTConv: HGTConv,
 }
 
 _BY_ROW = (nn.Identity, nn.LayerNorm)

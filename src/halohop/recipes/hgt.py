@@ -1,17 +1,17 @@
-"""HGT (Hu et al., "Heterogeneous Graph Transformer", 2020) as a model of the recipes, on PyG's `HGTConv`."""
+"""HGT (Hu et al., "Heterogeneous Graph Transformer", 2020) as a model of the recipes, on PyG's `HGTConv` over lists."""
 
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import HGTConv
 
+from halohop.nn import HGTConv, Hop, hops
 from halohop.recipes.models import NodeClassifier, input_modules, projected
 from halohop.recipes.spec import ModelSpec
 from halohop.typing import NodeType, Relation
 
 Rows = dict[NodeType, Tensor]
-Edges = dict[Relation, Tensor]
+Edges = dict[Relation, Tensor] | dict[Relation, Hop]
 
 
 class TypedAttention(nn.Module):
@@ -30,7 +30,7 @@ class TypedAttention(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, x: Rows, edges: Edges) -> Rows:
-        """New rows of all nodes, ``[n, hidden]`` per type, from those of their in-neighbours."""
+        """New rows of all nodes that edges may lead to, ``[n, hidden]`` per type, from those of their in-neighbours."""
         x = {name: self.dropout(rows) for name, rows in x.items()}
         out = self.conv(x, edges)
         return {name: F.relu(self.alone[name](rows) if name in self.alone else out[name]) for name, rows in x.items()}
@@ -56,11 +56,10 @@ class AttentionClassifier(NodeClassifier):
 
     def roots(self, batch: Any) -> Rows:
         x = projected(batch, self.spec, self.projections)
-        for done, layer in enumerate(self.layers):
-            hops = self.spec.layers - done  # those whose edges still matter for the roots
-            x = {name: rows[: sum(batch[name].num_sampled_nodes[: hops + 1])] for name, rows in x.items()}
-            edges = {name: batch[name].edge_index[:, : sum(batch[name].num_sampled_edges[:hops])] for name in self.spec.relations}
-            x = layer(x, edges)
+        for done, (layer, edges) in enumerate(zip(self.layers, hops(batch, layers=self.spec.layers), strict=True)):
+            before = self.spec.layers - done  # the hops whose edges still matter for the roots
+            x = {name: rows[: sum(batch[name].num_sampled_nodes[: before + 1])] for name, rows in x.items()}
+            x = layer(x, {relation: edges[relation] for relation in self.spec.relations})
         # Weights of types that do not matter here have a gradient, too: of zero, so that no rank waits for it.
         nothing = 0 * sum(parameter.sum() for parameter in self.parameters())
         return {name: rows[: batch[name].num_sampled_nodes[0]] + nothing for name, rows in x.items()}

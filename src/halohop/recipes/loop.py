@@ -53,7 +53,8 @@ class Run:
         self.model = build_model(task.spec).to(self.device)
         self.ddp: nn.Module = DistributedDataParallel(self.model) if self.world.size > 1 else self.model
         self.vectors = VectorTables(setting, self.model, None if state is None else state["vectors"]["token"])
-        adam = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay)
+        decay = self.config.weight_decay
+        adam = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=decay, fused=True)
         self.optimizers = [adam, *self.vectors.optimizers]
         torch.manual_seed(self.config.seed + 1_000_003 * (self.world.rank + 1))  # dropout of its own on every rank
         self.loader = task.loader("train")
