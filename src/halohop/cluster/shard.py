@@ -16,7 +16,9 @@ from halohop.cluster.hottest import hot_rows
 from halohop.cluster.landing import Site
 from halohop.cluster.listed import Listed
 from halohop.cluster.named import named
+from halohop.cluster.narrow_columns import MOST_BYTES, NarrowColumns
 from halohop.errors import SchemaError
+from halohop.memory import spare_bytes
 from halohop.partitioning.book import Book
 from halohop.store.feature import Feature, Stored
 from halohop.store.part import EdgePart, Part
@@ -39,7 +41,9 @@ from halohop.store.topology import Topology
 from halohop.store.weight_sums import summed
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
-from halohop.typing import BLOCK, EDGE_ID, RAW_ID, Relation, TableKey, degree_column
+from halohop.typing import BLOCK, EDGE_ID, RAW_ID, NodeType, Relation, TableKey, degree_column
+
+_SHARE = 4  # of what may be held without need, one part of these is for copies of narrow columns
 
 
 class LocalShard:
@@ -124,6 +128,7 @@ class LocalShard:
         lists = {relation: topology.indices for relation, topology in self.topologies.items()}
         for name, kept in hot_rows(parts, columns, lists, book, residency.hot_bytes, counters).items():
             self._tables[name].features.update(kept)
+        self._narrow = self._narrow_columns(list(first.nodes))
         self._degrees: dict[tuple[TableKey, str], Topology] = {
             (book.list_type(relation), degree_column(relation)): topology for relation, topology in self.topologies.items()
         }
@@ -162,6 +167,21 @@ class LocalShard:
             here = [held[part][name] if part in held else None for part in range(self._book.num_parts)]
             pieces[name] = ops.SparsePieces(here, bounds, disk_arrays=self._residency.disk_arrays)
         return pieces
+
+    def _narrow_columns(self, names: list[NodeType]) -> dict[NodeType, NarrowColumns]:
+        """Of the types that there is room for, the smallest first; of columns that no user can write to."""
+        found: dict[NodeType, NarrowColumns] = {}
+        for name in names:
+            ids = self._tables[name].ids
+            columns = self._tables[name].columns | ({} if ids is None else {RAW_ID: ids})
+            stored = {key: pieces for key, pieces in columns.items() if pieces.within(self._residency.stored_arrays)}
+            found[name] = NarrowColumns(stored, self._counters)
+        room = spare_bytes() // _SHARE
+        for name in sorted(names, key=lambda name: found[name].num_rows):
+            room -= found[name].num_rows * MOST_BYTES
+            if room < 0:
+                del found[name]
+        return found
 
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Answers at once: the future that comes back is done, unless it is about tables and waits for others."""
@@ -213,14 +233,16 @@ class LocalShard:
         dense: list[Tensor] = []
         sparse: dict[str, ops.SparseRows] = {}
         written = 0
+        narrow = self._narrow[query.table].take(query, self._pool) if query.table in self._narrow else {}
         for name in query.columns:
-            pieces = table.columns.get(name) if site is not None and name not in table.features else None
+            lies_there = site is not None and name not in table.features and name not in narrow
+            pieces = table.columns.get(name) if lies_there else None
             if pieces is not None and site is not None:
                 self._count_disk(pieces, query)
                 site.gather(written, pieces, query.gid)
                 written += 1
                 continue
-            rows = self._column(table, name, query)
+            rows = narrow[name] if name in narrow else self._column(table, name, query)
             if isinstance(rows, ops.SparseRows):
                 sparse[name] = rows
             elif site is None:

@@ -38,6 +38,7 @@ from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, name_key, stream_key
 from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
+from halohop.ops.records import Records
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import (
     gather_rows,
@@ -79,6 +80,7 @@ __all__ = [
     "Ranges",
     "RankedRuns",
     "RankedSet",
+    "Records",
     "Relabeler",
     "Sources",
     "SparsePieces",

@@ -30,6 +30,7 @@ class Pieces:
 
     Attributes:
         on_disk: whether a piece is.
+        tensors: the pieces themselves, whose memory it keeps.
 
     Raises:
         InputError: the tensors do not fit together, or none is here.
@@ -62,7 +63,7 @@ class Pieces:
         self._is_on_disk = np.array([tensor is not None and tensor.data_ptr() in disk_arrays for tensor in tensors], np.bool_)
         self.on_disk = bool(self._is_on_disk.any())
         self.bounds = np.array(bounds, np.int64)
-        self._tensors = tuple(tensors)  # keeps their memory
+        self.tensors = tuple(tensors)
         self.word = widest_word(self.row_bytes, here)
         self.width = np.uint64(self.row_bytes // self.word.itemsize)  # words of a row
         self.words, self.origins = self._words(bounds)
@@ -73,15 +74,19 @@ class Pieces:
     def in_one(self) -> NDArray[Any] | None:
         """All rows as one array of words, in memory; None where they lie in several, or are no numbers of 4 or 8 bytes each."""
         is_id = self.width == 1 and self.word.itemsize >= 4
-        whole = len(self._tensors) == 1 and not self.on_disk and self.bounds[0] == 0
+        whole = len(self.tensors) == 1 and not self.on_disk and self.bounds[0] == 0
         return self.words if is_id and whole else None
+
+    def within(self, arrays: Collection[int]) -> bool:
+        """Whether all that have rows are among some arrays, which are given by their addresses."""
+        return all(tensor.data_ptr() in arrays for tensor in self.tensors if tensor is not None and tensor.numel())
 
     def find(self, row: int) -> tuple[Tensor | None, int]:
         """The piece that holds a row, and the row's number there; None where there is no such piece."""
         p = int(np.searchsorted(self.bounds, row, side="right")) - 1
-        if not 0 <= p < len(self._tensors):
+        if not 0 <= p < len(self.tensors):
             return None, 0
-        return self._tensors[p], row - int(self.bounds[p])
+        return self.tensors[p], row - int(self.bounds[p])
 
     def addresses(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
         """Where rows lie in memory, those left out that are in no piece on disk."""
@@ -96,7 +101,7 @@ class Pieces:
     def followed_by(self, rows: Tensor) -> "Pieces":
         """The same pieces, and one more behind them, which is in memory: ``[n, ...]``, contiguous."""
         bounds = [*self.bounds.tolist(), len(self) + len(rows)]
-        return Pieces([*self._tensors, rows], bounds, extra=self.extra, disk_arrays=self._disk_arrays)
+        return Pieces([*self.tensors, rows], bounds, extra=self.extra, disk_arrays=self._disk_arrays)
 
     def explain(self, row: int) -> str:
         """Why a row cannot be read."""
@@ -105,17 +110,17 @@ class Pieces:
         return f"out of range: there are {len(self)} rows"
 
     def _words(self, bounds: Sequence[int]) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        filled = [tensor for tensor in self._tensors if tensor is not None and tensor.numel()]
+        filled = [tensor for tensor in self.tensors if tensor is not None and tensor.numel()]
         first = min((tensor.data_ptr() for tensor in filled), default=0)
         last = max((tensor.data_ptr() + tensor.numel() * tensor.element_size() for tensor in filled), default=0)
-        origins = np.zeros(len(self._tensors), np.uint64)
-        for p, tensor in enumerate(self._tensors):
+        origins = np.zeros(len(self.tensors), np.uint64)
+        for p, tensor in enumerate(self.tensors):
             if tensor is None:
                 origins[p] = ABSENT
             elif tensor.numel():
                 begin = (tensor.data_ptr() - first) // self.word.itemsize - bounds[p] * int(self.width)
                 origins[p] = np.uint64(begin % 2**64)
-        return words_at(first, (last - first) // self.word.itemsize, self.word, self._tensors), origins
+        return words_at(first, (last - first) // self.word.itemsize, self.word, self.tensors), origins
 
 
 def words_at(address: int, length: int, word: np.dtype[Any], owner: object) -> NDArray[Any]:

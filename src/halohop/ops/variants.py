@@ -13,7 +13,9 @@ from halohop.ops.hops import NearHops, NearLists
 from halohop.ops.index import bucket, build_csc, repeat_positions
 from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
+from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
+from halohop.ops.records import Records
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
@@ -37,6 +39,7 @@ def near() -> Iterator[Call]:
     yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
     yield partial(Relabeler(2).start, _IDS)
     yield partial(sort_edges, _IDS.flip(0), _IDS, 2, 2)
+    yield partial(_unpack, (torch.int64, torch.bool), wide=False)
 
 
 def common() -> Iterator[Call]:
@@ -47,6 +50,7 @@ def common() -> Iterator[Call]:
     yield partial(_relabel, torch.int32, dense_limit=2)
     yield partial(sort_edges, _IDS.flip(0), _IDS, 2, 2)
     yield partial(repeat_positions, _IDS, 0, torch.empty(2, dtype=torch.int64))
+    yield partial(_unpack, (torch.int64, torch.bool), wide=False)
 
 
 def others() -> Iterator[Call]:
@@ -66,6 +70,7 @@ def others() -> Iterator[Call]:
     yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)
+    yield from (partial(_unpack, values, wide=wide) for wide in (False, True))
     yield from (partial(_fill_sparse, value, index) for value in values for index in (torch.int32, torch.int16))
 
 
@@ -124,6 +129,14 @@ def _relabel(ids: torch.dtype, *, dense_limit: int) -> None:
     relabeler.start(_IDS.to(ids))
     relabeler.add(_IDS.to(ids))
     relabeler.find(_IDS.to(ids))
+
+
+def _unpack(dtypes: tuple[torch.dtype, ...], *, wide: bool) -> None:
+    """A column of each dtype, out of words of 8 bytes or of 4."""
+    columns = {str(dtype): torch.tensor([0, 1]).to(dtype) for dtype in dtypes} | {"": torch.tensor([0, 2**40 if wide else 1])}
+    records = Records.of({name: Pieces([column], [0, 2]) for name, column in columns.items()})
+    assert records is not None
+    records.take(list(columns), _IDS)
 
 
 def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:

@@ -19,10 +19,12 @@ class Residency:
     Args:
         disk_arrays: addresses of the arrays that are mapped from files and do not fit.
         hot_bytes: of memory for copies of those rows of theirs that are read most.
+        stored_arrays: addresses of all arrays that are mapped from files of the data set, which never change: they may be copied.
     """
 
     disk_arrays: frozenset[int] = frozenset()
     hot_bytes: int = 0
+    stored_arrays: frozenset[int] = frozenset()
 
 
 IN_MEMORY = Residency()
@@ -55,7 +57,8 @@ def residency_of(parts: Mapping[int, Part], memory: int, hot_bytes: int = 0) -> 
             if array.nbytes:
                 read_by_rows(array.data_ptr(), array.nbytes)
                 addresses.add(array.data_ptr())
-    return Residency(disk_arrays=frozenset(addresses), hot_bytes=hot_bytes)
+    stored = frozenset(array.data_ptr() for arrays in found.values() for array in arrays if array.nbytes)
+    return Residency(disk_arrays=frozenset(addresses), hot_bytes=hot_bytes, stored_arrays=stored)
 
 
 def _arrays(part: Part) -> Iterator[tuple[Key, Tensor]]:
