@@ -183,8 +183,8 @@ def test_it_shares_what_was_imported_and_has_threads_of_its_own(told: Tell) -> N
 
 def test_kernels_are_ready_before_it_forks(told: Tell) -> None:
     """Or each trainer would load its own."""
-    script = "from halohop.ops import cpu_hops, cpu_sample; say(news=[len(k.signatures) for k in (cpu_hops.find_hop, cpu_sample.draw_few)])"
-    assert min(told(script)["news"]) > 0
+    ready = "len(cpu_hops.find_hop.signatures), len(cpu_sample.draw_few.signatures)"
+    assert min(told(f"from halohop.ops import cpu_hops, cpu_sample; say(news=[{ready}])")["news"]) > 0
 
 
 def test_random_numbers_differ_between_processes_that_set_no_seed(told: Tell) -> None:
