@@ -44,7 +44,7 @@ def machine_bytes(root: Path = Path("/")) -> int:
         >>> machine_bytes() > 2**20
         True
     """
-    return min([*_physical(root), *_group_limits(root)], default=2**63 - 1)
+    return _least_limit(root, _groups(root))
 
 
 def available_bytes(root: Path = Path("/")) -> int:
@@ -158,9 +158,11 @@ def _free(root: Path) -> Iterator[int]:
         yield free * 1024
 
 
-def _group_limits(root: Path) -> Iterator[int]:
-    for folder, names in _groups(root):
-        yield from _number(folder / names.limit)
+@cache
+def _least_limit(root: Path, groups: "tuple[tuple[Path, _Names], ...]") -> int:
+    """(Looked up once, for as long as a process is in these groups: a loader of a small graph would wait for it.)"""
+    limits = (limit for folder, names in groups for limit in _number(folder / names.limit))
+    return min([*_physical(root), *limits], default=2**63 - 1)
 
 
 def _group_room(root: Path) -> Iterator[int]:

@@ -89,6 +89,9 @@ class Graph(Counted, Lookups, Jobs):
         table_owners: Callable[[], TableOwners] | None = None,
     ) -> None:
         self.schema = schema
+        self.narrow_tables = frozenset(
+            table for table in schema.tables if any(spec.stored is not None for spec in schema.table(table).columns.values())
+        )
         self.book = book
         self.pool = pool
         self.counters = counters

@@ -119,6 +119,7 @@ class NearHops:
         )
         self._drawing = [[one.own_type for one in lists if one.fanouts[hop]] for hop in range(self._limits.shape[1])]
         self._has_raw = any(one.raw is not None for one in lists)
+        self._no_ids = np.array([one.edge_ids is None for one in lists], bool)
 
     def sample(self, nodes: Sequence[Relabeler], *, seed: int, epoch: int, batch: int) -> NearBatch | None:
         """Goes all hops of a batch.
@@ -135,9 +136,10 @@ class NearHops:
         begins, num_nodes, num_edges = np.zeros_like(known), [known.tolist()], list[list[int]]()
         prefix, types = stream_prefix(0, seed, epoch, batch), _lent(nodes, num_nodes[0])
         before, totals, num_lists = *np.zeros((2, len(self._lists)), np.int64), 0
-        edges = self._room(before.tolist())
-        table = self._addresses(edges)
-        for hop, limits in enumerate(np.ascontiguousarray(self._limits.T)):
+        edges, memory = list[NearEdges](), np.empty(0, np.int64)
+        table = np.zeros((len(self._lists), 4), np.uint64)  # of addresses: nothing is drawn yet
+        all_limits = np.ascontiguousarray(self._limits.T)
+        for hop, limits in enumerate(all_limits):
             ends = known.copy()
             width = [end - begin for begin, end in zip(begins.tolist(), num_nodes[-1], strict=True)]
             num_rows = sum(width[own_type] for own_type in self._drawing[hop])
@@ -145,8 +147,13 @@ class NearHops:
             if not cpu_hops.find_hop(self._relations, limits, types, begins, ends, spans, totals):
                 return None
             num_edges.append(totals.tolist())
-            earlier, edges = edges, self._room((before + totals).tolist())
-            table = np.hstack((self._addresses(edges), table[:, :4]))
+            earlier, sizes = memory, before + totals
+            if hop < len(all_limits) - 1:
+                memory, addresses = self._passing(sizes)
+            else:
+                edges = self._room(sizes.tolist())
+                addresses = self._addresses(edges)
+            table = np.hstack((addresses, table[:, :4]))
             most = num_nodes[-1].copy()
             for one, count in zip(self._lists, num_edges[-1], strict=True):
                 most[one.neighbor_type] += count
@@ -163,6 +170,7 @@ class NearHops:
                 relabeler.take_back(count)
             if not self._expand_all:
                 begins = ends
+        edges = edges or self._room(before.tolist())  # of a batch without hops
         return NearBatch(edges=edges, num_edges=num_edges, num_nodes=num_nodes, num_lists=num_lists)
 
     def _room(self, sizes: list[int]) -> list[NearEdges]:
@@ -176,6 +184,18 @@ class NearHops:
             )
             for one, size in zip(self._lists, sizes, strict=True)
         ]
+
+    def _passing(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], UInt64s]:
+        """Memory for so many edges of each relation that the next hop copies, all in one piece, and its rows of addresses."""
+        ends = sizes.cumsum()
+        total = int(sizes.sum())
+        memory = empty_array(self._pool, (4 * total,), INT64)
+        first = ((ends - sizes) * 8 + memory.ctypes.data).astype(np.uint64)
+        addresses = (
+            first[:, None] + np.arange(0, 32 * total, 8 * total, np.uint64) if total else np.zeros((len(sizes), 4), np.uint64)
+        )
+        addresses[self._no_ids, 3] = 0
+        return memory, addresses
 
     def _addresses(self, edges: list[NearEdges]) -> UInt64s:
         return np.array([one.addresses(self._list_end) for one in edges], np.uint64).reshape(-1, 4)

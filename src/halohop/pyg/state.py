@@ -24,13 +24,6 @@ class Attribute:
         version = None if value.is_inference() else value._version
         return cls(value=value, version=version, address=None if is_sparse(value) else value.data_ptr())
 
-    def is_now(self, value: Any) -> bool:
-        return (
-            value is self.value
-            and (self.version is None or value._version == self.version)
-            and (self.address is None or value.data_ptr() == self.address)
-        )
-
 
 State = list[tuple[Any, dict[str, Attribute]]]
 """Of every storage, its key and its attributes."""
@@ -51,6 +44,11 @@ def is_now(state: State, data: Data | HeteroData) -> bool:
         if store._key != key or len(mapping) != len(attributes):
             return False
         for name, attribute in attributes.items():
-            if not attribute.is_now(mapping.get(name, attributes)):  # which itself is no attribute
+            value = attribute.value
+            if (
+                mapping.get(name, attributes) is not value  # these attributes themselves are none
+                or (attribute.version is not None and value._version != attribute.version)
+                or (attribute.address is not None and value.data_ptr() != attribute.address)
+            ):
                 return False
     return True

@@ -68,18 +68,13 @@ def laid_out(batch: Batch, layout: torch.layout, graph: Graph) -> Batch:
     (`torch.strided`) or as tensors in `torch.sparse_csr`."""
     nodes, edges = {}, {}
     for name, block in batch.nodes.items():
-        if block.sparse or _is_narrow(graph, name):
+        if block.sparse or name in graph.narrow_tables:
             made = {key: rows.dense(graph.pool) if layout == torch.strided else rows.csr() for key, rows in block.sparse.items()}
             nodes[name] = replace(block, columns=_as_given(graph, name, block) | made, sparse={})
     for relation, listed in batch.edges.items():
-        if _is_narrow(graph, relation):
+        if relation in graph.narrow_tables:
             edges[relation] = replace(listed, columns=_as_given(graph, relation, listed))
     return replace(batch, nodes=batch.nodes | nodes, edges=batch.edges | edges) if nodes or edges else batch
-
-
-def _is_narrow(graph: Graph, table: TableKey) -> bool:
-    """Whether a column is stored in another dtype than the user's."""
-    return any(spec.stored is not None for spec in graph.schema.table(table).columns.values())
 
 
 def _as_given(graph: Graph, table: TableKey, block: NodeBlock | EdgeBlock) -> dict[str, Tensor]:
