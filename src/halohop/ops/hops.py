@@ -187,13 +187,10 @@ class NearHops:
 
     def _passing(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], UInt64s]:
         """Memory for so many edges of each relation that the next hop copies, all in one piece, and its rows of addresses."""
-        ends = sizes.cumsum()
         total = int(sizes.sum())
-        memory = empty_array(self._pool, (4 * total,), INT64)
-        first = ((ends - sizes) * 8 + memory.ctypes.data).astype(np.uint64)
-        addresses = (
-            first[:, None] + np.arange(0, 32 * total, 8 * total, np.uint64) if total else np.zeros((len(sizes), 4), np.uint64)
-        )
+        memory = empty_array(self._pool, (4, total), INT64)
+        begins: NDArray[np.int64] = (sizes.cumsum() - sizes)[:, None] + np.arange(4) * total
+        addresses: UInt64s = (begins * memory.itemsize + memory.ctypes.data).astype(np.uint64)
         addresses[self._no_ids, 3] = 0
         return memory, addresses
 
