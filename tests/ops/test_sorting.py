@@ -60,3 +60,16 @@ def test_begins_of_sorted_edges_are_those_of_the_reference(ends, dtype, num_list
 def test_begins_of_less_than_no_lists_are_refused():
     with pytest.raises(InputError, match="num_listed=-1"):
         ops.sorted_begins(torch.zeros(0, dtype=torch.int64), -1)
+
+
+@given(
+    st.sampled_from([torch.int64, torch.int32]),
+    st.lists(st.one_of(st.integers(0, 9), st.integers(-(2**31), 2**31 - 1)), max_size=50),
+    st.sampled_from([0, 2**40, -(2**40), 2**63 - 2**31 - 1]),
+    st.booleans(),
+)
+def test_the_order_of_ids_is_that_of_the_reference(dtype, values, base, far):
+    ids = torch.tensor(values, dtype=dtype) + (base if dtype == torch.int64 else 0)
+    if far and len(ids):
+        ids[0] = torch.iinfo(dtype).min  # further apart than a radix sort is for
+    assert torch.equal(ops.ascending_order(ids), reference_sorting.ascending_order(ids))

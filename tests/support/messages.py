@@ -38,8 +38,9 @@ def random_tensor(generator: torch.Generator, dtype: torch.dtype | None = None, 
     dtype = dtype or _DTYPES[draw(len(_DTYPES))]
     shape = [] if length is None else [length]
     shape += [(0, 1, 3, 17)[draw(4)] for _ in range(draw(4) if length is None else draw(2))]
-    if length is None and dtype in (torch.int32, torch.int64) and not draw(4):  # so many that they may be sent narrower
-        return (torch.randint(1 << (6, 12, 20, 30)[draw(4)], (600,), generator=generator) + draw(2**30)).to(dtype)
+    if length is None and dtype in (torch.bool, torch.int32, torch.int64) and not draw(4):  # so many that they are sent packed
+        many = torch.randint(1 << (1, 6, 12, 20, 30)[draw(5)], (600,), generator=generator) + draw(2**30)
+        return (many.sort().values if draw(2) else many % 2 if dtype is torch.bool else many).to(dtype)
     values = torch.randint(2 if dtype is torch.bool else 100, shape, generator=generator).to(dtype)
     return values.mT if values.dim() >= 2 and draw(2) else values
 

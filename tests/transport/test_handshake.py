@@ -114,7 +114,7 @@ def test_another_version(monkeypatch):
     with pytest.raises(ProtocolError):
         ServerHandshake(TOKEN, THEIRS, IDENTITY, hello)
     monkeypatch.undo()
-    with pytest.raises(ProtocolError, match="version 9, this side 3"):
+    with pytest.raises(ProtocolError, match="version 9, this side 4"):
         ClientHandshake(TOKEN, MINE).step(refusal)
 
 

@@ -41,6 +41,13 @@ class Share:
         """Those at some places of the share."""
         return replace(self, rows=ops.gather_rows(self.rows, some, pool=pool))
 
+    def ascending(self, pool: ops.Pool) -> "Share":
+        """The same ids, from the least to the greatest: so they are sent as small differences, and read in the order of memory. A
+        whole query stays in its order, in which its answer is wanted."""
+        if len(self.rows) in (0, len(self.ids)):
+            return self
+        return self.of(ops.ascending_order(self.gid(pool), pool=pool), pool)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cached(Generic[Answer]):

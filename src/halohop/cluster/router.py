@@ -229,7 +229,7 @@ class Router:
             self._count("cache", held, question, cached.answer)
             share = share.of(cached.missing, self._pool)
         if len(share.rows):
-            yield share.owner, share
+            yield share.owner, share.ascending(self._pool)
 
     def _count(self, kind: str, share: Share, question: Question[Answer], answer: Answer) -> None:
         """Ids that were answered, and the bytes that need not cross the network for them."""

@@ -32,6 +32,7 @@ from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
 from halohop.ops.missing import fill_missing, gather_known, known_places, missing_places
 from halohop.ops.narrow import Narrow, narrowed, widened
+from halohop.ops.packing import PackedIntegers, pack_integers, unpack_integers
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
@@ -49,7 +50,7 @@ from halohop.ops.rows import (
 )
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import list_lengths, sample_neighbors
-from halohop.ops.sorting import sort_edges, sorted_begins
+from halohop.ops.sorting import ascending_order, sort_edges, sorted_begins
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_near, warm_up_tables
@@ -74,6 +75,7 @@ __all__ = [
     "NearEdges",
     "NearHops",
     "NearLists",
+    "PackedIntegers",
     "Parts",
     "Pieces",
     "Pool",
@@ -91,6 +93,7 @@ __all__ = [
     "add_absence",
     "all_finite",
     "any_huge",
+    "ascending_order",
     "bucket",
     "build_csc",
     "compile_kernels",
@@ -121,6 +124,7 @@ __all__ = [
     "never_falls",
     "number",
     "only_part",
+    "pack_integers",
     "pad_texts",
     "pick_rows",
     "place_ends",
@@ -145,6 +149,7 @@ __all__ = [
     "sum_of_squares",
     "sum_weights",
     "unite",
+    "unpack_integers",
     "warm_up",
     "warm_up_near",
     "warm_up_tables",

@@ -78,3 +78,20 @@ def begin_lists(keys: NDArray[Any], begins: NDArray[Any]) -> Any:
     for place in range(num_lists):
         begins[place + _ONE] = max(begins[place + _ONE], begins[place])
     return True
+
+
+@kernel
+def sort_by_digit(words: NDArray[Any], shift: Any, cursors: NDArray[Any], out: NDArray[Any]) -> None:
+    """One step of a radix sort: words in the order of some of their bits, stable. `cursors` is zeros, a power of two of them."""
+    n, mask = u64(words.size), u64(cursors.size) - _ONE
+    for i in range(n):
+        cursors[(words[i] >> shift) & mask] += _ONE
+    begin = _ZERO
+    for digit in range(u64(cursors.size)):
+        count = cursors[digit]
+        cursors[digit] = begin
+        begin += count
+    for i in range(n):
+        digit = (words[i] >> shift) & mask
+        out[cursors[digit]] = words[i]
+        cursors[digit] += _ONE

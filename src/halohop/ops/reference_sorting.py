@@ -17,3 +17,8 @@ def sorted_begins(listed: Tensor, num_listed: int) -> Tensor | None:
     if ends != sorted(ends) or any(not 0 <= end < num_listed for end in ends):
         return None
     return torch.tensor([sum(end < node for end in ends) for node in range(num_listed + 1)])
+
+
+def ascending_order(ids: Tensor) -> Tensor:
+    """As `halohop.ops.ascending_order`."""
+    return torch.sort(ids, stable=True).indices

@@ -11,10 +11,13 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_sorting
 from halohop.ops.arguments import integers
+from halohop.ops.pool import Pool, empty
 
 _INT32_MAX = 2**31 - 1
 _ALONE = 1 << 20  # edges that a thread is worth
 _THREADS = 4  # at most: each reads all edges
+_PLACE_BITS = 32
+_DIGIT_BITS = 11
 
 
 def sort_edges(listed: Tensor, others: Tensor, num_listed: int, num_others: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -78,6 +81,44 @@ def sorted_begins(listed: Tensor, num_listed: int) -> Tensor | None:
         raise InputError(f"num_listed={num_listed}: there cannot be less than none")
     begins = np.zeros(num_listed + 1, np.int64)
     return torch.from_numpy(begins) if cpu_sorting.begin_lists(integers(listed, "listed"), begins) else None
+
+
+def ascending_order(ids: Tensor, *, pool: Pool | None = None) -> Tensor:
+    """The positions of ids in ascending order; stable.
+
+    Args:
+        ids: int64 or int32 ``[n]``; quick where they are less than 2**32 apart.
+        pool: where the memory of the result comes from.
+
+    Returns:
+        int64 ``[n]``.
+
+    Raises:
+        InputError: another dtype or shape.
+
+    Example:
+        >>> ascending_order(torch.tensor([7, 3, 5, 3])).tolist()
+        [1, 3, 2, 0]
+    """
+    array = integers(ids, "ids")
+    if not len(array):
+        return torch.empty(0, dtype=torch.int64)
+    least = int(array.min())
+    bits = (int(array.max()) - least).bit_length()
+    if max(bits, len(array).bit_length()) > _PLACE_BITS:
+        return torch.from_numpy(np.argsort(array, kind="stable"))
+    order, spare = (empty(pool, (len(array),), torch.int64).numpy().view(np.uint64) for _ in range(2))
+    np.subtract(array, least, out=order.view(np.int64))
+    order <<= np.uint64(_PLACE_BITS)
+    order |= np.arange(len(array), dtype=np.uint64)
+    steps = -(-bits // _DIGIT_BITS)
+    for step in range(steps):
+        digit_bits = -(-bits // steps)
+        shift, cursors = np.uint64(_PLACE_BITS + step * digit_bits), np.zeros(1 << digit_bits, np.uint64)
+        cpu_sorting.sort_by_digit(order, shift, cursors, spare)
+        order, spare = spare, order
+    order &= np.uint64((1 << _PLACE_BITS) - 1)
+    return torch.from_numpy(order.view(np.int64))
 
 
 def _fill(keys: np.ndarray, ends: np.ndarray, begins: np.ndarray, indices: Tensor, order: Tensor) -> None:

@@ -13,6 +13,7 @@ from halohop.ops.hops import NearHops, NearLists
 from halohop.ops.index import bucket, build_csc, repeat_positions
 from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
+from halohop.ops.packing import pack_integers, unpack_integers
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.records import Records
@@ -20,7 +21,7 @@ from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
 from halohop.ops.rules import FLOATS, gradient_dtype, step_adagrad, step_adam, step_rowwise_adagrad, step_sgd
 from halohop.ops.sample import sample_neighbors
-from halohop.ops.sorting import sort_edges, sorted_begins
+from halohop.ops.sorting import ascending_order, sort_edges, sorted_begins
 from halohop.ops.sparse import SparseRows
 from halohop.ops.sums import all_finite, sum_by_id, sum_of_squares, unite
 from halohop.ops.weighted import sum_weights
@@ -67,6 +68,8 @@ def others() -> Iterator[Call]:
     yield from (partial(stitch_lists, [(torch.tensor([1, 2]), _IDS[:2], [_IDS.to(ids)])]) for ids in _ID_DTYPES)
     yield from (partial(build_csc, _IDS.to(ids), 2, dtype=dtype) for ids in _ID_DTYPES for dtype in _ID_DTYPES)
     yield from (partial(sort_edges, _IDS.to(ids).flip(0), _IDS.to(ids), 2, 2) for ids in _ID_DTYPES)
+    yield from (partial(_pack, _IDS.to(ids)) for ids in _ID_DTYPES)
+    yield partial(ascending_order, _IDS)
     yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
     yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)
@@ -121,6 +124,13 @@ def _copy_rows(word: torch.dtype, ids: torch.dtype, *, back: bool) -> None:
     taken = gather_rows(source, rows)
     if back:
         scatter_rows(taken, rows, source)
+
+
+def _pack(ids: torch.Tensor) -> None:
+    many = ids.repeat(100)
+    packed = pack_integers(many)
+    assert packed is not None
+    unpack_integers(packed, many)
 
 
 def _relabel(ids: torch.dtype, *, dense_limit: int) -> None:

@@ -27,7 +27,7 @@ import msgspec
 from halohop.errors import AuthenticationError, InputError, ProtocolError
 from halohop.transport.security import TOKEN_REMEDY, Token
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 DIGEST_BYTES = 16
 MAX_STEP_BYTES = 128
 """The largest message of a client."""

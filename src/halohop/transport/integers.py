@@ -1,75 +1,62 @@
-"""Whole numbers in as few bytes as their range takes: ids and counts cross the network narrow, and arrive as they were.
+"""Ids, counts and masks cross the network packed: numbers in as few bits as they take, bools in one. They arrive as they were."""
 
-The work is NumPy's, which has a loop for every pair of dtypes; torch would wake its intra-op threads, which are the trainer's.
-"""
-
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.errors import ProtocolError
-from halohop.ops.pool import Pool
+from halohop import ops
+from halohop.errors import InputError, ProtocolError
 
-WIDE: dict[torch.dtype, np.dtype[Any]] = {torch.int32: np.dtype(np.int32), torch.int64: np.dtype(np.int64)}
-"""Dtypes whose numbers are sent in fewer bytes."""
-NARROW: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in ("uint8", "uint16", "uint32")}
 FEW = 512
 """Numbers that are sent as they are: a look at them costs more than their bytes."""
+PACKED = (torch.int32, torch.int64, torch.bool)
+"""Dtypes whose numbers are sent packed."""
 
 
-def narrowed(values: Tensor, pool: Pool) -> tuple[Tensor, str, int] | None:
-    """The numbers less `base` in a narrower dtype, the name of that, and `base`; None where they are sent as they are.
+def packed(values: Tensor, pool: ops.Pool) -> ops.PackedIntegers | None:
+    """The numbers in few bits; None where they are sent as they are.
 
     Args:
         values: contiguous, on the CPU.
         pool: where the memory of the result comes from.
 
     Example:
-        >>> less, name, base = narrowed(torch.arange(70_000, 71_000), Pool())
-        >>> less[:3].tolist(), name, base
-        ([0, 1, 2], 'uint16', 70000)
+        >>> [packed(values, ops.Pool()).data.nbytes for values in (torch.arange(10**6, 10**6 + 1024), torch.ones(1024) > 0)]
+        [136, 128]
     """
-    wide = WIDE.get(values.dtype)
-    if wide is None or values.numel() < FEW:
+    if values.dtype not in PACKED or values.numel() < FEW:
         return None
-    numbers = values.reshape(-1).numpy()
-    low, high = int(numbers.min()), int(numbers.max())
-    name = _narrowest(high - low)
-    base = 0 if low >= 0 and name == _narrowest(high) else low  # a sum less, where it saves nothing
-    if name is None or NARROW[name].itemsize >= wide.itemsize or base + np.iinfo(NARROW[name]).max > np.iinfo(wide).max:
-        return None
-    out = pool.empty((values.numel() * NARROW[name].itemsize,), torch.uint8)
-    less = out.numpy().view(NARROW[name])
-    if base:
-        np.subtract(numbers, base, out=less, casting="unsafe")
-    else:
-        np.copyto(less, numbers, casting="unsafe")
-    return torch.from_numpy(less), name, base
+    if values.dtype is torch.bool:
+        return ops.PackedIntegers(data=torch.from_numpy(np.packbits(values.view(-1).numpy())), way=0, least=0)
+    return ops.pack_integers(values.view(-1), pool=pool)
 
 
-def widened(buffer: memoryview, shape: Sequence[int], dtype: torch.dtype, name: str, base: int, pool: Pool) -> Tensor:
-    """What `narrowed` was given.
+def unpacked(
+    buffer: memoryview, shape: Sequence[int], dtype: torch.dtype, how: Sequence[int], pool: ops.Pool, *, most_bytes: int
+) -> Tensor:
+    """What was packed; `how`: the way and the least of it.
 
     Raises:
-        ProtocolError: no such dtypes, or numbers beyond what `dtype` holds.
+        ProtocolError: no such numbers, or they take more than `most_bytes`.
     """
-    wide, narrow = WIDE.get(dtype), NARROW.get(name)
-    if wide is None or narrow is None or narrow.itemsize >= wide.itemsize:
-        raise ProtocolError(f"{dtype} is not sent as {name[:100]}")
-    least, greatest = np.iinfo(wide).min, np.iinfo(wide).max
-    if not least <= base <= greatest - np.iinfo(narrow).max:
-        raise ProtocolError(f"numbers from {base} on as {name} are beyond {dtype}")
+    if dtype not in PACKED:
+        raise ProtocolError(f"{dtype} is not sent packed")
+    way, least = how
+    if (num_bytes := math.prod(shape) * dtype.itemsize) > most_bytes:
+        raise ProtocolError(f"numbers that take {num_bytes} bytes, where {most_bytes} are allowed")
     out = pool.empty(tuple(shape), dtype)
-    numbers = out.view(-1).numpy()
-    np.copyto(numbers, np.frombuffer(buffer, narrow))
-    if base:
-        np.add(numbers, base, out=numbers)
+    if dtype is torch.bool:
+        if buffer.nbytes != -(-out.numel() // 8) or way or least:
+            raise ProtocolError(f"{buffer.nbytes} bytes are no {out.numel()} packed bools")
+        bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=out.numel())
+        out.view(-1).numpy()[:] = bits.view(np.bool_)
+        return out
+    try:
+        packed = ops.PackedIntegers(data=torch.frombuffer(buffer, dtype=torch.uint8), way=way, least=least)
+        ops.unpack_integers(packed, out.view(-1))
+    except InputError as error:
+        raise ProtocolError(str(error)) from None
     return out
-
-
-def _narrowest(most: int) -> str | None:
-    """The dtype for numbers from 0 to `most`."""
-    return next((name for name, dtype in NARROW.items() if most <= np.iinfo(dtype).max), None)

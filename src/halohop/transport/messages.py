@@ -3,8 +3,8 @@
 A message is a dataclass of numbers, strings, tuples, dicts, nested dataclasses and tensors. Its header is msgpack, validated
 field by field against the type's annotations (by msgspec) when it is read; unknown fields are refused. A tensor stands in it as
 ``[dtype, size, size, ...]`` and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU;
-receiving copies none that arrived aligned. Many whole numbers are sent in as few bytes as their range takes (`integers`): then
-``[dtype, narrower dtype, base]`` stands for the dtype.
+receiving copies none that arrived aligned. Many whole numbers are sent in as few bits as they take (`integers`): then
+``[dtype, way, least]`` stands for the dtype.
 """
 
 import math
@@ -20,7 +20,7 @@ from torch import Tensor
 from halohop.errors import DeadlineExceededError, InputError, PeerLostError, ProtocolError
 from halohop.ops.pool import Pool
 from halohop.transport.handshake import DIGEST_BYTES
-from halohop.transport.integers import narrowed, widened
+from halohop.transport.integers import packed, unpacked
 from halohop.transport.shapes import StrictTypes, digest
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -35,6 +35,7 @@ _DTYPES = {
     )
 }
 _MAX_DIMENSIONS = 64
+_UNPACKED = 8  # times the bytes of the largest message
 IDLE_BYTES = 2**28
 """Of memory that a codec keeps for the next numbers that it makes narrow or wide."""
 
@@ -119,9 +120,9 @@ class Codec:
             dtype = str(value.dtype).removeprefix("torch.")
             if dtype not in _DTYPES or value.layout is not torch.strided:
                 raise InputError(f"{name} holds a {value.layout} tensor of {value.dtype}, which cannot be sent")
-            less = narrowed(value, self._pool) if value.is_contiguous() and value.device.type == "cpu" else None
-            buffers.append(_bytes_of(value if less is None else less[0]))
-            return [dtype if less is None else [dtype, *less[1:]], *value.shape]
+            small = packed(value, self._pool) if value.is_contiguous() and value.device.type == "cpu" else None
+            buffers.append(_bytes_of(value if small is None else small.data))
+            return [dtype if small is None else [dtype, small.way, small.least], *value.shape]
 
         try:
             body = msgspec.msgpack.Encoder(enc_hook=put).encode(message)
@@ -137,8 +138,12 @@ class Codec:
         header = memoryview(frames[0])
         return self._types.get(bytes(header[1 : 1 + header[0]]).decode(errors="replace"))
 
-    def decode(self, frames: Sequence[Buffer]) -> Any:
+    def decode(self, frames: Sequence[Buffer], *, max_bytes: int = 2**30) -> Any:
         """The message. Its tensors are views of writable, aligned buffers, which must be the caller's to give away; copies else.
+
+        Args:
+            frames: as they came.
+            max_bytes: of the messages that are taken; numbers that were packed may take eight times as much each.
 
         Raises:
             ProtocolError: the frames are not a message of a registered type; whatever is wrong with them.
@@ -158,7 +163,7 @@ class Codec:
             buffer = next(buffers, None)
             if buffer is None:
                 raise ProtocolError("a tensor without its bytes")
-            return _tensor_of(value, memoryview(buffer), self._pool)
+            return _tensor_of(value, memoryview(buffer), self._pool, _UNPACKED * max_bytes)
 
         try:
             self._strict[message].decode(header[end:])
@@ -200,24 +205,27 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return np.asarray(_Memory(tensor)).data if tensor.numel() else memoryview(b"")
 
 
-def _tensor_of(spec: Any, buffer: memoryview, pool: Pool) -> Tensor:
+def _tensor_of(spec: Any, buffer: memoryview, pool: Pool, most_bytes: int) -> Tensor:
     """The tensor that `spec`, an unchecked ``[dtype, *shape]``, describes; allocates nothing before the sizes agree."""
     if not isinstance(spec, list | tuple) or not spec or len(spec) > 1 + _MAX_DIMENSIONS:
         raise ProtocolError("a tensor without dtype and shape")
-    name, sent_as, base = spec[0] if isinstance(spec[0], list | tuple) and len(spec[0]) == 3 else (spec[0], spec[0], 0)
-    dtype, sent = (_DTYPES.get(kind) if isinstance(kind, str) else None for kind in (name, sent_as))
+    name, *how = spec[0] if isinstance(spec[0], list | tuple) and len(spec[0]) == 3 else (spec[0],)
+    dtype = _DTYPES.get(name) if isinstance(name, str) else None
     shape = spec[1:]
-    if dtype is None or sent is None or type(base) is not int or not all(type(size) is int and size >= 0 for size in shape):
+    whole = all(type(number) is int for number in (*how, *shape))
+    if dtype is None or not whole or min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) >= 2**60:
         raise ProtocolError(f"no such dtype or shape: {str(spec)[:100]}")
-    if math.prod(shape) * sent.itemsize != buffer.nbytes or math.prod(max(size, 1) for size in shape) >= 2**60:
-        raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {sent} and shape {str(shape)[:100]}")
-    if name is not spec[0]:
-        return widened(buffer, shape, dtype, sent_as, base, pool)
+    if not how and math.prod(shape) * dtype.itemsize != buffer.nbytes:
+        raise ProtocolError(f"{buffer.nbytes} bytes are no tensor of {dtype} and shape {str(shape)[:100]}")
+    if buffer.nbytes and (
+        buffer.readonly or np.frombuffer(buffer, dtype=np.uint8).__array_interface__["data"][0] % min(dtype.itemsize, 8)
+    ):
+        buffer = memoryview(bytearray(buffer))
+    if how:
+        return unpacked(buffer, shape, dtype, how, pool, most_bytes=most_bytes)
     if not buffer.nbytes:
         return torch.empty(shape, dtype=dtype)
     if dtype is torch.bool and np.frombuffer(buffer, dtype=np.uint8).max() > 1:
         raise ProtocolError("a bool that is neither 0 nor 1")
-    if buffer.readonly or np.frombuffer(buffer, dtype=np.uint8).__array_interface__["data"][0] % min(dtype.itemsize, 8):
-        buffer = memoryview(bytearray(buffer))
     flat = torch.frombuffer(buffer, dtype=dtype)
     return flat if len(shape) == 1 else flat.view(shape)

@@ -21,7 +21,7 @@ def read_reply(frames: Frames, operation: str, codec: Codec, errors: PeerErrors)
     if (size := size_of(frames)) > errors.limits.max_message_bytes:
         raise errors.reply_too_large(operation, size)
     try:
-        reply = codec.decode(frames)
+        reply = codec.decode(frames, max_bytes=errors.limits.max_message_bytes)
     except ProtocolError as error:
         raise errors.unreadable(operation, error) from error
     if isinstance(reply, Failure):

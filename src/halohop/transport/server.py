@@ -239,7 +239,7 @@ class PortListener:
             return
         kind = "protocol"
         try:
-            request = self._codec.decode(job.frames)
+            request = self._codec.decode(job.frames, max_bytes=self._limits.max_message_bytes)
             kind = "remote"
             with self._counters.span("handler"):
                 reply = self._handler(request)
