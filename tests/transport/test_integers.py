@@ -122,9 +122,9 @@ def test_another_size_is_refused(num_bytes):
     refuse(["int64", 0, 0], bytes(num_bytes))
 
 
-@pytest.mark.parametrize(("way", "least", "num_bytes"), [(1, 0, 64), (0, 1, 64), (0, 0, 63), (0, 0, 65)])
-def test_bools_packed_otherwise_are_refused(way, least, num_bytes):
-    refuse(["bool", way, least], bytes(num_bytes))
+@pytest.mark.parametrize(("way", "base", "num_bytes"), [(1, 0, 64), (0, 1, 64), (0, 0, 63), (0, 0, 65)])
+def test_bools_packed_otherwise_are_refused(way, base, num_bytes):
+    refuse(["bool", way, base], bytes(num_bytes))
 
 
 def test_a_huge_number_of_packed_numbers_takes_no_memory():

@@ -37,8 +37,8 @@ def _bits(code: Any) -> Any:
 
 @kernel
 def measure(values: NDArray[Any], least: Any, widths: NDArray[Any]) -> None:
-    """Writes how many bits the codes of each block take, in each of the three ways; the first number follows `least`."""
-    n, before = u64(values.size), u64(least)
+    """Writes how many bits the codes of each block take, in each of the three ways; the first number follows itself."""
+    n, before = u64(values.size), u64(values[0])
     for block in range(u64(widths.shape[1])):
         first = block * _BLOCK
         last = min(first + _BLOCK, n)
@@ -54,16 +54,16 @@ def measure(values: NDArray[Any], least: Any, widths: NDArray[Any]) -> None:
 
 
 @kernel
-def pack(values: NDArray[Any], way: Any, least: Any, widths: NDArray[Any], words: NDArray[Any]) -> None:
+def pack(values: NDArray[Any], way: Any, base: Any, widths: NDArray[Any], words: NDArray[Any]) -> None:
     """Writes the codes of every block, of as many bits each as `widths` says."""
     codes = np.empty(_BLOCK, np.uint64)
-    n, before, place = u64(values.size), u64(least), _ZERO
+    n, before, place = u64(values.size), u64(base), _ZERO
     for block in range(u64(widths.size)):
         first = block * _BLOCK
         count = min(_BLOCK, n - first)
         if way == _LEAST:
             for i in range(count):
-                codes[i] = u64(values[first + i]) - least
+                codes[i] = u64(values[first + i]) - base
         else:
             codes[0] = u64(values[first]) - before
             for i in range(_ONE, count):
@@ -89,9 +89,9 @@ def pack(values: NDArray[Any], way: Any, least: Any, widths: NDArray[Any], words
 
 
 @kernel
-def unpack(widths: NDArray[Any], words: NDArray[Any], way: Any, least: Any, out: NDArray[Any]) -> None:
+def unpack(widths: NDArray[Any], words: NDArray[Any], way: Any, base: Any, out: NDArray[Any]) -> None:
     """The inverse of `pack`. There are as many words as the widths take, and no width is above 64."""
-    n, before, place = u64(out.size), u64(least), _ZERO
+    n, before, place = u64(out.size), u64(base), _ZERO
     for block in range(u64(widths.size)):
         first, width = block * _BLOCK, u64(widths[block])
         count = min(_BLOCK, n - first)
@@ -104,7 +104,7 @@ def unpack(widths: NDArray[Any], words: NDArray[Any], way: Any, least: Any, out:
                 code |= words[at + _ONE] << (_WORD - shift)
             code &= mask
             if way == _LEAST:
-                before = least + code
+                before = base + code
             elif way == _RISE:
                 before += code
             else:

@@ -25,13 +25,13 @@ class PackedIntegers:
 
     Args:
         data: uint8 ``[n]``: a byte per block of 128 numbers, with the bits of a code there, then the codes.
-        way: of writing them: 0 less the least, 1 less the one before, which is never greater, 2 less the one before, of any sign.
-        least: of all numbers.
+        way: of writing them: 0 less the base, 1 less the one before, which is never greater, 2 less the one before, of any sign.
+        base: the least number, or with differences the first.
     """
 
     data: Tensor
     way: int
-    least: int
+    base: int
 
 
 def pack_integers(values: Tensor, *, pool: Pool | None = None) -> PackedIntegers | None:
@@ -46,7 +46,7 @@ def pack_integers(values: Tensor, *, pool: Pool | None = None) -> PackedIntegers
 
     Example:
         >>> packed = pack_integers(torch.arange(10**9, 10**9 + 1280, 5))
-        >>> packed.way, packed.least, packed.data.nbytes, packed.data[:2].tolist()
+        >>> packed.way, packed.base, packed.data.nbytes, packed.data[:2].tolist()
         (1, 1000000000, 104, [3, 3])
     """
     array = integers(values, "values")
@@ -57,6 +57,7 @@ def pack_integers(values: Tensor, *, pool: Pool | None = None) -> PackedIntegers
     cpu_packing.measure(array, np.uint64(least % _MODULUS), widths)
     words = [int(_words(of_way, len(array)).sum()) for of_way in widths]
     way = words.index(min(words))
+    base = least if way == 0 else int(array[0])
     head = _head_bytes(len(array))
     if head + _WORD_BYTES * words[way] >= array.nbytes:
         return None
@@ -65,8 +66,8 @@ def pack_integers(values: Tensor, *, pool: Pool | None = None) -> PackedIntegers
     room[:head] = 0
     room[: widths.shape[1]] = widths[way]
     codes = room[head:].view(np.uint64)
-    cpu_packing.pack(array, np.uint64(way), np.uint64(least % _MODULUS), widths[way], codes)
-    return PackedIntegers(data=data, way=way, least=least)
+    cpu_packing.pack(array, np.uint64(way), np.uint64(base % _MODULUS), widths[way], codes)
+    return PackedIntegers(data=data, way=way, base=base)
 
 
 def unpack_integers(packed: PackedIntegers, out: Tensor) -> None:
@@ -94,7 +95,7 @@ def unpack_integers(packed: PackedIntegers, out: Tensor) -> None:
     if len(data) != taken or not out.is_contiguous():
         raise InputError(f"{len(array)} numbers packed so take {taken} bytes, and these are {len(data)}")
     codes = data[head:].view(np.uint64)
-    cpu_packing.unpack(widths, codes, np.uint64(packed.way), np.uint64(packed.least % _MODULUS), array)
+    cpu_packing.unpack(widths, codes, np.uint64(packed.way), np.uint64(packed.base % _MODULUS), array)
 
 
 def _head_bytes(count: int) -> int:

@@ -30,32 +30,32 @@ def packed(values: Tensor, pool: ops.Pool) -> ops.PackedIntegers | None:
     if values.dtype not in PACKED or values.numel() < FEW:
         return None
     if values.dtype is torch.bool:
-        return ops.PackedIntegers(data=torch.from_numpy(np.packbits(values.view(-1).numpy())), way=0, least=0)
+        return ops.PackedIntegers(data=torch.from_numpy(np.packbits(values.view(-1).numpy())), way=0, base=0)
     return ops.pack_integers(values.view(-1), pool=pool)
 
 
 def unpacked(
     buffer: memoryview, shape: Sequence[int], dtype: torch.dtype, how: Sequence[int], pool: ops.Pool, *, most_bytes: int
 ) -> Tensor:
-    """What was packed; `how`: the way and the least of it.
+    """What was packed; `how`: the way and the base of it.
 
     Raises:
         ProtocolError: no such numbers, or they take more than `most_bytes`.
     """
     if dtype not in PACKED:
         raise ProtocolError(f"{dtype} is not sent packed")
-    way, least = how
+    way, base = how
     if (num_bytes := math.prod(shape) * dtype.itemsize) > most_bytes:
         raise ProtocolError(f"numbers that take {num_bytes} bytes, where {most_bytes} are allowed")
     out = pool.empty(tuple(shape), dtype)
     if dtype is torch.bool:
-        if buffer.nbytes != -(-out.numel() // 8) or way or least:
+        if buffer.nbytes != -(-out.numel() // 8) or way or base:
             raise ProtocolError(f"{buffer.nbytes} bytes are no {out.numel()} packed bools")
         bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=out.numel())
         out.view(-1).numpy()[:] = bits.view(np.bool_)
         return out
     try:
-        packed = ops.PackedIntegers(data=torch.frombuffer(buffer, dtype=torch.uint8), way=way, least=least)
+        packed = ops.PackedIntegers(data=torch.frombuffer(buffer, dtype=torch.uint8), way=way, base=base)
         ops.unpack_integers(packed, out.view(-1))
     except InputError as error:
         raise ProtocolError(str(error)) from None

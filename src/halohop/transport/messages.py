@@ -4,7 +4,7 @@ A message is a dataclass of numbers, strings, tuples, dicts, nested dataclasses 
 field by field against the type's annotations (by msgspec) when it is read; unknown fields are refused. A tensor stands in it as
 ``[dtype, size, size, ...]`` and its bytes are the next buffer. Sending copies no tensor that lies in one piece on the CPU;
 receiving copies none that arrived aligned. Many whole numbers are sent in as few bits as they take (`integers`): then
-``[dtype, way, least]`` stands for the dtype.
+``[dtype, way, base]`` stands for the dtype.
 """
 
 import math
@@ -122,7 +122,7 @@ class Codec:
                 raise InputError(f"{name} holds a {value.layout} tensor of {value.dtype}, which cannot be sent")
             small = packed(value, self._pool) if value.is_contiguous() and value.device.type == "cpu" else None
             buffers.append(_bytes_of(value if small is None else small.data))
-            return [dtype if small is None else [dtype, small.way, small.least], *value.shape]
+            return [dtype if small is None else [dtype, small.way, small.base], *value.shape]
 
         try:
             body = msgspec.msgpack.Encoder(enc_hook=put).encode(message)
