@@ -60,10 +60,9 @@ def test_besides_features_an_edge_costs_three_bytes(here):
 
 
 @pytest.mark.parametrize("kind", [SampleRequest, FetchRequest], ids=["hops", "rows"])
-def test_several_batches_wait_for_another_host_at_a_time(here, monkeypatch, kind):
+def test_several_batches_wait_for_another_host_at_a_time(parts, monkeypatch, kind):
     """The other host answers only when it has questions of two batches. One batch after the other would end here."""
-    asked, together = Counter[type](), threading.Event()
-    lock, answer = threading.Lock(), Service.answer
+    asked, lock, together, answer = Counter[type](), threading.Lock(), threading.Event(), Service.answer
 
     def slow(service, request):
         if isinstance(request, kind):
@@ -74,9 +73,11 @@ def test_several_batches_wait_for_another_host_at_a_time(here, monkeypatch, kind
             assert together.wait(30), "the second batch asks nothing before the first has its answer"
         return answer(service, request)
 
-    expected = [batch.to_dict() for batch in loader(here, 2, run="inline")]
+    with halohop.open(parts) as whole:
+        expected = [batch.to_dict() for batch in loader(whole, 2, run="inline")]
     monkeypatch.setattr(Service, "answer", slow)
-    found = [batch.to_dict() for batch in loader(here, 2, num_workers=2)]
+    with worlds.hosts(parts, [[0], [1]], cache=None) as (here, _):
+        found = [batch.to_dict() for batch in loader(here, 2, num_workers=2)]
     assert asked[kind] >= 2
     for one, other in zip(found, expected, strict=True):
         assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in expected[0])
