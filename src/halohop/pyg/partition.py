@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halohop.errors import InputError
-from halohop.partitioning.assigners.assign import Method
+from halohop.partitioning.assigners.assign import Classes, Method
 from halohop.partitioning.assigners.defaults import TOLERANCE
 from halohop.partitioning.building import build
 from halohop.partitioning.building.narrowing import FeatureDtype, with_narrow_features
@@ -29,6 +29,7 @@ def partition(
     tolerance: float = TOLERANCE,
     blocks: int | None = None,
     balance_types: bool = False,
+    balance_classes: Classes | None = None,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     feature_dtype: FeatureDtype | None = None,
@@ -57,6 +58,8 @@ def partition(
         blocks: how many blocks of near nodes to make, for loaders with ``locality="blocks"``: a power of two that the partitions
             divide, made by "metis" only; 0 for none. None: 64, or 16 of a small graph, and none where that does not fit.
         balance_types: whether the nodes of each type are balanced on their own, rather than all types together.
+        balance_classes: the class of each node, integers or bools ``[num_nodes]``, at most 32 classes; a dict of these by type
+            where there are several. The nodes of each class are balanced, too. (Not by "random" and "range".)
         halo: columns of nodes, one number each, that are stored once more along the edges from these nodes, and "raw_id". With
             them a host alone can sample by them where it holds but some of the partitions: ``halo=("time",)`` for times of
             nodes, ``halo=("raw_id",)`` for ``method="labor"``. They take 4 or 8 bytes per edge and change no batch.
@@ -104,6 +107,7 @@ def partition(
         tolerance=tolerance,
         blocks=blocks,
         balance_types=balance_types,
+        balance_classes=balance_classes,
         halo=halo,
         edge_dir=edge_dir,
         weight_sums=weight_sums,

@@ -83,10 +83,27 @@ def test_metis_evens_out_what_it_is_asked_to(balance: str | None, tmp_path: Path
     assert max(part["num_edges"] for part in book.metadata()) <= 1.1 * 400
 
 
+@pytest.mark.parametrize("method", ["metis", "ldg"])
+def test_any_classes_are_evened_out(method: str, tmp_path: Path) -> None:
+    """Those of a chain lie in four places, one behind the other: without them a part has nodes of two."""
+    here = torch.arange(800)
+    g = dgl.graph((here[:-1], here[1:]), num_nodes=800)
+    g.nodes["_N"].data["feat"] = torch.zeros(800)
+    classes = here // 200 * 10
+    partition_graph(g, "it", 2, tmp_path, part_method=method, balance_ntypes=classes)
+    book = load_partition_book(tmp_path / "it.json", 0)[0]
+    for part in range(2):
+        assert (classes[book.partid2nids(part)] // 10).bincount(minlength=4).max() <= 1.05 * 100
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"balance_ntypes": torch.arange(60) % 3}, "balance_ntypes of '_N' is not its 'train_mask'"),
+        (
+            {"balance_ntypes": torch.arange(50), "part_method": "ldg"},
+            r"balance_classes of 'node' is torch.int64 of shape \(50,\)",
+        ),
+        ({"balance_ntypes": torch.arange(60), "part_method": "ldg"}, "has 60 classes, and 32 can be balanced"),
         ({"balance_ntypes": {"paper": torch.zeros(60)}}, "balance_ntypes is of type 'paper', and node types are"),
         ({"part_method": "magic"}, "unknown method 'magic'"),
         ({"num_parts": 0}, "num_parts=0"),

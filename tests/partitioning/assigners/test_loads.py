@@ -31,6 +31,21 @@ def test_loads_are_counted(monkeypatch: pytest.MonkeyPatch, balance_types: bool,
     assert torch.equal(loads.rows(490, 510), rows[490:510])
 
 
+def test_each_class_is_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads_module, "_PIECE", 7)
+    tables = mixed()
+    author, paper = torch.arange(300) % 2, torch.arange(500) % 3 * 5 - 1
+    loads = Loads(tables, classes={"author": author, "paper": paper})
+    names = ("'paper' of class -1", "'paper' of class 4", "'paper' of class 9", "'author' of class 0", "'author' of class 1")
+    assert loads.kinds == ("nodes", *names, "training nodes", "in-edges")
+    rows = loads.rows(0, 800)[:, 1:6]
+    assert torch.equal(rows[:500, :3], torch.eye(3)[torch.arange(500) % 3].int())
+    assert torch.equal(rows[500:, 3:], torch.eye(2)[author].int())
+    assert not rows[:500, 3:].any()
+    assert not rows[500:, :3].any()
+    assert torch.equal(loads.rows(490, 510)[:, 1:6], rows[490:510])
+
+
 def test_loads_that_no_node_has_are_left_out() -> None:
     tables = GraphTables(nodes={"a": NodeTable(num_nodes=3), "b": NodeTable(num_nodes=0)}, edges={})
     assert Loads(tables, balance_types=True).kinds == ("nodes of 'a'",)

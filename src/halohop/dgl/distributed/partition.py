@@ -17,8 +17,6 @@ from halohop.dgl.notes import note
 from halohop.errors import InputError
 from halohop.typing import EDGE, NODE, Relation
 
-_TRAIN = "train_mask"
-
 
 def partition_graph(
     g: DGLGraph,
@@ -46,7 +44,8 @@ def partition_graph(
         num_parts: how many partitions.
         out_path: a new folder, or one with a data set of halohop's, which is replaced.
         part_method: "metis", "random", or another method of `halohop.partition`.
-        balance_ntypes: None, or by which nodes are evened out: their ``train_mask``, or a dict of these by type.
+        balance_ntypes: None, or classes of nodes, each of which is evened out: one number for each node, at most 32 different
+            ones, or a dict of these by type. "random" evens out none but ``train_mask``.
         return_mapping: whether to return the ids from before.
         num_hops, balance_edges, num_trainers_per_machine, objtype, graph_formats, use_graphbolt, kwargs: change nothing.
 
@@ -55,7 +54,8 @@ def partition_graph(
         0, 1, 2, ..., because ids stay as they are.
 
     Raises:
-        InputError: METIS is not installed, a number or column that cannot be, a graph on a GPU, or other balance_ntypes.
+        InputError: METIS is not installed, a number or column that cannot be, a graph on a GPU, or classes of the wrong
+            shape.
         WriteError: it cannot be written.
         DatasetError: `out_path` holds something else.
 
@@ -79,7 +79,7 @@ def partition_graph(
     ):
         if changed:
             note(name)
-    _check_balance(g, balance_ntypes)
+    classes = _classes(g, balance_ntypes)
     with writing_part_config(out_path, graph_name, part_method):
         halohop.partition(
             data_of(g),
@@ -87,6 +87,7 @@ def partition_graph(
             num_parts=num_parts,
             method=part_method,
             balance_types=not g.is_homogeneous and balance_ntypes is None,
+            balance_classes=None if part_method == "random" else classes,  # which deals nodes of any class alike
             overwrite=True,
         )
     if not return_mapping:
@@ -100,7 +101,7 @@ def partition_graph(
 
 def data_of(g: DGLGraph) -> HeteroData:
     """A graph and its columns as PyG's; the type of a homogeneous one gets the names that it has in halohop."""
-    plain = g.ntypes == [DEFAULT_NTYPE] and g.canonical_etypes == [DEFAULT_ETYPE]
+    plain = _is_plain(g)
     data = HeteroData()
     for name in g.ntypes:
         store = data[NODE if plain else name]
@@ -115,20 +116,20 @@ def data_of(g: DGLGraph) -> HeteroData:
     return data
 
 
-def _check_balance(g: DGLGraph, balance_ntypes: Any) -> None:
+def _classes(g: DGLGraph, balance_ntypes: Any) -> dict[str, Tensor] | None:
+    """By halohop's types, what nodes are evened out by."""
     if balance_ntypes is None:
-        return
-    given = balance_ntypes if isinstance(balance_ntypes, dict) else {g.ntypes[0] if len(g.ntypes) == 1 else None: balance_ntypes}
-    for name, classes in given.items():
+        return None
+    only = g.ntypes[0] if len(g.ntypes) == 1 else ""
+    given: dict[str, Any] = balance_ntypes if isinstance(balance_ntypes, dict) else {only: balance_ntypes}
+    for name in given:
         if name not in g.ntypes:
             raise InputError(f"balance_ntypes is of type {name!r}, and node types are {g.ntypes}; give a dict by type")
-        columns, classes = g.nodes[name].data, torch.as_tensor(classes).long()
-        one_class = not len(classes) or bool((classes == classes[0]).all())
-        if not one_class and not (_TRAIN in columns and torch.equal(classes, columns[_TRAIN].long())):
-            raise InputError(
-                f"balance_ntypes of {name!r} is not its {_TRAIN!r}, and other classes of nodes are not evened out; make them "
-                "node types of a heterograph, which are evened out each on its own"
-            )
+    return {NODE if _is_plain(g) else name: torch.as_tensor(classes).long() for name, classes in given.items()}
+
+
+def _is_plain(g: DGLGraph) -> bool:
+    return g.ntypes == [DEFAULT_NTYPE] and g.canonical_etypes == [DEFAULT_ETYPE]
 
 
 def load_partition(part_config: Any, part_id: int, load_feats: bool = True, use_graphbolt: bool = False) -> tuple[Any, ...]:

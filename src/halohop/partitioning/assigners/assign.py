@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.memory import machine_bytes
@@ -30,6 +31,11 @@ ASSIGNERS: dict[str, Assigner] = {
 
 METHODS = ("auto", *ASSIGNERS)
 
+_HEEDLESS = ("random", "range")
+_MOST_CLASSES = 32  # each makes METIS slower, and its cut larger
+
+Classes = Tensor | Mapping[NodeType, Tensor]
+
 Method = str | Assigner | Given | Mapping[NodeType, Given]
 
 
@@ -42,6 +48,7 @@ def assign(
     tolerance: float = TOLERANCE,
     num_blocks: int | None = None,
     balance_types: bool = False,
+    balance_classes: Classes | None = None,
     memory: Budget | None = None,
     scratch: Path | None = None,
 ) -> Division:
@@ -65,6 +72,8 @@ def assign(
         tables, method: the graph, and how it is divided.
         num_parts, seed, tolerance, num_blocks, balance_types, memory, scratch: see `AssignRequest`; None for memory is half of
             what is available.
+        balance_classes: the class of each node, integers or bools ``[num_nodes]``; a dict of these by type where there are
+            several. Nodes of each class are balanced, too; "random", "range" and an assignment do not.
 
     Raises:
         InputError: an unknown method, a number that cannot be, METIS is not installed, or an assignment that does not fit.
@@ -79,6 +88,7 @@ def assign(
         raise InputError(f"num_parts={num_parts}; there is at least one partition")
     if not tolerance >= 0:
         raise InputError(f"tolerance={tolerance}; give a number that is not negative, such as {TOLERANCE}")
+    classes = classes_of(balance_classes, tables, method)
     if not isinstance(method, str) and not callable(method):
         return Division(part=read_assignment(method, tables, num_parts))
     if isinstance(method, str) and method not in METHODS:
@@ -89,6 +99,7 @@ def assign(
         tolerance=tolerance,
         num_blocks=num_blocks,
         balance_types=balance_types,
+        classes=classes,
         memory=Budget.parse(memory),
         scratch=scratch,
     )
@@ -99,6 +110,35 @@ def assign(
     if num_blocks and division.num_blocks != num_blocks:
         raise InputError(f'blocks={num_blocks}, but method={method!r} makes none; use method="metis"')
     return division
+
+
+def classes_of(given: Classes | None, tables: GraphTables, method: Method) -> dict[NodeType, Tensor]:
+    """The classes by which nodes are balanced, by type.
+
+    Raises:
+        InputError: they are of no type, of the wrong shape or dtype, too many, or the method does not heed them.
+    """
+    if given is None:
+        return {}
+    if method in _HEEDLESS if isinstance(method, str) else not callable(method):
+        raise InputError(f'balance_classes are not heeded by method={method!r}; use "metis", "ldg", "fennel" or "kaminpar"')
+    if not isinstance(given, Mapping):
+        if len(tables.nodes) != 1:
+            raise InputError(f"balance_classes is one tensor, and node types are {list(tables.nodes)}; give a dict by type")
+        given = dict.fromkeys(tables.nodes, given)
+    found = {}
+    for name, classes in given.items():
+        if name not in tables.nodes:
+            raise InputError(f"balance_classes has the type {name!r}, and node types are {list(tables.nodes)}")
+        own, count = torch.as_tensor(classes), tables.nodes[name].num_nodes
+        if own.shape != (count,) or own.is_floating_point() or own.is_complex():
+            raise InputError(
+                f"balance_classes of {name!r} is {own.dtype} of shape {tuple(own.shape)}; give {count} integers"
+            )
+        found[name] = own.long()
+    if (count := sum(len(own.unique()) for own in found.values())) > _MOST_CLASSES:
+        raise InputError(f"balance_classes has {count} classes, and {_MOST_CLASSES} can be balanced; put some together")
+    return found
 
 
 def chosen(method: str, tables: GraphTables | None = None, memory: str | int | Budget | None = None) -> str:

@@ -1,5 +1,6 @@
 """What dividing a graph gives, what it is asked for, and the one protocol of all that divide."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +42,7 @@ class AssignRequest:
         tolerance: no partition shall have more than ``1 + tolerance`` times the mean of any load.
         num_blocks: how many blocks, 0 for none; None leaves it to the assigner, which makes none where they would not fit.
         balance_types: whether the nodes of each type are balanced on their own, rather than all types together.
+        classes: by node type, the class of each of its nodes, int64 ``[num_nodes]``: those of each class are balanced, too.
         memory: how much it may take.
         scratch: a folder on disk for what does not fit into memory; None: the system's folder for temporary files.
     """
@@ -50,6 +52,7 @@ class AssignRequest:
     tolerance: float = TOLERANCE
     num_blocks: int | None = None
     balance_types: bool = False
+    classes: Mapping[NodeType, Tensor] = field(default_factory=dict)
     memory: Budget = field(default_factory=lambda: Budget.parse(None))
     scratch: Path | None = None
 

@@ -39,7 +39,7 @@ def kaminpar(tables: GraphTables, request: AssignRequest) -> Division:
         raise InputError('method="kaminpar" needs KaMinPar: pip install "halohop[kaminpar]"; method="ldg" needs nothing')
     if sum(table.num_edges for table in tables.edges.values()) == 0:
         return deal_evenly(tables, request)
-    loads = Loads(tables, balance_types=request.balance_types)
+    loads = Loads(tables, balance_types=request.balance_types, classes=request.classes)
     with lists_in_bounds(tables, request) as graph:
         with tempfile.TemporaryDirectory(prefix="halohop-graph-", dir=request.scratch) as folder:
             _write_parhip(Path(folder), graph, loads)

@@ -1,6 +1,6 @@
 """What nodes add to their partition, and evening out what an assigner left uneven."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -10,21 +10,24 @@ from halohop.partitioning.assigners.division import AssignRequest
 from halohop.partitioning.assigners.union import Adjacency, first_nodes
 from halohop.partitioning.building.report import train_rows
 from halohop.store.tables import GraphTables
+from halohop.typing import NodeType
 
 _PIECE = 1 << 18  # edges, or nodes, that are read at a time
 _CHEAPEST, _DEAREST = -10, 6  # powers of two of the price of a move
 _LAST_SWEEPS = 50  # at any price; a few do
+_NO_CLASSES: Mapping[NodeType, Tensor] = {}
 _AIM = 0.9  # of the tolerance
 
 
 class Loads:
-    """The loads of the nodes of a graph, numbered through all types: of nodes, of nodes for training, and of in-edges.
+    """The loads of the nodes of a graph, numbered through all types: nodes, those of each class, those for training, in-edges.
 
     In memory are 4 bytes a node; the rest is read from the tables.
 
     Args:
         tables: the graph.
         balance_types: whether the nodes of each type are a load of their own, rather than all together.
+        classes: by node type, the class of each node, int64 ``[num_nodes]``; each class is a load of its own.
 
     Example:
         >>> from halohop.store.tables import EdgeTable, NodeTable
@@ -34,7 +37,9 @@ class Loads:
         (('nodes', 'in-edges'), [3, 2], [[1, 0], [1, 2], [1, 0]])
     """
 
-    def __init__(self, tables: GraphTables, *, balance_types: bool = False) -> None:
+    def __init__(
+        self, tables: GraphTables, *, balance_types: bool = False, classes: Mapping[NodeType, Tensor] = _NO_CLASSES
+    ) -> None:
         self._tables, self._balance_types, self._first = tables, balance_types, first_nodes(tables)
         self._num_nodes = sum(table.num_nodes for table in tables.nodes.values())
         self._in_edges = torch.zeros(self._num_nodes, dtype=torch.int32)
@@ -42,8 +47,11 @@ class Loads:
             own = self._in_edges[self._first[destination] :][: tables.nodes[destination].num_nodes]
             for begin in range(0, table.num_edges, _PIECE):
                 ops.count_keys(table.dst[begin : begin + _PIECE], own)
-        kinds = (*(f"nodes of {name!r}" for name in tables.nodes), "training nodes", "in-edges")
-        kinds = kinds if balance_types else ("nodes", *kinds[-2:])
+        self._classes = {name: (classes[name], classes[name].unique()) for name in tables.nodes if name in classes}
+        nodes = [f"nodes of {name!r}" for name in tables.nodes] if balance_types else ["nodes"]
+        by_class = [f"{name!r} of class {value}" for name, (_, known) in self._classes.items() for value in known.tolist()]
+        kinds = (*nodes, *by_class, "training nodes", "in-edges")
+        self._first_class, self._all_kinds = len(nodes), len(kinds)
         self._used = torch.arange(len(kinds))
         totals = sum((self.rows(low, high).sum(0) for low, high in self._pieces()), torch.zeros(len(kinds), dtype=torch.int64))
         self._used = totals.nonzero().view(-1)
@@ -52,8 +60,8 @@ class Loads:
 
     def rows(self, first: int, last: int) -> Tensor:
         """The loads of the nodes ``first <= v < last``, int32 ``[last - first, k]``, of the kinds that any node has."""
-        types = len(self._tables.nodes) if self._balance_types else 1
-        loads = torch.zeros(last - first, types + 2, dtype=torch.int32)
+        loads = torch.zeros(last - first, self._all_kinds, dtype=torch.int32)
+        begin = self._first_class
         for index, (name, table) in enumerate(self._tables.nodes.items()):
             low, high = (min(max(end - self._first[name], 0), table.num_nodes) for end in (first, last))
             if low < high:
@@ -61,6 +69,10 @@ class Loads:
                 masks = {key: column[low:high] for key, column in table.columns.items() if key == "train_mask"}
                 loads[rows, index if self._balance_types else 0] = 1
                 loads[rows, -2] = train_rows(masks, high - low).int()
+                if name in self._classes:
+                    own, known = self._classes[name]
+                    loads[rows].scatter_(1, (begin + torch.searchsorted(known, own[low:high])).view(-1, 1), 1)
+            begin += len(self._classes[name][1]) if name in self._classes else 0
         loads[:, -1] = self._in_edges[first:last]
         return loads[:, self._used].contiguous()
 

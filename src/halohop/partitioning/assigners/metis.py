@@ -52,7 +52,7 @@ def metis(tables: GraphTables, request: AssignRequest) -> Division:
             f"METIS takes about {format_size(need)} for this graph, the memory for partitioning is {request.memory}; give more "
             'memory, or use method="ldg", which takes a few bytes a node'
         )
-    loads = Loads(tables, balance_types=request.balance_types)
+    loads = Loads(tables, balance_types=request.balance_types, classes=request.classes)
     libmetis.check_size(2 * sum(table.num_edges for table in tables.edges.values()), loads.totals)
     graph = union_graph(tables)
     if graph.num_nodes < request.num_parts or len(graph.neighbors) == 0:  # METIS prints complaints then, and divides badly

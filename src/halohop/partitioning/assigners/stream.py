@@ -33,7 +33,7 @@ def fennel(tables: GraphTables, request: AssignRequest) -> Division:
 def _streamed(tables: GraphTables, request: AssignRequest, rule: Rule) -> Division:
     if sum(table.num_edges for table in tables.edges.values()) == 0:
         return deal_evenly(tables, request)
-    loads = Loads(tables, balance_types=request.balance_types)
+    loads = Loads(tables, balance_types=request.balance_types, classes=request.classes)
     with lists_in_bounds(tables, request) as graph:
         part, limit = torch.full((graph.num_nodes,), -1, dtype=torch.int32), loads.limit(request.num_parts, request.tolerance)
         carried = torch.zeros(request.num_parts, len(loads.kinds), dtype=torch.int64)

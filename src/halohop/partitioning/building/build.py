@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from halohop.partitioning.assigners.assign import Method, assign, chosen
+from halohop.partitioning.assigners.assign import Classes, Method, assign, chosen, classes_of
 from halohop.partitioning.assigners.defaults import TOLERANCE
 from halohop.partitioning.assigners.division import Assignment, Division
 from halohop.partitioning.assigners.given import identity
@@ -51,6 +51,7 @@ def partition(
     tolerance: float = TOLERANCE,
     blocks: int | None = None,
     balance_types: bool = False,
+    balance_classes: Classes | None = None,
     halo: Sequence[str] = (),
     edge_dir: EdgeDir = "in",
     weight_sums: Sequence[str] = (),
@@ -68,7 +69,7 @@ def partition(
         tables: the graph; columns may be mapped over files.
         out: the new folder; it appears when it is complete.
         num_parts: how many partitions; some are empty if there are more than nodes.
-        method, seed, tolerance, blocks, balance_types: see `halohop.partitioning.assigners.assign.assign`.
+        method, seed, tolerance, blocks, balance_types, balance_classes: see `halohop.partitioning.assigners.assign.assign`.
         halo, edge_dir: see `build_parts`.
         weight_sums: columns of edges, weights, whose running sums are stored, see `halohop.store.weight_sums`.
         overwrite: whether to replace a halohop data set in `out`; anything else there is never touched.
@@ -99,6 +100,7 @@ def partition(
     check_edge_dir(edge_dir)
     method = chosen(method, tables, memory) if isinstance(method, str) else method
     by = repr(method) if isinstance(method, str) or callable(method) else identity(method)
+    classes_of(balance_classes, tables, method)
     request = BuildRequest(
         num_parts=num_parts,
         halo=tuple(halo),
@@ -108,12 +110,14 @@ def partition(
         worker=worker,
         weight_sums=weight_columns(schema_of(tables).edge_columns, weight_sums),
         partitioned={"method": method if isinstance(method, str) else "given", "seed": seed},
-        divided={"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types, "method": by},
+        divided={"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types, "method": by}
+        | ({} if balance_classes is None else {"balance_classes": identity(balance_classes)}),
     )
     listed = tables if edge_dir == "in" else tables.turned()
 
     def divide(budget: Budget, scratch: Path) -> Division:
-        options: dict[str, Any] = {"tolerance": tolerance, "num_blocks": blocks, "balance_types": balance_types}
+        balance = {"balance_types": balance_types, "balance_classes": balance_classes}
+        options: dict[str, Any] = {"tolerance": tolerance, "num_blocks": blocks, **balance}
         return assign(listed, num_parts, method, seed=seed, **options, memory=budget, scratch=scratch)
 
     return build(tables, out, request, divide, progress or _no_progress)
