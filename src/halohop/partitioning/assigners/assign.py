@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,7 +123,7 @@ def classes_of(given: Classes | None, tables: GraphTables, method: Method) -> di
         return {}
     if method in _HEEDLESS if isinstance(method, str) else not callable(method):
         raise InputError(f'balance_classes are not heeded by method={method!r}; use "metis", "ldg", "fennel" or "kaminpar"')
-    if not isinstance(given, Mapping):
+    if isinstance(given, Tensor | np.ndarray):
         if len(tables.nodes) != 1:
             raise InputError(f"balance_classes is one tensor, and node types are {list(tables.nodes)}; give a dict by type")
         given = dict.fromkeys(tables.nodes, given)
@@ -132,9 +133,7 @@ def classes_of(given: Classes | None, tables: GraphTables, method: Method) -> di
             raise InputError(f"balance_classes has the type {name!r}, and node types are {list(tables.nodes)}")
         own, count = torch.as_tensor(classes), tables.nodes[name].num_nodes
         if own.shape != (count,) or own.is_floating_point() or own.is_complex():
-            raise InputError(
-                f"balance_classes of {name!r} is {own.dtype} of shape {tuple(own.shape)}; give {count} integers"
-            )
+            raise InputError(f"balance_classes of {name!r} is {own.dtype} of shape {tuple(own.shape)}; give {count} integers")
         found[name] = own.long()
     if (count := sum(len(own.unique()) for own in found.values())) > _MOST_CLASSES:
         raise InputError(f"balance_classes has {count} classes, and {_MOST_CLASSES} can be balanced; put some together")
