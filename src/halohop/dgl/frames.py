@@ -59,7 +59,7 @@ class Framed(Structure):
 
     def node_frame(self, ntype: str | None = None) -> Frame:
         """The columns of a type of nodes."""
-        self._check_one_sided("ndata and nodes")
+        self.check_one_sided("ndata and nodes")
         return self.src_frame(ntype)
 
     def src_frame(self, ntype: str | None = None) -> Frame:
@@ -80,7 +80,7 @@ class Framed(Structure):
     @property
     def ndata(self) -> Any:
         """Columns of the nodes; where there are several types, each a dict of the types that have it."""
-        self._check_one_sided("ndata and nodes")
+        self.check_one_sided("ndata and nodes")
         return self.srcdata
 
     @property
@@ -138,7 +138,7 @@ class Framed(Structure):
     def _numbers(self, counts: Counts, ntype: str | None) -> Tensor:
         return torch.arange(counts[only(counts, ntype)], dtype=self.idtype, device=self.device)
 
-    def _check_one_sided(self, what: str) -> None:
+    def check_one_sided(self, what: str) -> None:
         if self._sources is not self._destinations:
             raise InputError(f"{what} are of graphs; a block has srcdata and dstdata, srcnodes and dstnodes")
 

@@ -1,6 +1,7 @@
 """Ids of nodes and edges as users give them: by type or relation, or without where there is only one."""
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 import torch
@@ -34,8 +35,21 @@ def node_ids(g: Any, nodes: Any) -> Ids:
 def fanouts_of(g: Any, fanout: Any) -> dict[Relation, int]:
     """Edges of each node by relation, from one number for all, or a dict that names some; the others have none."""
     if not isinstance(fanout, Mapping):
-        return dict.fromkeys(g.canonical_etypes, int(fanout))
-    return {g.to_canonical_etype(etype): int(number) for etype, number in fanout.items()}
+        return dict.fromkeys(g.canonical_etypes, _whole(fanout))
+    return {g.to_canonical_etype(etype): _whole(number) for etype, number in fanout.items()}
+
+
+def _whole(fanout: Any) -> int:
+    try:
+        return index(fanout)
+    except TypeError:
+        raise InputError(f"fanout {fanout!r} is no whole number; give how many edges of each node, -1 for all") from None
+
+
+def check_name(prob: Any) -> None:
+    """Refuses weights that are given as such, and not as the name of a column."""
+    if not isinstance(prob, str | None):
+        raise InputError(f"prob is a {type(prob).__name__}; set g.edata['p'] to it, and give the name, 'p'")
 
 
 def as_given(g: Any, nodes: Ids) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 import halohop
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.graph import EID, DGLGraph
-from halohop.dgl.ids import EdgeIds, Ids, edge_ids, fanouts_of, joined, node_ids
+from halohop.dgl.ids import EdgeIds, Ids, check_name, edge_ids, fanouts_of, joined, node_ids
 from halohop.dgl.inherited import inherit
 from halohop.dgl.notes import missing
 from halohop.errors import InputError
@@ -170,6 +170,7 @@ def drawn(
     method: str = "neighbor",
 ) -> dict[Relation, "halohop.Edges"]:
     """Edges of nodes, by the names of `g`; arguments as of `sample_neighbors` and `halohop.Draws.neighbors`."""
+    check_name(prob)
     batch = batch_of(g)
     draws = batch.draws(g, prob, edge_dir)
     excluded = joined(edge_ids(g, exclude), batch.excluded)

@@ -67,6 +67,7 @@ def node_subgraph(
         >>> some.edges()[0].tolist(), some.num_nodes(), some.edata[dgl.EID].tolist()
         ([0], 2, [2])
     """
+    graph.check_one_sided("subgraphs")
     given = nodes if isinstance(nodes, Mapping) else {None: nodes}
     named = {only(graph.ntypes, kind): ids for kind, ids in given.items()}
     kept, edges = {kind: _ids(graph, named.get(kind, ()), kind) for kind in graph.ntypes}, {}
@@ -198,6 +199,7 @@ def _part(graph: DGLGraph, nodes: Ids | None, edges: EdgeIds, store_ids: bool, o
     if nodes is None:
         made, nodes = _with_edges(graph, edges), {}
     else:
+        graph.check_one_sided("subgraphs")
         found = {}
         for relation, ids in edges.items():
             src, dst = graph.adjacency(relation).kept(ids).to("cpu").ends

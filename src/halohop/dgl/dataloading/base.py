@@ -95,8 +95,9 @@ class BlockSampler(Sampler):
         for block_id in reversed(range(self.num_layers)):
             seeds = as_given(g, nodes)
             with leaving_out(g, excluded):
-                edges = without(self.sample_frontier(block_id, g, seeds), excluded)
-            block = block_of_frontier(edges, seeds)
+                edges = self.sample_frontier(block_id, g, seeds)
+            _check_frontier(edges, g)
+            block = block_of_frontier(without(edges, excluded), seeds)
             nodes = {kind: block.srcnodes[kind].data[NID] for kind in block.srctypes}
             blocks.insert(0, block)
         return blocks
@@ -118,6 +119,12 @@ class BlockSampler(Sampler):
         for block in blocks:
             set_edge_lazy_features(block, self.prefetch_edge_feats)
         return result
+
+
+def _check_frontier(found: Any, g: Any) -> None:
+    nodes = {kind: g.num_nodes(kind) for kind in g.ntypes}
+    if getattr(found, "is_block", True) or any(found.num_nodes(kind) != nodes.get(kind) for kind in found.ntypes):
+        raise InputError(f"sample_frontier returns {found!r}; return a graph of some edges with all nodes: {nodes}")
 
 
 def without(found: DGLGraph, excluded: EdgeIds) -> DGLGraph:

@@ -85,6 +85,10 @@ class DataLoader:
         given |= {"pin_prefetcher": pin_prefetcher, "use_cpu_worker_affinity": use_cpu_worker_affinity}
         for option in (option for option, value in given.items() if value):
             note(option)
+        if not (hasattr(graph, "canonical_etypes") and callable(getattr(graph_sampler, "sample", None))):
+            raise InputError(
+                f"DataLoader({graph!r}, indices, {graph_sampler!r}): give a graph, ids, and a sampler with sample(g, ids)"
+            )
         self.device = None if device is None else torch.device(device)
         wanted = {"use_uva": use_uva, "gpu_cache": gpu_cache, f"device={device!r}": self.device and self.device.type == "cuda"}
         for name, value in wanted.items():

@@ -8,7 +8,7 @@ import torch
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.dataloading.base import BlockSampler, Names
 from halohop.dgl.graph import NID
-from halohop.dgl.ids import as_given, fanouts_of, node_ids
+from halohop.dgl.ids import as_given, check_name, fanouts_of, node_ids
 from halohop.dgl.sampling import block_of, block_of_frontier, drawn
 from halohop.errors import InputError
 from halohop.typing import Relation
@@ -67,6 +67,7 @@ class NeighborSampler(BlockSampler):
             prefetch_edge_feats=prefetch_edge_feats,
             output_device=output_device,
         )
+        check_name(prob)
         if prob is not None and mask is not None:
             raise InputError(f"prob={prob!r} and mask={mask!r} are both given; give one column, of weights that are 0 where not")
         if edge_dir != "in":
