@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import trim_to_layer
 
 import halohop
+from halohop import ops
 from halohop.errors import InputError
 from halohop.nn import Hop, hops
 from tests.support.hop_batches import batch_of, made, typed
@@ -100,6 +101,33 @@ def test_each_hop_alone_of_several_types_and_of_padded_batches() -> None:
         edges_of(found, padded.edge_index)
     with pytest.raises(InputError, match="edges of a batch"):
         found.of_edges(padded.e_id[1:])
+
+
+@pytest.mark.parametrize("data", [made(), typed()], ids=["one type", "several"])
+def test_lists_begin_where_the_sampler_said_and_where_the_edges_say(data: Data | HeteroData, monkeypatch: Any) -> None:
+    sorted_begins = ops.sorted_begins
+    batch = batch_of(data, expand="all")
+    looked_for = []
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "sorted_begins", lambda dst, number: looked_for.append(len(dst)) or sorted_begins(dst, number))
+        known = hops(batch, cumulative=False)
+    assert not any(looked_for)  # but for relations of which a hop has no edges
+    for store in [batch] if isinstance(batch, Data) else batch.edge_stores:
+        store.edge_index = store.edge_index.clone()  # of which nobody has said anything
+    for found, expected in zip(known, hops(batch, cumulative=False), strict=True):
+        pairs = [(found, expected)] if isinstance(found, Hop) else [(found[name], expected[name]) for name in expected]
+        for one, other in pairs:
+            assert torch.equal(one.begins, other.begins)
+            assert torch.equal(one.ends, other.ends)
+            assert (one.edges, one.num_whole) == (other.edges, other.num_whole)
+
+
+def test_what_is_written_to_a_batch_counts() -> None:
+    batch = batch_of(made(), expand="all")
+    begin = batch.num_sampled_edges[0]
+    batch.edge_index[1, :begin] = batch.edge_index[1, :begin].flip(0)
+    found = hops(batch, cumulative=False)[-1]
+    assert edges_of(found, batch.edge_index) == sorted(map(tuple, batch.edge_index[:, :begin].t().tolist()))
 
 
 def test_each_hop_alone_needs_all_edges_of_the_batch() -> None:

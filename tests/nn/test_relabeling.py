@@ -6,7 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
+import halohop
 from halohop import Edges
 from halohop.errors import HalohopError, InputError
 from halohop.nn import hop_of, numbered
@@ -142,3 +144,26 @@ def test_nodes_of_edges_are_numbered_as_they_occur() -> None:
     assert numbered({a: (torch.empty(0, dtype=torch.int64),) * 2})[0]["u"].tolist() == []
     with pytest.raises(InputError, match="node 3 of 'v' is given twice"):
         numbered(nodes={"v": torch.tensor([3, 3])})
+
+
+def test_what_was_drawn_of_nodes_is_known_until_something_changes(monkeypatch):
+    """Edges that lead to just the nodes that they were drawn for are not looked through; others are."""
+    ends = torch.tensor([[1, 2, 3, 0, 2], [0, 0, 2, 3, 3]])
+    draws = halohop.Draws(halohop.graph(Data(edge_index=ends, num_nodes=4)))
+    nodes = torch.tensor([3, 1, 0])
+    drawn = draws.neighbors(nodes)
+    copied = Edges(src=drawn.src, dst=drawn.dst.clone(), edge_id=drawn.edge_id)
+    slow, slow_ids = hop_of(copied, nodes.clone())
+    with monkeypatch.context() as patched:
+        patched.delattr("halohop.nn.relabeling._checked")
+        patched.delattr("halohop.ops.sorted_begins")
+        found, ids = hop_of(drawn, nodes)
+    assert ids.tolist() == slow_ids.tolist() == [3, 1, 0, 2]
+    for name in ("src", "begins", "dst"):
+        assert getattr(found, name).tolist() == getattr(slow, name).tolist()
+    other, _ = hop_of(drawn, torch.tensor([0, 3]))
+    assert other.begins.tolist() == [0, 2, 4]
+    nodes[1] = 2  # written to: another node now
+    assert hop_of(drawn, nodes)[1].tolist() == [3, 2, 0, 1]
+    drawn.dst[0] = 0
+    assert hop_of(drawn, nodes)[0].begins.tolist() == [0, 1, 1, 4]

@@ -75,7 +75,7 @@ def test_equal_to_the_steps_of_one_relation_after_the_other(sizes, fanouts, dtyp
         lists_of(one, counts, seed + number, [hop[number] for hop in fanouts], dtype=dtype, raw=raw, edge_ids=edge_ids)
         for number, one in enumerate(RELATIONS)
     ]
-    hops = ops.NearHops(lists, expand_all=expand_all, list_end=list_end, pool=ops.Pool())
+    hops = ops.NearHops(lists, expand_all=expand_all, list_end=list_end, pool=ops.Pool(), begins=expand_all)
     fast, slow = [[ops.Relabeler(size) for size in sizes] for _ in range(2)]
     for batch in range(2):  # a second one in the same tables
         seeds = [torch.arange(min(sizes[0], 4)).flip(0).repeat(1 + batch), torch.arange(0)]
@@ -93,6 +93,20 @@ def test_equal_to_the_steps_of_one_relation_after_the_other(sizes, fanouts, dtyp
             assert edges.gid.tolist() == gid.tolist()
             assert (edges.gid if edges.edge_id is None else edges.edge_id).tolist() == edge_id.tolist()
         assert [sum(hop) for hop in zip(*found.num_edges, strict=True)] == [len(edges.gid) for edges in found.edges]
+        check_begins(found, lists, list_end, known=expand_all)
+
+
+def check_begins(found, lists, list_end, *, known):
+    """Where the lists of a hop begin is what the edges of the hop say."""
+    for number, (one, edges, begins) in enumerate(zip(lists, found.edges, found.begins, strict=True)):
+        drawn = [hop[number] for hop in found.num_edges]
+        of_hops = edges.ends_bid[list_end].split(drawn)
+        assert len(begins) == (len(of_hops) if known else 0)
+        for hop, (listed, some) in enumerate(zip(of_hops, begins, strict=known)):
+            num_nodes = found.num_nodes[hop][one.own_type]
+            assert (some is not None) == (one.fanouts[hop] != 0 and num_nodes > 0)
+            if some is not None:
+                assert some.tolist() == [0, *listed.bincount(minlength=num_nodes).cumsum(0).tolist()]
 
 
 def test_what_makes_no_sense_is_left_to_the_steps_that_say_so():

@@ -13,6 +13,7 @@ from torch_geometric.index import index2ptr
 
 from halohop import ops
 from halohop.errors import InputError
+from halohop.sampling.lists import OF_HOPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,10 +187,18 @@ class Sampled:
             InputError: as of `whole`.
         """
         self._check_number(edge_index)
-        begin, end = self._ends[hop - 1], self._ends[hop]
-        found = grouped(edge_index[:, begin:end], self._num_src[hop + 1], self._num_dst[hop])
+        begin, end, num_src, num_dst = self._ends[hop - 1], self._ends[hop], self._num_src[hop + 1], self._num_dst[hop]
+        src, dst = edge_index.as_subclass(Tensor)[:, begin:end]
+        found = listed_by_dst(src, dst, num_src, num_dst, self._known_begins(hop, edge_index))
         edges = found.edges + begin if isinstance(found.edges, Tensor) else slice(begin, begin + found.num_edges)
         return replace(found, edges=edges, num_whole=edge_index.size(1))
+
+    def _known_begins(self, hop: int, edge_index: Tensor) -> Tensor | None:
+        """Where the lists of a hop begin, if its sampler has said so."""
+        known = OF_HOPS.of(edge_index)
+        begins = known[hop - 1] if known is not None and len(known) == self.num_hops else None
+        number = self._num_dst[hop] + 1, self._ends[hop] - self._ends[hop - 1]
+        return begins if begins is not None and (len(begins), int(begins[-1])) == number else None
 
     def _check_number(self, edge_index: Tensor) -> None:
         if edge_index.size(1) != self._ends[-1]:
@@ -209,9 +218,10 @@ def grouped(edge_index: Tensor, num_src: int, num_dst: int) -> Hop:
     return listed_by_dst(src, dst, num_src, num_dst)
 
 
-def listed_by_dst(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Hop:
-    """`grouped`, of the ends of edges apart, ``[E]`` each."""
-    begins = ops.sorted_begins(dst, num_dst) if dst.device.type == "cpu" else None
+def listed_by_dst(src: Tensor, dst: Tensor, num_src: int, num_dst: int, begins: Tensor | None = None) -> Hop:
+    """`grouped`, of the ends of edges apart, ``[E]`` each; `begins`: where their lists begin, if that is known."""
+    if begins is None and dst.device.type == "cpu":
+        begins = ops.sorted_begins(dst, num_dst)
     if begins is not None:
         return Hop(src=src, begins=begins, num_src=num_src, num_dst=num_dst, edges=slice(0, len(dst)), listed=dst.long())
     edges: slice | Tensor = slice(0, len(dst))

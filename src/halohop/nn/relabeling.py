@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.nn.hops import Hop, listed_by_dst
+from halohop.sampling.lists import OF_NODES
 from halohop.sampling.numbering import Numbering
 from halohop.typing import EDGE, NODE, NodeType, Relation
 
@@ -65,13 +66,18 @@ def _typed(
     types = dict.fromkeys((*nodes, *(name for relation in edges for name in (relation[0], relation[2]))))
     numbers = {name: _MINE.of(name) for name in types}
     counts = {name: numbers[name].start(name, nodes.get(name, _NONE)) for name in types}
-    ends = {}
+    ends: dict[Relation, tuple[Tensor, Tensor, Tensor | None]] = {}
     for relation, listed in edges.items():
-        dst = _checked(numbers[relation[2]].find(listed.dst), counts[relation[2]], relation, listed.dst)
-        ends[relation] = numbers[relation[0]].add(listed.src), dst
+        drawn, num_dst = OF_NODES.of(listed.dst), counts[relation[2]]
+        if drawn is not None and drawn.are_of(nodes.get(relation[2], _NONE)):
+            ends[relation] = numbers[relation[0]].add(listed.src), drawn.place, drawn.begins
+        else:
+            dst = _checked(numbers[relation[2]].find(listed.dst), num_dst, relation, listed.dst)
+            ends[relation] = numbers[relation[0]].add(listed.src), dst, None
     ids = {name: numbers[name].end() for name in types}
     return {
-        relation: listed_by_dst(src, dst, len(ids[relation[0]]), counts[relation[2]]) for relation, (src, dst) in ends.items()
+        relation: listed_by_dst(src, dst, len(ids[relation[0]]), counts[relation[2]], begins)
+        for relation, (src, dst, begins) in ends.items()
     }, ids
 
 

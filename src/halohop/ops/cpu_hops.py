@@ -75,8 +75,11 @@ def _gather(address: Any, num_bytes: Any, size: Any, rows: NDArray[Any], out: ND
 
 
 @kernel
-def _find_spans(indptr: NDArray[Any], rows: NDArray[Any], limit: Any, spans: NDArray[Any], begin: Any) -> Any:
-    """Writes starts, lengths and counts of the rows' lists, from `begin` on; returns (whether they make sense, sum of counts)."""
+def _find_spans(
+    indptr: NDArray[Any], rows: NDArray[Any], limit: Any, spans: NDArray[Any], begin: Any, lists: NDArray[Any]
+) -> Any:
+    """Writes starts, lengths and counts of the rows' lists, from `begin` on, and, if there is room in `lists`, how many entries
+    will be drawn before each of them; returns (whether they make sense, sum of counts)."""
     n, num_lists, total = u64(rows.size), u64(indptr.size) - _ONE, _ZERO
     for i in range(n):
         ahead = u64(rows[min(i + _AHEAD, n - _ONE)])
@@ -91,7 +94,11 @@ def _find_spans(indptr: NDArray[Any], rows: NDArray[Any], limit: Any, spans: NDA
             return False, total
         count = min(degree, limit)
         spans[0, begin + i], spans[1, begin + i], spans[2, begin + i] = i64(start), i64(degree), i64(count)
+        if lists.size > 0:
+            lists[i] = i64(total)
         total += count
+    if lists.size > 0:
+        lists[n] = i64(total)
     return True, total
 
 
@@ -104,22 +111,26 @@ def find_hop(
     ends: NDArray[Any],
     spans: NDArray[Any],
     totals: NDArray[Any],
+    lists: NDArray[Any],
 ) -> Any:
     """Finds the lists of the nodes with the bids begins[type] to ends[type] - 1, relation after relation, and how many entries
-    will be drawn in all along each of them."""
-    at = _ZERO
+    will be drawn in all along each of them; where what is drawn of each list begins goes to `lists`, unless that is empty."""
+    at, first = _ZERO, _ZERO
     for r in range(u64(relations.shape[0])):
         one = relations[r]
         own = one[OWN_TYPE]
         totals[r] = 0
         if limits[r] == _ZERO or begins[own] == ends[own]:
             continue
-        rows = _after(types[own, NODES], begins[own], ends[own] - begins[own])
-        is_whole, total = _find_spans(_int64s(one[INDPTR], one[NUM_LISTS] + _ONE), rows, limits[r], spans, at)
+        num_rows = ends[own] - begins[own]
+        rows = _after(types[own, NODES], begins[own], num_rows)
+        begun = lists[first : first + num_rows + _ONE]
+        is_whole, total = _find_spans(_int64s(one[INDPTR], one[NUM_LISTS] + _ONE), rows, limits[r], spans, at, begun)
         if not is_whole:
             return False
         totals[r] = i64(total)
-        at += ends[own] - begins[own]
+        at += num_rows
+        first += num_rows + _ONE
     return True
 
 

@@ -22,6 +22,8 @@ UInt64s = NDArray[np.uint64]
 Words = NDArray[Any]
 """An array of unsigned numbers of 4 or 8 bytes: ids, which are never negative."""
 
+_NONE = np.empty(0, np.int64)
+
 MOST_DRAWN = cpu_sample.FEW
 """Largest fanout of `NearHops`."""
 
@@ -91,12 +93,15 @@ class NearBatch:
         num_edges: how many of each relation every hop has drawn.
         num_nodes: how many of each type there are before every hop, and after the last one.
         num_lists: how many lists were drawn from.
+        begins: by relation and hop, where what was drawn for each node begins among the edges of the hop, int64 ``[n + 1]``; None
+            where nothing was drawn for any. Without hops, unless `NearHops` is to say it.
     """
 
     edges: list[NearEdges]
     num_edges: list[list[int]]
     num_nodes: list[list[int]]
     num_lists: int
+    begins: list[list[Tensor | None]]
 
 
 class NearHops:
@@ -108,16 +113,17 @@ class NearHops:
         expand_all: a hop draws for all nodes so far, and not just for those that the last one found.
         list_end: the row of the ends that is that of the nodes that have the lists.
         pool: where the memory of results comes from.
+        begins: whether batches say where lists begin.
     """
 
-    def __init__(self, lists: Sequence[NearLists], *, expand_all: bool, list_end: int, pool: Pool) -> None:
+    def __init__(self, lists: Sequence[NearLists], *, expand_all: bool, list_end: int, pool: Pool, begins: bool = False) -> None:
         self._lists = tuple(lists)  # keeps their memory
-        self._expand_all, self._list_end, self._pool = expand_all, list_end, pool
+        self._expand_all, self._list_end, self._pool, self._says_begins = expand_all, list_end, pool, begins
         self._relations = np.array([one.row() for one in lists], np.uint64).reshape(len(lists), -1)
         self._limits = np.array([[limit_of(fanout) for fanout in one.fanouts] for one in lists], np.uint64).reshape(
             len(lists), -1
         )
-        self._drawing = [[one.own_type for one in lists if one.fanouts[hop]] for hop in range(self._limits.shape[1])]
+        self._drawing = [[one.own_type if one.fanouts[hop] else None for one in lists] for hop in range(self._limits.shape[1])]
         self._has_raw = any(one.raw is not None for one in lists)
         self._no_ids = np.array([one.edge_ids is None for one in lists], bool)
 
@@ -136,15 +142,16 @@ class NearHops:
         begins, num_nodes, num_edges = np.zeros_like(known), [known.tolist()], list[list[int]]()
         prefix, types = stream_prefix(0, seed, epoch, batch), _lent(nodes, num_nodes[0])
         before, totals, num_lists = *np.zeros((2, len(self._lists)), np.int64), 0
-        edges, memory = list[NearEdges](), np.empty(0, np.int64)
+        edges, memory, found = list[NearEdges](), np.empty(0, np.int64), [list[Tensor | None]() for _ in self._lists]
         table = np.zeros((len(self._lists), 4), np.uint64)  # of addresses: nothing is drawn yet
         all_limits = np.ascontiguousarray(self._limits.T)
         for hop, limits in enumerate(all_limits):
             ends = known.copy()
             width = [end - begin for begin, end in zip(begins.tolist(), num_nodes[-1], strict=True)]
-            num_rows = sum(width[own_type] for own_type in self._drawing[hop])
-            spans, num_lists = empty_array(self._pool, (3, num_rows), INT64), num_lists + num_rows
-            if not cpu_hops.find_hop(self._relations, limits, types, begins, ends, spans, totals):
+            rows = [0 if own_type is None else width[own_type] for own_type in self._drawing[hop]]
+            spans, num_lists = empty_array(self._pool, (3, sum(rows)), INT64), num_lists + sum(rows)
+            lists = self._lists_of(rows, found) if self._says_begins else _NONE
+            if not cpu_hops.find_hop(self._relations, limits, types, begins, ends, spans, totals, lists):
                 return None
             num_edges.append(totals.tolist())
             earlier, sizes = memory, before + totals
@@ -171,7 +178,16 @@ class NearHops:
             if not self._expand_all:
                 begins = ends
         edges = edges or self._room(before.tolist())  # of a batch without hops
-        return NearBatch(edges=edges, num_edges=num_edges, num_nodes=num_nodes, num_lists=num_lists)
+        return NearBatch(edges=edges, num_edges=num_edges, num_nodes=num_nodes, num_lists=num_lists, begins=found)
+
+    def _lists_of(self, rows: list[int], found: list[list[Tensor | None]]) -> NDArray[Any]:
+        """Room for where so many lists of each relation begin, in one piece, of which each relation gets its part."""
+        sizes = [number + 1 if number else 0 for number in rows]
+        room = self._pool.empty((sum(sizes),), torch.int64)
+        for of_relation, part in zip(found, room.split(sizes), strict=True):
+            of_relation.append(part if len(part) else None)
+        array: NDArray[Any] = room.numpy()
+        return array
 
     def _room(self, sizes: list[int]) -> list[NearEdges]:
         """For so many edges of each relation."""

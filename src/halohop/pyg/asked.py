@@ -46,11 +46,13 @@ def only_relation(graph: Graph) -> Relation:
 
 
 def whole_ids(ids: Tensor, name: str) -> Tensor:
-    """Ids as int64 ``[n]``.
+    """Ids as int64 ``[n]``; the tensor itself if it is as it should be.
 
     Raises:
         InputError: they are none.
     """
+    if type(ids) is Tensor and ids.dtype == torch.int64 and ids.dim() == 1 and ids.is_cpu and ids.is_contiguous():
+        return ids
     if not isinstance(ids, Tensor):
         raise InputError(f"{name} is a {type(ids).__name__}; give a tensor of ids")
     whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)

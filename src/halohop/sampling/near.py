@@ -9,6 +9,7 @@ from halohop.cluster.graph import Graph
 from halohop.sampling.batch import AnySeeds, Batch, EdgeBlock
 from halohop.sampling.discovery import Discovery
 from halohop.sampling.fanouts import Fanouts
+from halohop.sampling.lists import OF_HOPS
 from halohop.store.draw import Rules
 from halohop.store.topology import Topology
 from halohop.telemetry import Counters
@@ -51,7 +52,8 @@ class NearSampler:
             own, neighbors = numbers[graph.book.list_type(relation)], numbers[graph.book.neighbor_type(relation)]
             lists.append(ops.NearLists(**known, own_type=own, neighbor_type=neighbors, fanouts=fanout))
         expand_all = rules.expand == "all"
-        hops = ops.NearHops(lists, expand_all=expand_all, list_end=list_end, pool=graph.pool)
+        begins = expand_all and list_end == 1
+        hops = ops.NearHops(lists, expand_all=expand_all, list_end=list_end, pool=graph.pool, begins=begins)
         return cls(
             hops=hops,
             relations=list(fanouts.per_relation),
@@ -79,6 +81,9 @@ class NearSampler:
             )
             for relation, found, *counts in zip(self.relations, batch.edges, *batch.num_edges, strict=True)
         }
+        for found, begins in zip(batch.edges, batch.begins, strict=True):
+            if begins:
+                OF_HOPS.keep(found.ends_bid, begins)
         discovery.end_hops(batch.num_nodes)
         self.counters.add("local_rows", batch.num_lists)
         return Batch(seeds=seeds, nodes=discovery.blocks(), edges=edges, ends_bid=discovery.ends_bid)
