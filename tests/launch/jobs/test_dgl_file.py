@@ -61,8 +61,28 @@ def test_a_command_line_becomes_a_job_over_ssh(here: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "threads"),
+    [
+        ({}, 4),
+        ({"num_servers": 3}, 4),
+        ({"num_servers": 5}, 5),
+        ({"num_trainers": 16}, 1),
+        ({"num_servers": 3, "num_server_threads": 1}, 3),
+    ],
+    ids=str,
+)
+def test_a_server_answers_as_many_requests_as_its_host_has_cores_for(
+    here: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], threads: int
+) -> None:
+    monkeypatch.setattr("halohop.launch.jobs.dgl_file.usable_cores", lambda: list(range(8)))
+    job = read(**given)
+    assert job.servers is not None
+    assert job.servers.options == {"threads": threads}
+
+
 def test_trainers_learn_where_servers_answer(here: Path) -> None:
-    made = plan(read(), ["a", "b"], ["10.0.0.7", "fd00::8"], ports={"a": [21000], "b": range(30050, 30060)})
+    made = plan(read(num_server_threads=1), ["a", "b"], ["10.0.0.7", "fd00::8"], ports={"a": [21000], "b": range(30050, 30060)})
     assert made.trainers[1].env["HALOHOP_SERVERS"] == "10.0.0.7:21000,[fd00::8]:30050"
     assert made.servers[1].argv[3:] == (
         str(here / "work" / "data"),
@@ -84,7 +104,7 @@ def test_what_is_not_given(here: Path) -> None:
     job = read(num_trainers=1)
     assert job.env["OMP_NUM_THREADS"] == str(max(len(usable_cores()) // 2, 1))
     assert job.options["hosts"]["10.0.0.7"] == {}
-    assert job.servers == Servers(count=2, port=0, options={"threads": 1})
+    assert job.servers == Servers(count=2, port=0, options={"threads": len(usable_cores())})
     assert read("/opt/python train.py").python == "/opt/python"
     assert read("env/bin/python train.py").python == str(here / "work" / "env" / "bin" / "python")
 

@@ -28,7 +28,8 @@ class DglOptions:
         num_samplers: of each trainer; here they are threads of its loaders.
         num_servers: of each host; here one process that answers as many times `num_server_threads` requests at a time. 0: the
             trainers' hosts hold the graph.
-        num_server_threads: see there.
+        num_server_threads: see there; None: so many that the process answers as many as this machine's cores divided among the
+            trainers of a host, or `num_servers`, if that is more.
         part_config: the JSON file that `partition_graph` calls after the graph, in the folder of the partitions; or the folder.
         ip_config: the file that lists the hosts.
         ssh_port, ssh_username: of the hosts' ssh servers; 0 and "": as the user's configuration of ssh says.
@@ -45,7 +46,7 @@ class DglOptions:
     num_trainers: int
     num_samplers: int = 0
     num_servers: int = 1
-    num_server_threads: int = 1
+    num_server_threads: int | None = None
     part_config: str
     ip_config: str
     ssh_port: int = 0
@@ -56,11 +57,12 @@ class DglOptions:
     server_name: str = ""
 
     def __post_init__(self) -> None:
-        for name, least in (("num_trainers", 1), ("num_samplers", 0), ("num_servers", 0), ("num_server_threads", 1)):
+        for name, least in (("num_trainers", 1), ("num_samplers", 0), ("num_servers", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name}={getattr(self, name)} must be at least {least}")
-        if self.num_omp_threads is not None and self.num_omp_threads < 1:
-            raise InputError(f"num_omp_threads={self.num_omp_threads} must be at least 1")
+        for name in ("num_server_threads", "num_omp_threads"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
         if unknown := [name for name in self.graph_format.split(",") if name not in _FORMATS]:
             raise InputError(f"graph_format={self.graph_format!r}: {unknown[0]!r} is none of {', '.join(_FORMATS)}")
         if not self.workspace:
@@ -98,9 +100,15 @@ def job_table(options: DglOptions, command: tuple[str, ...]) -> dict[str, Any]:
     if program.python:
         table["python"] = str(workspace / program.python)
     if options.num_servers:
-        threads = options.num_servers * options.num_server_threads
-        table["servers"] = {"count": len(entries), "port": 0, "options": {"threads": threads}}
+        table["servers"] = {"count": len(entries), "port": 0, "options": {"threads": _server_threads(options)}}
     return table
+
+
+def _server_threads(options: DglOptions) -> int:
+    """Requests that the server of a host answers at a time."""
+    if options.num_server_threads is not None:
+        return options.num_servers * options.num_server_threads
+    return max(len(usable_cores()) // options.num_trainers, options.num_servers)
 
 
 def is_json(part_config: str | Path) -> bool:

@@ -48,7 +48,13 @@ NumServers = Annotated[
     _option("Of each host: one process with as many times the threads.", "--num_servers", metavar="N", default="1"),
 ]
 NumServerThreads = Annotated[
-    int | None, _option("Requests that a server answers at a time.", "--num_server_threads", metavar="N", default="1")
+    int | None,
+    _option(
+        "Requests that a server answers at a time.",
+        "--num_server_threads",
+        metavar="N",
+        default="cores divided among trainers, for all of a host",
+    ),
 ]
 PartConfig = Annotated[
     str | None, _option("JSON in the folder of the partitions, from the workspace.", "--part_config", metavar="FILE")
