@@ -88,6 +88,12 @@ def test_lists_and_ids() -> None:
     assert edges().of_dtype(torch.int32).to("cpu").hop.src.dtype == torch.int32
 
 
+def test_destinations_go_together_by_their_number_of_edges() -> None:
+    found = [(nodes.tolist(), at.tolist()) for nodes, at in edges().hop.by_degree()]
+    assert found == [([0], [[0]]), ([1], [[1, 2]]), ([3], [[3, 4, 5]])]
+    assert list(Adjacency(2, 2, (SRC[:0], SRC[:0])).hop.by_degree()) == []
+
+
 def test_what_is_refused() -> None:
     x, hop = torch.ones(5, 2), edges().hop
     for call, said in (

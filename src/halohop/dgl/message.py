@@ -71,16 +71,11 @@ class Passing:
 
     def _by_degree(self, reduction: Callable[[NodeBatch], Found], mailbox: Found) -> Found:
         """A user's function of destinations, called with those of each number of messages; 0 for those without any."""
-        begins, nodes = self.edges.hop.begins, self.columns["v"]
-        by_degree, order = begins.diff().sort(stable=True)
         found = []
-        degrees, sizes = by_degree.unique_consecutive(return_counts=True)
-        for degree, ids in zip(degrees.tolist(), order.split(sizes.tolist()), strict=True):
-            if degree:
-                at = (begins[ids].unsqueeze(1) + torch.arange(degree, device=ids.device)).flatten()
-                mail = {name: rows.index_select(0, at).unflatten(0, (len(ids), degree)) for name, rows in mailbox.items()}
-                batch = NodeBatch(ids.to(self.edges.some.dtype), self.dsttype, Rows(nodes, ids), mail)
-                found.append((ids, _checked(reduction, batch, f"nodes of type {self.dsttype!r}")))
+        for ids, at in self.edges.hop.by_degree():
+            mail = {name: rows.index_select(0, at.flatten()).unflatten(0, at.shape) for name, rows in mailbox.items()}
+            batch = NodeBatch(ids.to(self.edges.some.dtype), self.dsttype, Rows(self.columns["v"], ids), mail)
+            found.append((ids, _checked(reduction, batch, f"nodes of type {self.dsttype!r}")))
         if not found:
             return {}
         return _joined([ids for ids, _ in found], [rows for _, rows in found], self.edges.num_dst)

@@ -10,6 +10,7 @@ from torch import Tensor
 from halohop.dgl.convert import graph
 from halohop.dgl.graph import EID, ETYPE, NID, NTYPE, DGLGraph
 from halohop.dgl.structure import Ends
+from halohop.dgl.subgraphs import remove_edges
 from halohop.dgl.views import Columns, Frame
 from halohop.errors import InputError
 from halohop.nn import Adjacency, reduce_messages
@@ -53,8 +54,7 @@ def remove_self_loop(g: DGLGraph, etype: str | Relation | None = None) -> DGLGra
     """
     relation = _within_a_type(g, g.to_canonical_etype(etype), "remove_self_loop")
     src, dst = g.adjacency(relation).ends
-    left = (src != dst).nonzero().view(-1)
-    return _replaced(g, relation, (src[left], dst[left]), {name: rows[left] for name, rows in g.edges[relation].data.items()})
+    return remove_edges(g, (src == dst).nonzero().view(-1), relation)
 
 
 def reverse(g: DGLGraph, copy_ndata: bool = True, copy_edata: bool = False) -> DGLGraph:

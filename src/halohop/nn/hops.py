@@ -1,6 +1,6 @@
 """What each layer of a model reads of a batch: lists of in-edges, taken from a finished batch of PyG's form."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -86,6 +86,15 @@ class Hop:
         if isinstance(self.edges, Tensor):
             return self.edges
         return torch.arange(self.edges.start, self.edges.stop, device=self.src.device)
+
+    def by_degree(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Destinations that have as many edges as one another, int64 ``[n]``, and where these are in the lists ``[n, edges of
+        each]``: one pair for each number of edges, ascending; none for destinations without edges."""
+        by_degree, order = self.begins.diff().sort(stable=True)
+        degrees, counts = by_degree.unique_consecutive(return_counts=True)
+        for degree, nodes in zip(degrees.tolist(), order.split(counts.tolist()), strict=True):
+            if degree:
+                yield nodes, self.begins[nodes].unsqueeze(1) + torch.arange(degree, device=nodes.device)
 
     def by_id(self, rows: Tensor) -> Tensor:
         """Rows of these edges in the order of the batch, of which they are all."""

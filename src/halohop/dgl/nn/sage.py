@@ -119,13 +119,9 @@ class SAGEConv(nn.Module):
 
     def _last_states(self, hop: Hop, rows: Tensor, weight: Tensor | None) -> Tensor:
         """What the LSTM has seen of each destination's sources; those with as many sources as one another go together."""
-        degrees = hop.begins.diff()
         out = rows.new_zeros(hop.num_dst, rows.shape[1])
-        for degree in degrees.unique().tolist():
-            if degree:
-                alike = (degrees == degree).nonzero().squeeze(1)
-                places = hop.begins[alike].unsqueeze(1) + torch.arange(degree, device=alike.device)
-                seen = rows[hop.src[places]]
-                seen = seen if weight is None else seen * weight[places].unsqueeze(-1)
-                out = out.index_copy(0, alike, self.lstm(seen)[1][0].squeeze(0).to(out.dtype))
+        for alike, places in hop.by_degree():
+            seen = rows[hop.src[places]]
+            seen = seen if weight is None else seen * weight[places].unsqueeze(-1)
+            out = out.index_copy(0, alike, self.lstm(seen)[1][0].squeeze(0).to(out.dtype))
         return out
