@@ -6,6 +6,7 @@ writes leaves nothing that is found. A folder may be copied, or made for another
 
 import hashlib
 import inspect
+import logging
 import os
 import platform
 import sys
@@ -36,6 +37,7 @@ PATIENCE = 120.0
 ANNOUNCED = threading.Event()
 """Set when whoever started this process knows that kernels are being compiled."""
 
+_LOG = logging.getLogger(__name__)
 _SUFFIX = ".kernel"
 _HERE = Path(__file__).parent / "__pycache__"
 
@@ -126,7 +128,7 @@ class MachineCode(_Cache):  # type: ignore[misc]
                 return CompileResult._rebuild(target, *serialize.loads(code))
         if not ANNOUNCED.is_set():
             ANNOUNCED.set()
-            say(f"compiling {self._name} and what else is used for the first time on this machine, a second or two each")
+            _LOG.info("compiling %s and what else is used for the first time on this machine, a second or two each", self._name)
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
