@@ -202,7 +202,8 @@ class BatchService:
 
     def make(self, request: BatchRequest) -> BatchReply:
         self._counters.add("batches", 1)
-        return make_batch(self._sampler(request.options, edge_ids=request.columns is not None), request)
+        edge_ids = request.columns is not None and request.columns.edge_ids
+        return make_batch(self._sampler(request.options, edge_ids=edge_ids), request)
 
     def _sampler(self, options: Options, *, edge_ids: bool) -> NeighborSampler:
         key = msgspec.msgpack.encode((options, edge_ids))

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
@@ -114,6 +114,13 @@ class BatchArguments(TypedDict, total=False):
         ),
     ]
     edge_columns: Annotated[Names, Argument(about="the same of edges; a dict has a list per relation.")]
+    ids: Annotated[
+        Sequence[str] | None,
+        Argument(
+            about="""the user's ids that batches get: a list of "n_id" and "e_id"; [] is none, None both. Others are neither read
+            nor sent, but for ids of edges by which columns of PyG's objects are found: see `edge_columns`."""
+        ),
+    ]
     gids: Annotated[
         bool,
         Argument(

@@ -8,6 +8,9 @@ from halohop.pyg.attributes import STRUCTURE
 from halohop.sampling.columns import Columns
 from halohop.typing import EDGE, NODE, TableKey
 
+IDS = ("n_id", "e_id")
+"""What batches call the user's ids of their nodes and edges."""
+
 Names = Sequence[str] | Mapping[Any, Sequence[str]] | None
 """Columns as users name them: a list of names, or one per node type or relation; None means all, an empty list none."""
 
@@ -35,6 +38,25 @@ def columns_of(known: Mapping[TableKey, Sequence[str]], node_columns: Names, edg
     of_nodes = {table: names for table, names in known.items() if isinstance(table, str)}
     of_edges = {table: names for table, names in known.items() if not isinstance(table, str)}
     return Columns(nodes=_chosen(of_nodes, node_columns, "node_columns"), edges=_chosen(of_edges, edge_columns, "edge_columns"))
+
+
+def checked_ids(wanted: Names) -> frozenset[str]:
+    """Which ids batches get, of `n_id` and `e_id`; None stands for both.
+
+    Raises:
+        InputError: no list of these.
+
+    Example:
+        >>> sorted(checked_ids(None)), sorted(checked_ids(["n_id"]))
+        (['e_id', 'n_id'], ['n_id'])
+    """
+    names = IDS if wanted is None else _names(wanted, "ids")
+    for name in names:
+        if name not in IDS:
+            raise InputError(
+                f"ids names {name!r}, but batches have the ids {list(IDS)}; other columns: node_columns, edge_columns"
+            )
+    return frozenset(names)
 
 
 def check_places(known: Mapping[TableKey, Sequence[str]], columns: Columns, *, homogeneous: bool) -> None:

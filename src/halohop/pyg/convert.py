@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch_geometric.data.storage import EdgeStorage
 from halohop import ops
 from halohop.errors import InputError
 from halohop.pyg.attributes import STRUCTURE, Rows, put, rows_of, stores_of
+from halohop.pyg.columns import IDS
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, Room, Seeds
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -165,14 +166,14 @@ def _is_split(rows: Rows) -> bool:
     return rows.key.endswith("_mask") and isinstance(value, Tensor) and value.dtype == torch.bool and value.dim() == 1
 
 
-def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False) -> Data | HeteroData:
-    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; with `n_gid` and `e_gid`, if
-    gids are asked for."""
+def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False, ids: Collection[str] = IDS) -> Data | HeteroData:
+    """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; of `n_id` and `e_id` it has
+    those that `ids` names, and with `gids` it has `n_gid` and `e_gid`."""
     one = out._store if isinstance(out, Data) else None
     for name, block in batch.nodes.items():
-        _fill_nodes(out[name] if one is None else one, block, gids=gids)
+        _fill_nodes(out[name] if one is None else one, block, gids=gids, ids=ids)
     for relation, edges in batch.edges.items():
-        _fill_edges(out[relation] if one is None else one, edges, gids=gids)
+        _fill_edges(out[relation] if one is None else one, edges, gids=gids, ids=ids)
     match batch.seeds:
         case Seeds() as seeds:
             _fill_seeds(out._store if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
@@ -255,13 +256,13 @@ def _mask_of(block: NodeBlock | EdgeBlock) -> Tensor:
     return torch.from_numpy(block.gid.numpy() >= 0)
 
 
-def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool) -> None:
+def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool, ids: Collection[str]) -> None:
     attributes: dict[str, Any] = dict(block.columns)
-    raw_id = attributes.pop(RAW_ID)
+    raw_id = attributes.pop(RAW_ID, None)
     known = attributes.keys() | store.keys()
-    if not known:
-        attributes["num_nodes"] = len(raw_id)
-    if "n_id" not in known:
+    if not known or "n_id" not in ids:  # PyG counts nodes by `n_id`, too
+        attributes["num_nodes"] = len(block.gid)
+    if "n_id" in ids and "n_id" not in known:
         attributes["n_id"] = raw_id
     if block.tree is not None:
         attributes["batch"] = block.tree
@@ -274,12 +275,12 @@ def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool) -> None:
     put(store, attributes)
 
 
-def _fill_edges(store: Any, block: EdgeBlock, *, gids: bool) -> None:
+def _fill_edges(store: Any, block: EdgeBlock, *, gids: bool, ids: Collection[str]) -> None:
     columns: dict[str, Any] = dict(block.columns)
-    edge_id = columns.pop(EDGE_ID)
+    edge_id = columns.pop(EDGE_ID, None)
     known, whole = columns.keys() | store.keys(), store.get("edge_index")
     attributes = {"edge_index": block.ends_bid if whole is None else block.ends_bid.to(whole.device)} | columns
-    if "e_id" not in known:
+    if "e_id" in ids and "e_id" not in known:
         attributes["e_id"] = edge_id
     if block.flips is not None:
         attributes["e_flipped"] = block.flips.mask

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from halohop.pyg.live import Fill
 from halohop.pyg.stores import HalohopFeatureStore, HalohopGraphStore
 from halohop.sampling.batch import Batch, NodeBlock
 from halohop.sampling.collect import collect
-from halohop.sampling.columns import NONE, Columns
+from halohop.sampling.columns import Columns
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE, EdgeDir, NodeType, Relation, TableKey
 
@@ -52,6 +53,9 @@ class PairSource:
         self.graph = in_memory(GraphTables(nodes=nodes, edges=tables), edge_dir=edge_dir)
         self._blank = custom_cls or (Data if self._is_plain else HeteroData)
 
+    def needs_edge_ids(self, columns: Columns) -> bool:
+        return False
+
     @property
     def columns(self) -> dict[TableKey, list[str]]:
         schema = self.graph.schema
@@ -68,7 +72,7 @@ class PairSource:
         return 0
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph, batch, NONE)
+        return collect(self.graph, batch, replace(columns, nodes={}, edges={}))
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         out = self._blank()

@@ -1,8 +1,9 @@
 """What PyG's loaders have in common: a sampler, and batches turned into PyG's objects."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -17,6 +18,7 @@ from halohop.loading.pipeline import Made
 from halohop.loading.seeds import OwnPlan, ShuffledPlan
 from halohop.pyg.arguments import BatchArguments, DrawArguments, NeighborArguments, SampledArguments, chosen, rules_of, without
 from halohop.pyg.batch_tables import with_tables
+from halohop.pyg.columns import checked_ids
 from halohop.pyg.convert import to_pyg
 from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
@@ -43,6 +45,8 @@ class SampledLoader(BatchLoader):
         kwargs: `SampledArguments`.
     """
 
+    _reads_edge_ids: ClassVar[bool] = False  # whether a subclass needs them, whatever batches have
+
     def __init__(
         self,
         data: Data | HeteroData | Graph,
@@ -64,6 +68,9 @@ class SampledLoader(BatchLoader):
         seed = whole(seed, "seed")
         self._columns, self._tables = with_tables(graph, self._source.columns, options["node_columns"], options["edge_columns"])
         self._source.check(self._columns)
+        self._ids = checked_ids(options["ids"])
+        edge_ids = "e_id" in self._ids or self._reads_edge_ids or self._source.needs_edge_ids(self._columns)
+        self._columns = replace(self._columns, node_ids="n_id" in self._ids, edge_ids=edge_ids)
         revises = options["transform_sampler_output"] is not None or options["pad"] is not None
         self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
         super().__init__(
@@ -159,7 +166,7 @@ class SampledLoader(BatchLoader):
             fill_empty(batch, self._padding)
         fill = _nothing if self._padding is None else self._padding.value
         begun, num_bytes = self._source.begun(batch, self._columns, fill, self._layout)
-        data = self._completed(to_pyg(batch, begun, gids=self._gids))
+        data = self._completed(to_pyg(batch, begun, gids=self._gids, ids=self._ids))
         return Made(item=data if self.transform is None else self.transform(data), num_bytes=batch.num_bytes + num_bytes)
 
     def _completed(self, data: Data | HeteroData) -> Data | HeteroData:

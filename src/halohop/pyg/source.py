@@ -1,6 +1,7 @@
 """What a loader of PyG's batches reads: a graph to sample from, and the rows of a batch, wherever they lie."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +16,7 @@ from halohop.pyg.live import Fill
 from halohop.pyg.pair import PairSource
 from halohop.sampling.batch import Batch
 from halohop.sampling.collect import collect, columns_of_batches
-from halohop.sampling.columns import NONE, Columns
+from halohop.sampling.columns import Columns
 from halohop.typing import EdgeDir, TableKey
 
 
@@ -27,6 +28,9 @@ class Source(Protocol):
     """
 
     graph: Graph
+
+    def needs_edge_ids(self, columns: Columns) -> bool:
+        """Whether rows of these columns are found by the user's ids of edges."""
 
     @property
     def columns(self) -> dict[TableKey, list[str]]:
@@ -61,6 +65,9 @@ class StoredSource:
         self.graph = graph
         self._blank = blank or (Data if graph.schema.is_homogeneous else HeteroData)
 
+    def needs_edge_ids(self, columns: Columns) -> bool:
+        return False
+
     @property
     def columns(self) -> dict[TableKey, list[str]]:
         return {table: columns_of_batches(self.graph.schema, table) for table in self.graph.schema.tables}
@@ -88,6 +95,9 @@ class MemorySource:
         self.graph: Graph = graph
         self._rows = graph.live
 
+    def needs_edge_ids(self, columns: Columns) -> bool:
+        return columns.edges is None or any(columns.edges.values())
+
     @property
     def columns(self) -> dict[TableKey, list[str]]:
         return self._rows.columns
@@ -102,7 +112,7 @@ class MemorySource:
         return self._rows.view().number
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph, batch, NONE)
+        return collect(self.graph, batch, replace(columns, nodes={}, edges={}))
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         return self._rows.filled(batch, columns, fill, layout)

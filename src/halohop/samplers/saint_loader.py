@@ -51,6 +51,7 @@ class GraphSAINTSampler(SampledLoader):
     """
 
     _by: By
+    _reads_edge_ids = True  # occurrences are counted by them
 
     def __init__(
         self,

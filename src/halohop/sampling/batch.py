@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halohop.ops import SparseRows
 from halohop.sampling.link_seeds import End, LinkSeeds
-from halohop.typing import RAW_ID, NodeType, Relation
+from halohop.typing import NodeType, Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +174,7 @@ class Batch:
         ends_bid: of a link task, the positions of the sources and of the destinations of `seeds`, int64 ``[num_src]`` and
             ``[num_dst]``; otherwise empty.
         room: of a padded batch, how many seeds it has places for; None if it is not padded.
+        is_collected: whether its rows are there.
     """
 
     seeds: AnySeeds
@@ -181,11 +182,7 @@ class Batch:
     edges: dict[Relation, EdgeBlock]
     ends_bid: tuple[Tensor, ...] = ()
     room: Room | None = None
-
-    @property
-    def is_collected(self) -> bool:
-        """Whether its rows are there."""
-        return all(RAW_ID in block.columns for block in self.nodes.values())
+    is_collected: bool = False
 
     @property
     def num_edges(self) -> int:

@@ -17,7 +17,7 @@ from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation, TableK
 
 
 def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
-    """The batch with the user's ids of its nodes and edges, and with those of their columns that are asked for.
+    """The batch with the user's ids of its nodes and edges and with their columns, as far as they are asked for.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
     Columns of nodes that the sampler itself has made stay.
@@ -34,18 +34,18 @@ def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
     nodes, edges = {}, {}
     for name, block in batch.nodes.items():
         found = rows_of_nodes.get(name, {})
-        raw = found.setdefault(RAW_ID, block.gid)
-        if block.padded:
+        raw = found.setdefault(RAW_ID, block.gid) if columns.node_ids else None
+        if block.padded and raw is not None:
             assert isinstance(raw, Tensor)
             ops.fill_missing(raw, block.gid, -1)
         nodes[name] = _with(block, found)
     rows = iter(reply.rows[len(of_nodes) :])
     for asked, (relation, listed) in zip(of_edges, batch.edges.items(), strict=True):
         merged = listed.columns | _merged(graph, listed, asked, [next(rows) for _ in asked])
-        if listed.padded:
+        if listed.padded and EDGE_ID in merged:
             ops.fill_missing(merged[EDGE_ID], listed.gid, -1)
         edges[relation] = replace(listed, columns=merged)
-    return replace(batch, nodes=nodes, edges=edges)
+    return replace(batch, nodes=nodes, edges=edges, is_collected=True)
 
 
 def checked_layout(layout: torch.layout) -> torch.layout:
@@ -103,14 +103,14 @@ def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
 
 def _node_query(graph: Graph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery:
     """For the rows of a block's nodes; without columns where the batch gets none, and their gids are the user's ids."""
-    ids = () if name in graph.identities else (RAW_ID,)
+    ids = (RAW_ID,) if columns.node_ids and name not in graph.identities else ()
     return RowQuery(table=name, columns=(*ids, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
 
 
 def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:
     """For the rows of a block's edges, as far as they are not there; where some are flips, one query for the others and one for
     these."""
-    ids = () if EDGE_ID in block.columns else (EDGE_ID,)
+    ids = (EDGE_ID,) if columns.edge_ids and EDGE_ID not in block.columns else ()
     names = (*ids, *_names(graph, relation, columns))
     if not names:
         return []

@@ -8,15 +8,18 @@ from halohop.typing import NodeType, Relation, TableKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The columns that a batch gets, besides the ids of its nodes and edges; all of them by default.
+    """The columns that a batch gets, and whether it gets ids; all of them by default.
 
     Args:
         nodes: names per node type; a type that is not there gets none. None: every type gets all of its columns.
         edges: the same for relations.
+        node_ids, edge_ids: whether it gets the user's ids of its nodes, and of its edges.
     """
 
     nodes: dict[NodeType, tuple[str, ...]] | None = None
     edges: dict[Relation, tuple[str, ...]] | None = None
+    node_ids: bool = True
+    edge_ids: bool = True
 
     def has(self, table: TableKey, name: str) -> bool:
         """Whether a column of a table is one of them."""

@@ -102,7 +102,8 @@ class RemoteSampler:
     def sample(self, seeds: AnySeeds) -> Batch:
         """The batch around `seeds`."""
         reply = self._batch_servers.ask(BatchRequest.around(seeds, options=self._options, columns=self._columns)).result()
-        return Batch(seeds=seeds, nodes=reply.nodes, edges=reply.edges, ends_bid=reply.ends_bid)
+        collected = self._columns is not None
+        return Batch(seeds=seeds, nodes=reply.nodes, edges=reply.edges, ends_bid=reply.ends_bid, is_collected=collected)
 
 
 def neighbor_sampler(
@@ -111,7 +112,7 @@ def neighbor_sampler(
     """A sampler that works here, or lets the graph's servers work; see the classes."""
     if graph.batch_servers is not None:
         return RemoteSampler(graph, graph.batch_servers, fanouts, seed=seed, rules=rules, columns=columns)
-    return NeighborSampler(graph, fanouts, seed=seed, rules=rules, edge_ids=columns is not None)
+    return NeighborSampler(graph, fanouts, seed=seed, rules=rules, edge_ids=columns is not None and columns.edge_ids)
 
 
 def make_batch(sampler: NeighborSampler, request: BatchRequest) -> BatchReply:
