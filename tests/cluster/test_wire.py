@@ -1,4 +1,4 @@
-"""What batches cost on the wire besides their features, in bytes; and several of them are on their way at a time."""
+"""What batches cost on the wire besides their features, in bytes; and hops of several of them are on their way at a time."""
 
 import threading
 from collections.abc import Iterator
