@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks against peers, side by side.")
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"of {[*BENCHMARKS]}; or all, prepare (the graphs), report FILE")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the nodes of the full graph (default: 1)")
-    parser.add_argument("--rounds", type=int, default=24, help="units that each contestant measures (default: 24)")
+    parser.add_argument("--rounds", type=int, default=9, help="units that each contestant measures (default: 9)")
     parser.add_argument("--unit", type=int, help="batches in a unit (default: the benchmark's own)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="thread counts (default: 1 2)")
     parser.add_argument("--only", default="", metavar="TEXT", help="contestants whose names hold this text")

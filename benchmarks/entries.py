@@ -17,7 +17,8 @@ class Entry:
     group: str = ""
     """Groups are measured one after the other, where all contestants together would not fit into memory."""
     environment: str = "ours"
-    """"ours", "dgl" (the one of benchmarks/peers.py), or "pyg" (ours, where PyG can sample)."""
+    """"ours", "dgl" (the one of benchmarks/peers.py), "pyg" (ours, where PyG can sample), or "pyg-lib" (where it can
+    draw by weight and time, and say what hops drew)."""
     allocator: str = ""
     """"jemalloc", told to keep memory, as the guides of DGL and PyG advise; "" is the system's."""
     is_limit: bool = False

@@ -24,6 +24,9 @@ from benchmarks.protocol import Contestant, Info, Unit
 
 PAUSE = 0.1  # seconds between units: idle threads of the last one may still spin for a while
 
+_PYG = {"pyg": ("pyg_lib", "torch_sparse"), "pyg-lib": ("pyg_lib",)}
+"""The packages of which PyG needs one."""
+
 
 def check_tests(*tests: str) -> None:
     """Wrong results are fast: nothing is measured while the kernels differ from their reference.
@@ -80,7 +83,7 @@ def _measure_together(
         for entry in entries:
             options = entry.options | ({} if entry.is_limit or folder is None else {"folder": str(folder)})
             variables = allocators.variables(entry.allocator)
-            paths = [pyg_folder()] if entry.environment == "pyg" and pyg_folder() else []
+            paths = [pyg_folder()] if entry.environment in _PYG and pyg_folder() else []
             python = _interpreter(entry)[0]
             contestant = Contestant(entry.name, entry.module, options, python, entry.threads, variables, paths)
             stack.callback(contestant.stop)
@@ -106,11 +109,9 @@ def _interpreter(entry: Entry) -> tuple[str, str]:
         return "", why_not
     if entry.environment == "dgl":
         return dgl_python() or "", "" if dgl_python() else "no environment with DGL: python -m benchmarks.peers makes it"
-    if entry.environment == "pyg" and not any(map(_is_there, ("pyg_lib", "torch_sparse"))):
-        return (
-            "",
-            f"PyG cannot sample here: neither pyg-lib nor torch-sparse is installed, nor in a folder that {PYG_VARIABLE} names",
-        )
+    if entry.environment in _PYG and not any(map(_is_there, _PYG[entry.environment])):
+        packages = " and ".join(_PYG[entry.environment])
+        return "", f"PyG cannot sample here: {packages} cannot be imported, nor in a folder that {PYG_VARIABLE} names"
     return sys.executable, ""
 
 

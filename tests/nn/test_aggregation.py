@@ -30,6 +30,15 @@ def test_a_destination_among_its_sources() -> None:
         aggregate(x, hop, own=True, weight=torch.ones(3))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
+def test_rows_that_are_no_floats(dtype: torch.dtype) -> None:
+    hop = grouped(torch.tensor([[1, 2], [0, 0]]), 3, 1)
+    with pytest.raises(InputError, match=rf"{dtype}, but lists are aggregated for .* only; convert it"):
+        aggregate(torch.ones(3, 2, dtype=dtype), hop)
+    with pytest.raises(InputError, match=r"weight is torch.int64, but .* convert it"):
+        aggregate(torch.ones(3, 2), hop, weight=torch.ones(2, dtype=torch.int64))
+
+
 def test_wide_rows_of_few_nodes_are_multiplied_first() -> None:
     """Seen by what the linear layer is called with: its own forward is left out then."""
     calls: list[int] = []
