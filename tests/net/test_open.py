@@ -269,3 +269,41 @@ def test_verify_reads_every_byte(parts, tmp_path):
     file.write_bytes(bytes(data))
     with pytest.raises(CorruptDatasetError, match=r"x\.npy"):
         open_graph(copy, verify=True)
+
+
+def test_rows_by_the_users_ids_take_one_request_to_each_host(tmp_path: Path) -> None:
+    """Columns of all widths together, sparse and narrowed ones too, of nodes and of edges; the owners are not asked for first."""
+    tables, generator = graph_tables(), torch.Generator().manual_seed(1)
+    columns = tables.nodes[NODE].columns
+    columns["words"] = (torch.rand(300, 6, generator=generator) < 0.2).float().to_sparse()
+    path = tmp_path / "parts"
+    partition(tables, path, num_parts=3, method="random", feature_dtype="float16")
+    raw, names = tables.nodes[NODE].raw_id, ["y", "words", "x", "train_mask"]
+    assert raw is not None
+    some, edges = torch.randint(300, (50,), generator=generator), torch.randint(3000, (70,), generator=generator)
+    with hosts(path, [[0], [1], [2]], cache=None) as graphs:
+        for graph in graphs:
+            before = graph.statistics()
+            found = graph.rows_by_id(NODE, names, raw[some])
+            after = graph.statistics()
+            assert after["transport_calls"] - before["transport_calls"] == 2
+            for name, rows in zip(names, found, strict=True):
+                wanted = columns[name].to_dense()[some]
+                assert rows.dtype == wanted.dtype
+                assert torch.equal(rows, wanted.half().float() if name == "x" else wanted), name
+            asked = after["local_rows"] - before["local_rows"] + after["remote_rows"] - before["remote_rows"]
+            assert asked == 50
+            assert torch.equal(graph.rows("y", raw[some]), columns["y"][some])
+            (weights,) = graph.rows_by_id(EDGE, ["edge_attr"], edges)
+            assert torch.equal(weights, tables.edges[EDGE].columns["edge_attr"][edges].half().float())
+            assert graph.statistics()["transport_calls"] - after["transport_calls"] == 4
+            none, flat = graph.rows_by_id(NODE, ["x", "y"], raw[:0])
+            assert (none.shape, none.dtype, flat.dtype) == ((0, 5), torch.float32, torch.int64)
+            with pytest.raises(IdError, match=r"2 of 3 ids are not among the 300 nodes of 'node', the first is 7"):
+                graph.rows_by_id(NODE, ["y", "words"], torch.tensor([1000, 7, 8]))
+            with pytest.raises(IdError, match="1 of 2 edge ids are not among the 3000 edges"):
+                graph.rows_by_id(EDGE, ["edge_attr"], torch.tensor([0, 3000]))
+            with pytest.raises(InputError, match="must be one-dimensional"):
+                graph.rows_by_id(NODE, ["y"], raw[:4].view(2, 2))
+            with pytest.raises(SchemaError, match="nothing"):
+                graph.rows_by_id(NODE, ["nothing"], raw[:4])

@@ -21,6 +21,7 @@ from halohop.store.requests import (
     LocateEdgesRequest,
     LocateRequest,
     RowQuery,
+    RowsByIdRequest,
     SampleReply,
     SampleRequest,
     SelectRequest,
@@ -105,9 +106,27 @@ class Lookups:
             SchemaError: no such column.
             IdError: an id that the graph does not have.
         """
-        node_type = self.schema.node_type(node_type)
-        (found,) = self.fetch_rows(node_type, [name], self.locate(raw, node_type))
+        (found,) = self.rows_by_id(self.schema.node_type(node_type), [name], raw)
         return found
+
+    def rows_by_id(self, table: TableKey, columns: Sequence[str], ids: Tensor) -> tuple[Tensor, ...]:
+        """Columns of one table, a tensor ``[n, ...]`` each, of nodes or edges given by the user's ids (integers ``[n]``): all
+        of them with one request to each host.
+
+        Raises:
+            SchemaError: no such table or column.
+            IdError: an id that the graph does not have.
+            InputError: not one-dimensional.
+        """
+        if self._router.only_shard is not None:
+            gid = self.locate(ids, table) if isinstance(table, str) else self.locate_edges(table, ids)
+            return self.fetch_rows(table, columns, gid)
+        ids = _one_dimensional(ids, "nodes" if isinstance(table, str) else "edges")
+        found = self._router.answer(RowsByIdRequest(table=table, columns=tuple(columns), ids=ids))
+        self._check_known(table, found.gid, ids)
+        query = RowQuery(table=table, columns=tuple(columns), gid=found.gid)
+        (stored,) = FetchReply(rows=(found.rows,), sparse=(found.sparse,)).dense((query,), self.pool)
+        return self.as_given(query, stored)
 
     def check_edge_dir(self, edge_dir: EdgeDir | None) -> None:
         """
@@ -143,15 +162,9 @@ class Lookups:
             InputError: not one-dimensional.
         """
         node_type = self.schema.node_type(node_type)
-        if raw.dim() != 1:
-            raise InputError(f"ids of nodes have shape {tuple(raw.shape)}, but they must be one-dimensional; use .view(-1)")
-        raw = raw.long()
+        raw = _one_dimensional(raw, "nodes")
         gid = self._router.answer(LocateRequest(node_type=node_type, raw=raw)).gid
-        if unknown := _unknown(gid, raw):
-            count = self.schema.nodes[node_type].count
-            raise IdError(
-                f"{len(unknown)} of {len(raw)} ids are not among the {count} nodes of {node_type!r}, the first is {unknown[0]}"
-            )
+        self._check_known(node_type, gid, raw)
         return gid
 
     def locate_edges(self, relation: Relation, edge_id: Tensor) -> Tensor:
@@ -165,17 +178,18 @@ class Lookups:
             InputError: not one-dimensional.
         """
         relation = self.schema.relation(relation)
-        if edge_id.dim() != 1:
-            raise InputError(f"ids of edges have shape {tuple(edge_id.shape)}, but they must be one-dimensional; use .view(-1)")
-        edge_id = edge_id.long()
+        edge_id = _one_dimensional(edge_id, "edges")
         gid = self._router.answer(LocateEdgesRequest(relation=relation, edge_id=edge_id)).gid
-        if unknown := _unknown(gid, edge_id):
-            count = self.schema.edges[relation].count
-            raise IdError(
-                f"{len(unknown)} of {len(edge_id)} edge ids are not among the {count} edges of {relation!r}, the first is "
-                f"{unknown[0]}"
-            )
+        self._check_known(relation, gid, edge_id)
         return gid
+
+    def _check_known(self, table: TableKey, gid: Tensor, ids: Tensor) -> None:
+        if len(unknown := np.flatnonzero(gid.numpy() < 0)):
+            what, of = ("ids", "nodes") if isinstance(table, str) else ("edge ids", "edges")
+            raise IdError(
+                f"{len(unknown)} of {len(ids)} {what} are not among the {self.schema.table(table).count} {of} of {table!r}, the "
+                f"first is {int(ids[unknown[0]])}"
+            )
 
     def owners(self, raw: Tensor, node_type: NodeType | None = None) -> Tensor:
         """The partition (int64 ``[n]``) that owns each of some nodes, their rows and their in-edges.
@@ -279,6 +293,7 @@ class Lookups:
         return EdgesReply(src_gid=src_gid, dst_gid=dst_gid, edge_id=found_id)
 
 
-def _unknown(gid: Tensor, ids: Tensor) -> list[int]:
-    """The ids that were not found."""
-    return [int(ids[place]) for place in np.flatnonzero(gid.numpy() < 0)]
+def _one_dimensional(ids: Tensor, what: str) -> Tensor:
+    if ids.dim() != 1:
+        raise InputError(f"ids of {what} have shape {tuple(ids.shape)}, but they must be one-dimensional; use .view(-1)")
+    return ids.long()

@@ -17,7 +17,7 @@ from halohop import ops
 from halohop.cluster.cache import RowCache
 from halohop.cluster.landing import Landing
 from halohop.cluster.listed import in_order
-from halohop.cluster.merging import Answer, Piece, merge_hops, merge_rows
+from halohop.cluster.merging import Answer, Piece, Rows, merge_hops, merge_rows
 from halohop.cluster.questions import Lists, Question, RowsOf, Share
 from halohop.cluster.replicas import Replicas
 from halohop.errors import ClusterError, SchemaError
@@ -32,6 +32,9 @@ from halohop.store.requests import (
     LocateRequest,
     Reply,
     Request,
+    RowQuery,
+    RowsByIdReply,
+    RowsByIdRequest,
     SampleReply,
     SampleRequest,
     SelectReply,
@@ -135,6 +138,7 @@ class Router:
             FetchRequest: self._fetch,
             LocateRequest: self._locate,
             LocateEdgesRequest: self._locate,
+            RowsByIdRequest: self._rows_by_id,
             SelectRequest: self._select,
             EdgesRequest: self._edges,
         }
@@ -170,6 +174,28 @@ class Router:
         replies = self._ask_all(dict.fromkeys(self._owners, request))
         gid: NDArray[np.int64] = np.maximum.reduce([reply.gid.numpy() for reply in replies.values()])
         return LocateReply(gid=torch.from_numpy(gid))
+
+    def _rows_by_id(self, request: RowsByIdRequest) -> RowsByIdReply:
+        replies = self._ask_all(dict.fromkeys(self._owners, request))
+        if len(replies) == 1:
+            return next(iter(replies.values()))  # type: ignore[no-any-return]  # that of the request
+        gid = torch.from_numpy(np.maximum.reduce([reply.gid.numpy() for reply in replies.values()]))
+        place = torch.cumsum(gid >= 0, 0) - 1  # among the ids that are known
+        query = RowQuery(table=request.table, columns=request.columns, gid=ops.gather_rows(gid, ops.known_places(gid)))
+        landing = Landing(query, None, self._pool)
+        pieces: list[Piece[Rows]] = []
+        for shard, reply in replies.items():
+            rows = ops.gather_rows(place, ops.known_places(reply.gid))
+            site = landing.at(rows)
+            for number, column in enumerate(reply.rows):
+                site.put(number, column)
+            pieces.append(Piece(rows=rows, answer=((), reply.sparse)))
+            counted = {f"{self._kinds[shard]}_rows": float(len(rows))}
+            self._counters.add_all(counted)
+            if shard in self._peers:
+                self._peers[shard].add_all(counted)
+        dense, sparse = merge_rows(pieces, query, landing, self._pool)
+        return RowsByIdReply(gid=gid, rows=dense, sparse=sparse)
 
     def _select(self, request: SelectRequest) -> SelectReply:
         raw, gid = self._listed(request, ("raw", "gid"))

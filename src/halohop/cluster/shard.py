@@ -32,6 +32,8 @@ from halohop.store.requests import (
     Reply,
     Request,
     RowQuery,
+    RowsByIdReply,
+    RowsByIdRequest,
     SampleReply,
     SampleRequest,
     SelectRequest,
@@ -209,11 +211,23 @@ class LocalShard:
                 return self._listed.locate(request)
             case LocateEdgesRequest():
                 return LocateReply(gid=self._edge_ids.locate(request.relation, request.edge_id))
+            case RowsByIdRequest():
+                return self._rows_by_id(request)
             case SelectRequest():
                 return self._listed.select(request)
             case EdgesRequest():
                 return self._listed.edges(request)
         raise SchemaError(f"a partition cannot answer {type(request).__name__}")
+
+    def _rows_by_id(self, request: RowsByIdRequest) -> RowsByIdReply:
+        table = request.table
+        if isinstance(table, str):
+            gid = self._listed.locate(LocateRequest(node_type=table, raw=request.ids)).gid
+        else:
+            gid = self._edge_ids.locate(table, request.ids)
+        query = RowQuery(table=table, columns=request.columns, gid=gid).of(ops.known_places(gid), self._pool)
+        found = self._fetch([query], [None])
+        return RowsByIdReply(gid=gid, rows=found.rows[0], sparse=found.sparse[0])
 
     def _sample(self, request: SampleRequest) -> SampleReply:
         return SampleReply(

@@ -172,6 +172,30 @@ class LocateEdgesRequest(Request[LocateReply]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowsByIdReply:
+    """The rows of those ids that are owned here, in the order of the request.
+
+    Args:
+        gid: of all ids, int64 ``[n]``; -1 where the id is not owned here.
+        rows, sparse: as of a query of `FetchReply`, for the others.
+    """
+
+    gid: Tensor
+    rows: tuple[Tensor, ...]
+    sparse: dict[str, ops.SparseRows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsByIdRequest(Request[RowsByIdReply]):
+    """Columns of nodes or edges given by the user's ids (int64 ``[n]``). All owners are asked at once, rather than where the rows
+    are first, and for them then."""
+
+    table: TableKey
+    columns: tuple[str, ...]
+    ids: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectReply:
     """The selected nodes, ascending by raw id; both int64 ``[n]``."""
 

@@ -179,7 +179,7 @@ class StoredTensor(DistTensor):
         return self._graph.locate_edges(self._table, ids)
 
     def __getitem__(self, ids: Any) -> Tensor:
-        (rows,) = self._graph.fetch_rows(self._table, [self.column], self.gid(ids_of(ids, len(self))))
+        (rows,) = self._graph.rows_by_id(self._table, [self.column], ids_of(ids, len(self)))
         return rows
 
     def __setitem__(self, ids: Any, rows: Any) -> None:
