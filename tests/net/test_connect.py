@@ -1,5 +1,6 @@
 """Trainers that hold no graph, and servers that come, go, and stand in for each other."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,8 +16,17 @@ import halohop
 from halohop import NeighborLoader, partition
 from halohop.cluster.graph import Graph
 from halohop.cluster.holding import Holding
-from halohop.errors import AuthenticationError, ClusterError, InputError, PeerLostError, RemoteError, TransportError
+from halohop.errors import (
+    AuthenticationError,
+    ClusterError,
+    IncompleteDatasetError,
+    InputError,
+    PeerLostError,
+    RemoteError,
+    TransportError,
+)
 from halohop.net.serve import Server
+from halohop.store.manifest import part_folder
 from halohop.testing.graphs import ring
 from halohop.testing.worlds import TOKEN, environment, free_addresses
 from halohop.transport import Limits, Token
@@ -92,6 +102,36 @@ def test_batches_are_those_of_the_opened_graph(parts, undisturbed, shares, run, 
         assert graph.select("train")[1].tolist() == sorted(graph.select("train")[1].tolist())
         with halohop.open(parts) as here:
             assert torch.equal(graph.locate(raw), here.locate(raw))
+
+
+@pytest.mark.parametrize(
+    ("here", "run"),
+    [((1,), "inline"), ((0, 2), "threads"), ((0, 1, 2), "inline"), ((0, 1, 2), "processes"), ((), "inline")],
+    ids=str,
+)
+def test_partitions_in_a_folder_of_this_host_are_read_there(parts, undisturbed, tmp_path, here, run):
+    shutil.copytree(parts, tmp_path / "mine")
+    for part in {0, 1, 2} - {*here}:
+        shutil.rmtree(tmp_path / "mine" / part_folder(part))
+    with served(parts, (0, 1), (2,)) as servers, connected(servers, sampling="client", folder=tmp_path / "mine") as graph:
+        assert told(loader(graph, run=run, num_workers=2)) == undisturbed
+        assert sorted(graph.parts_here) == [*here]
+        if run != "processes":
+            assert (graph.statistics()["remote_rows"] > 0) == (len(here) < 3)
+            assert (graph.statistics()["local_rows"] > 0) == bool(here)
+        table = halohop.DistTensor(graph, (400, 2), name="table")
+        table[torch.arange(400)] = torch.arange(800.0).view(400, 2)
+        assert torch.equal(table[torch.tensor([399, 0])], torch.tensor([[798.0, 799.0], [0.0, 1.0]]))
+
+
+def test_a_folder_of_another_data_set_or_for_servers_that_sample_is_refused(parts, other_parts, tmp_path):
+    with served(parts, None) as servers:
+        with pytest.raises(ClusterError, match="serves another data set than the others"):
+            connected(servers, sampling="client", folder=other_parts)
+        with pytest.raises(InputError, match="is of use where batches are made here; pass sampling='client', or leave it out"):
+            connected(servers, folder=parts)
+        with pytest.raises(IncompleteDatasetError, match=r"has no manifest\.json"):
+            connected(servers, sampling="client", folder=tmp_path)
 
 
 @pytest.mark.parametrize("sampling", ["client", "servers"])

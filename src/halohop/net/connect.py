@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Literal, get_args
 
 from halohop import ops
@@ -38,6 +39,7 @@ def connect(
     limits: Limits | None = None,
     deadline: float = 60.0,
     first: str | None = None,
+    folder: str | Path | None = None,
     cache: str | int | None = "auto",
     num_servers: int | None = None,
 ) -> Graph:
@@ -57,6 +59,8 @@ def connect(
         limits: of the transport: deadlines per call, sizes.
         first: the server that this client asks before all others, such as the one on its own host: for all batches, and for the
             rows of all partitions that it has. The others stand in for it where it is lost. None: they share the work evenly.
+        folder: of the same data set on this host. The partitions in it are mapped, and read without asking a server for them;
+            rows of tables stay with the servers. None: servers are asked for all.
         cache: how much memory this process may take for rows of nodes that it fetched and needs often, in bytes or as text
             ("512MB"); None: rows are fetched each time. It is of use where batches are made here (`sampling` "client").
         deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
@@ -66,9 +70,11 @@ def connect(
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
         AuthenticationError: a server has another token.
-        ClusterError: they serve different data sets, two have one number, or none has a partition; names it, and the servers
-            that were asked.
-        InputError: no servers, something that is no address, a `cache` that is no size, or a `first` that is none of the servers.
+        ClusterError: they serve different data sets, or another one than the folder has, two have one number, or none has a
+            partition; names it, and the servers that were asked.
+        DatasetError: the folder has no complete, healthy data set of this version.
+        InputError: no servers, something that is no address, a `cache` that is no size, a `first` that is none of the servers,
+            or a `folder` where servers make the batches.
     """
     if not servers:
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
@@ -77,7 +83,11 @@ def connect(
     where = Servers(finder=finder_of(servers), token=token or load_token(), limits=limits or Limits())
     if num_servers is not None and num_servers < 1:
         raise InputError(f"num_servers={num_servers}; a graph lies on one server at least, or leave it out")
-    graph = connected(where, sampling=sampling, deadline=deadline, first=first, cache=cache, num_servers=num_servers)
+    if folder is not None and sampling == "servers":
+        raise InputError(f"folder={str(folder)!r} is of use where batches are made here; pass sampling='client', or leave it out")
+    folder = None if folder is None else Path(folder).resolve()
+    here = None if folder is None else Holding.of(folder)
+    graph = connected(where, sampling=sampling, deadline=deadline, first=first, here=here, cache=cache, num_servers=num_servers)
     opens = partial(
         connect,
         servers if callable(servers) else tuple(servers),
@@ -85,6 +95,7 @@ def connect(
         limits=limits,
         deadline=deadline,
         first=first,
+        folder=folder,
         cache=cache,
         num_servers=num_servers,
     )
@@ -111,7 +122,6 @@ def connected(
             attempt_seconds=limits.attempt_seconds,
             deadline=deadline,
             manifest=None if here is None else here.document,
-            without=mine,
             least=num_servers or 1,
             size=num_servers,
         )

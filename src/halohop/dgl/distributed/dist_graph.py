@@ -264,7 +264,8 @@ def _opened(config: PartConfig, ranks: halohop.World) -> halohop.Graph:
     if not servers:
         return halohop.open(config.description.path, world=ranks)
     addresses = servers.split(",")
-    return halohop.connect(addresses, sampling="client", first=addresses[ranks.host] if ranks.host < len(addresses) else None)
+    first = addresses[ranks.host] if ranks.host < len(addresses) else None
+    return halohop.connect(addresses, sampling="client", first=first, folder=config.description.path)
 
 
 def _schemes(view: DataView) -> dict[str, Scheme]:
