@@ -41,6 +41,21 @@ def test_an_impossible_weight_is_named_by_its_edge(bad):
         list(loader)
 
 
+@pytest.mark.parametrize("sums", [[], ["weight"]], ids=["plain", "sums"])
+@pytest.mark.parametrize(
+    "how", [{"num_neighbors": [2]}, {"num_neighbors": [-1]}, {"num_neighbors": [2], "replace": True}], ids=str
+)
+def test_a_list_of_zeros_gives_no_neighbours(how, sums):
+    """As a mask leaves out all that it does not allow; a list beside it is drawn from."""
+    edge_index = torch.tensor([[1, 2, 3, 4, 0], [0, 0, 0, 1, 1]])
+    data = Data(edge_index=edge_index, weight=torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0]), num_nodes=6)
+    graph = halohop.graph(data, weight_sums=sums) if sums else data
+    seeds = torch.tensor([0, 1])
+    (batch,) = halohop.NeighborLoader(graph, input_nodes=seeds, batch_size=2, weight_attr="weight", run="inline", **how)
+    assert set(batch.e_id.tolist()) == {4}
+    assert batch.n_id.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("names", ["weight", ["x"], ["edge_index"]])
 def test_sums_of_what_is_no_weight(names):
     with pytest.raises(InputError, match="give a list of attributes of edges with one number each"):
