@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,12 @@ def test_cycles_that_hold_the_group_are_gone_before_it_ends(quick_group: None, m
         def __init__(self) -> None:
             self.itself = self
 
-    left: list[bool] = []
-    monkeypatch.setattr(dist, "destroy_process_group", lambda: left.append(any(type(one) is Model for one in gc.get_objects())))
+    made, left = list[weakref.ref[Model]](), list[bool]()
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: left.append(made[0]() is not None))
     gc.disable()
     try:
         with process_group.process_group(World(rank=0, size=2), CPU, 5):
-            Model()
+            made.append(weakref.ref(Model()))
     finally:
         gc.enable()
     assert left == [False]

@@ -18,7 +18,10 @@ __all__ = ["folders"]
 pytestmark = pytest.mark.xdist_group("columns")
 
 
-@pytest.mark.parametrize("mode", MODES)
+SLOW = ("hosts", "servers")  # each loader of them waits for processes
+
+
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[pytest.mark.full] if mode in SLOW else []) for mode in MODES])
 def test_batches_have_the_ids_asked_for_and_no_others_are_read(folders, mode, monkeypatch):
     asked: set[str] = set()
     fetch = LocalShard._fetch

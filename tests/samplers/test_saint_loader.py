@@ -113,6 +113,7 @@ def test_norms_are_what_counting_gives(kind):
         assert all(torch.equal(one, two) for a, b in zip(found[0], other, strict=True) for one, two in zip(a, b, strict=True))
 
 
+@pytest.mark.full
 def test_norms_make_sums_over_subgraphs_those_over_the_graph(data):
     """What they are for: the expected loss of a subgraph is the mean loss, that of a neighbourhood its sum."""
     loss = torch.rand(60, generator=torch.Generator().manual_seed(1))

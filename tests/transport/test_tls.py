@@ -92,8 +92,11 @@ def recorder(address):
 
 @pytest.mark.parametrize("token", [PLAIN, SEALED], ids=["plain", "sealed"])
 def test_what_is_on_the_wire(token):
-    """Encrypted, no sixteen bytes of what is said can be seen, nor a name; in the clear all of it, so the test can see."""
-    raw = torch.from_numpy(np.random.default_rng(0).integers(0, 2**62, 5000))
+    """Encrypted, no sixteen bytes of what is said can be seen, nor a name; in the clear all of it, so the test can see.
+
+    Numbers that need all their bits are sent as they are.
+    """
+    raw = torch.from_numpy(np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 5000))
     with (
         serve(lambda request: LocateReply(gid=request.raw * 3), codec=CODEC, token=token, limits=LIMITS) as listener,
         recorder(listener.address) as (address, notes),

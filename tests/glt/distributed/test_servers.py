@@ -124,7 +124,7 @@ def test_batches_are_those_of_halohops_loaders(folders, num_parts, edge_dir, sev
             assert all(same(batch, other) for batch, other in zip(batches, expected, strict=True))
 
 
-@pytest.mark.parametrize("asks_all", [True, False])
+@pytest.mark.parametrize("asks_all", [pytest.param(True, marks=pytest.mark.full), False])
 def test_clients_with_one_worker_key_divide_the_seeds(folders, asks_all):
     """Each seed once an epoch, in equal numbers of steps: among all clients, or among those of a server."""
     path = folders("in", 2, False)

@@ -75,7 +75,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, start: Callable[
     chance, kills = random.Random(3), {}
     workers = [start(), start()]
     while len(kills) < 10 and not (tmp_path / "sums").exists():
-        threading.Event().wait(chance.uniform(0.005, 0.08))
+        threading.Event().wait(chance.uniform(0.002, 0.03))
         at = chance.randrange(2)
         kills[workers[at].pid] = time.monotonic()
         workers[at].kill()
@@ -83,7 +83,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, start: Callable[
         workers[at] = start()
     toy_build.build(tmp_path, 2)
     assert (tmp_path / "sums").read_text() == SUMS
-    assert len(kills) >= 3
+    assert len(kills) >= 2
     for times in runs(tmp_path).values():
         for (begin, end, pid), (later, _, _) in pairwise(times):
             assert later >= min(end, kills.get(pid, end)), f"begun at {begin} and again at {later}"

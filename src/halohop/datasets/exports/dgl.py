@@ -53,7 +53,7 @@ def write_dgl(
         ...     _ = halohop.partition(synthetic("tiny"), f"{folder}/parts", num_parts=2, method="random")
         ...     file = write_dgl(f"{folder}/parts", f"{folder}/dgl")
         ...     file.name, len(read_dgl(file).tables.edges[("node", "to", "node")].src)
-        ('parts.json', 8000)
+        ('parts.json', 12000)
     """
     for path, what in ((parts, "parts"), (folder, "folder")):
         refuse_url(path, what, "fetch or upload it with halohop.fetch, halohop.upload")

@@ -20,6 +20,7 @@ def get_aggregate_fn(agg: str) -> Combine:
         InputError: another name.
 
     Example:
+        >>> import torch
         >>> get_aggregate_fn("mean")([torch.tensor([1.0]), torch.tensor([3.0])], "paper")
         tensor([2.])
     """
@@ -44,6 +45,7 @@ class HeteroGraphConv(nn.Module):
         InputError: another `aggregate`.
 
     Example:
+        >>> import torch
         >>> from halohop import dgl
         >>> g = dgl.heterograph({("user", "likes", "item"): (torch.tensor([0, 1]), torch.tensor([0, 0]))})
         >>> conv = HeteroGraphConv({"likes": dgl.nn.SAGEConv((4, 3), 2, "mean")})

@@ -75,7 +75,5 @@ def test_halohop_train_has_the_losses_of_one_machine(launches, parts: Path, serv
         lines = (out / "metrics.jsonl").read_text().splitlines()
         found[engine] = [float(value) for value in re.findall(r'"(?:loss|val_accuracy)":([\d.]+)', "".join(epochs(lines)))]
         assert (out / "checkpoint").exists()
-    assert found["ssh"] == pytest.approx(
-        found["local"], rel=1e-6
-    )  # more threads add up in another order
+    assert found["ssh"] == pytest.approx(found["local"], rel=1e-6)  # more threads add up in another order
     assert len(found["ssh"]) == 4
