@@ -83,4 +83,5 @@ def _long(ids: Any) -> Tensor:
         raise InputError(
             f"ids are {found.dtype} of shape {list(found.shape)}; give integers [n], of a mask mask.nonzero().view(-1)"
         )
-    return found.long().reshape(-1).cpu()
+    found = found.long().cpu()
+    return found if found.dim() == 1 else found.reshape(-1)  # itself, by which is known what was drawn of it

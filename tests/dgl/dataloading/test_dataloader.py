@@ -21,6 +21,7 @@ from halohop.dgl.dataloading import (
     Sampler,
 )
 from halohop.errors import IdError, InputError, SchemaError
+from halohop.nn import relabeling
 from tests.support.dgl_batches import NODES, described, epochs, plain, typed
 
 
@@ -346,3 +347,19 @@ def test_use_ddp_divides_the_ids_among_the_ranks_of_a_process_group(tmp_path: Pa
         assert len(mine) == len(theirs) == 4
         assert {node for batch in (*mine, *theirs) for node in batch} == set(range(31))
     assert first[0] != first[1]
+
+
+def test_what_the_sampler_knows_of_a_frontier_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the lists of drawn edges begin is known by the tensors that were drawn: they must come to the block as they are."""
+
+    class Frontiers(dgl.dataloading.BlockSampler):
+        def sample_frontier(self, block_id: int, g: dgl.DGLGraph, seed_nodes: torch.Tensor) -> dgl.DGLGraph:
+            return dgl.sampling.sample_neighbors(g, seed_nodes, 3)
+
+    def looked_for(*_: Any) -> None:
+        raise AssertionError("where edges lead was looked for")
+
+    monkeypatch.setattr(relabeling, "_checked", looked_for)
+    ends = torch.randint(40, (2, 300), generator=torch.Generator().manual_seed(0))
+    loader = DataLoader(dgl.graph(tuple(ends), num_nodes=40), torch.arange(40), Frontiers(2), batch_size=8, num_workers=0)
+    assert len(list(loader)) == 5
