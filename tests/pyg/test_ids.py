@@ -18,7 +18,7 @@ __all__ = ["folders"]
 pytestmark = pytest.mark.xdist_group("columns")
 
 
-SLOW = ("hosts", "servers")  # each loader of them waits for processes
+SLOW = ("hosts", "servers", "servers, sampled here")  # each loader of them waits for processes
 
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=[pytest.mark.full] if mode in SLOW else []) for mode in MODES])
