@@ -14,6 +14,7 @@ import pytest
 from halohop.errors import InputError
 from halohop.glt import names
 from halohop.glt.notes import note
+from tests.support.name_tables import name_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "from_glt.md"
@@ -109,23 +110,7 @@ def test_an_accepted_argument_is_noted_once_where_it_is_taken(option: str) -> No
 
 def tables() -> str:
     """The names, as the page has them."""
-    works = [f"| `{where}` | {_listed(found)} |" for where, found in names.WORKS.items()]
-    accepted = [f"| `{name}` | {text} |" for name, text in names.ACCEPTED.items()]
-    by_text: dict[str, list[str]] = {}
-    for name, text in names.REFUSED.items():
-        by_text.setdefault(text, []).append(name)
-    refused = [f"| {_listed(found)} | {text} |" for text, found in by_text.items()]
-    return "\n".join(
-        [
-            *("### What works", "", "| package | names |", "|---|---|", *works, ""),
-            *("### What is accepted", "", "| argument | what happens instead |", "|---|---|", *accepted, ""),
-            *("### What is refused", "", "| names | what to do |", "|---|---|", *refused, ""),
-        ]
-    )
-
-
-def _listed(found: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(found, key=str.lower))
+    return name_tables(names.WORKS, names.ACCEPTED, names.REFUSED)
 
 
 def test_the_page_has_the_tables() -> None:
