@@ -29,6 +29,9 @@ settings.load_profile("halohop")
 # tensors of tests are small: threads of OpenMP would spin waiting for each other. Trainers ask for one per core, hence the limit.
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
+# Kernels of a GPU run in Triton's interpreter, on memory of the host; read when the first of them is imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 GRACE_SECONDS = 20.0
 """How long a thread that was told to stop may take to do so."""
 
