@@ -27,7 +27,7 @@ WAITS = (
     "bincount",
     "isin",
 )
-"""Torch's functions by which the host waits for a device: their results have a size, or are numbers, that only the device knows."""
+"""Torch's functions by which the host waits for a device: their results are numbers, or have a size, that only it knows."""
 
 COPIES = ("copy_", "to", "cpu", "set_", "__get__", "device", "is_pinned", "new_empty")
 """Torch's functions that may see tensors of two devices."""
@@ -56,7 +56,7 @@ class PretendTensor(Tensor):
         return home(self).clone()
 
     def pin_memory(self, *args: Any, **kwargs: Any) -> Tensor:
-        raise RuntimeError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
+        raise AssertionError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
 
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -123,7 +123,7 @@ class PretendPool(DevicePool):
 def _refuse_mixed(name: str, arguments: tuple[Any, ...]) -> None:
     found = [one for one in _flat(arguments) if isinstance(one, Tensor) and one.dim() > 0]
     if any(not isinstance(one, PretendTensor) for one in found) and any(isinstance(one, PretendTensor) for one in found):
-        raise RuntimeError(
+        raise AssertionError(
             f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({name})"
         )
 
