@@ -256,7 +256,10 @@ def assert_same_batches(loader: Any, expected: list[dict[str, Any]]) -> None:
         assert_equal(one, other)
 
 
-REPEATED = ("2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "own partitions on hosts")
+REPEATED = (
+    *("2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "own partitions on hosts"),
+    *("own partitions on servers", "servers"),
+)
 """What other places show already."""
 
 

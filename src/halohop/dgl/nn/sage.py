@@ -120,8 +120,10 @@ class SAGEConv(nn.Module):
     def _last_states(self, hop: Hop, rows: Tensor, weight: Tensor | None) -> Tensor:
         """What the LSTM has seen of each destination's sources; those with as many sources as one another go together."""
         out = rows.new_zeros(hop.num_dst, rows.shape[1])
-        for alike, places in hop.by_degree():
-            seen = rows[hop.src[places]]
-            seen = seen if weight is None else seen * weight[places].unsqueeze(-1)
-            out = out.index_copy(0, alike, self.lstm(seen)[1][0].squeeze(0).to(out.dtype))
+        # Autocast would make it bfloat16, for which torch's LSTM needs a CPU with AVX-512.
+        with torch.autocast("cpu", enabled=False):
+            for alike, places in hop.by_degree():
+                seen = rows[hop.src[places]]
+                seen = seen if weight is None else seen * weight[places].unsqueeze(-1)
+                out = out.index_copy(0, alike, self.lstm(seen)[1][0].squeeze(0).to(out.dtype))
         return out
