@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
-from halohop.sampling.link_seeds import LinkSeeds, trees
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
 from halohop.testing import graphs
@@ -90,9 +91,9 @@ def test_batches_around_edges_are_the_oracles(name, num_parts, shard_each, rules
 
 
 def test_ends_and_negatives_of_an_edge_are_one_tree():
-    assert trees(3, 4, triplet=False).tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert trees(2, 4, triplet=True).tolist() == [0, 1, 0, 0, 1, 1]
-    assert trees(0, 0, triplet=True).tolist() == []
+    assert ops.link_trees(3, 4, triplet=False).tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert ops.link_trees(2, 4, triplet=True).tolist() == [0, 1, 0, 0, 1, 1]
+    assert ops.link_trees(0, 0, triplet=True).tolist() == []
 
 
 @pytest.mark.parametrize("shard_each", [False, True])

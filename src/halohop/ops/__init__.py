@@ -35,6 +35,7 @@ from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.packing import PackedIntegers, pack_integers, unpack_integers
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
+from halohop.ops.plain import join_ids, link_trees, list_begins, places_apart, places_in, quotients, scaled_sum, shifted
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, name_key, stream_key
 from halohop.ops.ranges import Ranges, meet, number
@@ -112,8 +113,11 @@ __all__ = [
     "gather_rows_to",
     "gradient_dtype",
     "induced",
+    "join_ids",
     "join_rows",
     "known_places",
+    "link_trees",
+    "list_begins",
     "list_lengths",
     "meet",
     "merge_lists",
@@ -128,14 +132,19 @@ __all__ = [
     "pad_texts",
     "pick_rows",
     "place_ends",
+    "places_apart",
+    "places_in",
+    "quotients",
     "repeat_positions",
     "sample_neighbors",
+    "scaled_sum",
     "scatter_rows",
     "segment_add",
     "segment_dot",
     "segment_gatv2",
     "segment_softmax",
     "segment_spmm",
+    "shifted",
     "sort_edges",
     "sorted_begins",
     "step_adagrad",

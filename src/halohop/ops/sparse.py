@@ -3,7 +3,7 @@
 Lists of entries are what lists of neighbours are to the kernels, so the same ones find and copy them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -46,6 +46,10 @@ class SparseRows:
     def num_bytes(self) -> int:
         """What it weighs."""
         return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> "SparseRows":
+        """With its tensors elsewhere."""
+        return replace(self, indptr=move(self.indptr), indices=move(self.indices), values=move(self.values))
 
     @property
     def is_constant(self) -> bool:

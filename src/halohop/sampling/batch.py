@@ -1,12 +1,14 @@
 """The one batch record: what a sampler returns, what a loader collects rows into, what a face translates."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from halohop import ops
 from halohop.ops import SparseRows
+from halohop.ops.device import DevicePool
 from halohop.sampling.link_seeds import End, LinkSeeds
 from halohop.typing import NodeType, Relation
 
@@ -37,7 +39,12 @@ class Seeds:
 
     def starts(self, node_type: NodeType) -> Tensor:
         """The seeds of a type; one that occurs twice is two nodes of the batch."""
-        return self.gid if node_type == self.node_type else torch.empty(0, dtype=torch.int64)
+        return self.gid if node_type == self.node_type else self.gid[:0]
+
+    def put(self, pool: DevicePool) -> "Seeds":
+        """The same on the device of a pool."""
+        time = None if self.time is None else pool.put(self.time)
+        return replace(self, gid=pool.put(self.gid), input_id=pool.put(self.input_id), time=time)
 
     @property
     def ends(self) -> tuple[End, ...]:
@@ -66,6 +73,10 @@ class NodeSet:
     def starts(self, node_type: NodeType) -> Tensor:
         """The nodes of a type."""
         return self.gid.get(node_type, torch.empty(0, dtype=torch.int64))
+
+    def put(self, pool: DevicePool) -> "NodeSet":
+        """The same on the device of a pool."""
+        return replace(self, gid={name: pool.put(gid) for name, gid in self.gid.items()})
 
     @property
     def time(self) -> None:
@@ -106,6 +117,16 @@ class NodeBlock:
     columns: dict[str, Tensor] = field(default_factory=dict)
     sparse: dict[str, SparseRows] = field(default_factory=dict)
 
+    def moved(self, move: "Move") -> "NodeBlock":
+        """With its tensors elsewhere."""
+        return replace(
+            self,
+            gid=move(self.gid),
+            tree=None if self.tree is None else move(self.tree),
+            columns={name: move(column) for name, column in self.columns.items()},
+            sparse={name: rows.moved(move) for name, rows in self.sparse.items()},
+        )
+
     def __post_init__(self) -> None:
         count = self.gid.shape[0]
         assert self.num_sampled is None or sum(self.num_sampled) == count
@@ -115,10 +136,12 @@ class NodeBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """Which edges of a block are flips of another relation's: bool ``[num_edges]``. Their gids are those of `relation`."""
+    """Which edges of a block are flips of another relation's: bool ``[num_edges]``, `count` of them. Their gids are those of
+    `relation`."""
 
     relation: Relation
     mask: Tensor
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +154,7 @@ class EdgeBlock:
         num_sampled: how many were drawn by each hop: ``hops`` numbers; None where they are not in the order of hops.
         flips: of a bidirectional subgraph, the edges that come from the partner relation; None if there is none.
         padded: whether some places are empty: gid -1.
+        num_empty: how many.
         columns: rows of the edges, ``[num_edges, ...]`` each; empty until collected.
     """
 
@@ -139,14 +163,28 @@ class EdgeBlock:
     num_sampled: tuple[int, ...] | None
     flips: Flips | None = None
     padded: bool = False
+    num_empty: int = 0
     columns: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def num_edges(self) -> int:
+        """Edges, without empty places."""
+        return self.gid.numel() - self.num_empty
 
     def own_and_flipped(self) -> tuple[Tensor, Tensor]:
         """The positions of the edges of the relation itself, and of the flips, int64 ``[n]`` each."""
         assert self.flips is not None
-        flipped = self.flips.mask.numpy()
-        own = ~flipped & (self.gid.numpy() >= 0)
-        return torch.from_numpy(np.flatnonzero(own)), torch.from_numpy(np.flatnonzero(flipped))
+        return ops.places_apart(self.gid, self.flips.mask, (self.num_edges - self.flips.count, self.flips.count))
+
+    def moved(self, move: "Move") -> "EdgeBlock":
+        """With its tensors elsewhere."""
+        return replace(
+            self,
+            ends_bid=move(self.ends_bid),
+            gid=move(self.gid),
+            flips=None if self.flips is None else replace(self.flips, mask=move(self.flips.mask)),
+            columns={name: move(column) for name, column in self.columns.items()},
+        )
 
     def __post_init__(self) -> None:
         count = self.gid.shape[0]
@@ -187,7 +225,7 @@ class Batch:
     @property
     def num_edges(self) -> int:
         """Edges, without empty places."""
-        return sum(int((block.gid.numpy() >= 0).sum()) if block.padded else block.gid.numel() for block in self.edges.values())
+        return sum(block.num_edges for block in self.edges.values())
 
     @property
     def num_bytes(self) -> int:
@@ -195,6 +233,27 @@ class Batch:
         nodes = sum(_column_bytes(block.columns) + block.gid.nbytes for block in self.nodes.values())
         edges = sum(_column_bytes(block.columns) + block.gid.nbytes + block.ends_bid.nbytes for block in self.edges.values())
         return nodes + edges
+
+    def put(self, pool: DevicePool) -> "Batch":
+        """The same on the device of a pool: structure, and the rows that it has. A tensor that occurs twice is copied once."""
+        moved: dict[int, Tensor] = {}
+
+        def move(tensor: Tensor) -> Tensor:
+            if id(tensor) not in moved:
+                moved[id(tensor)] = pool.put(tensor)
+            return moved[id(tensor)]
+
+        return replace(
+            self,
+            seeds=self.seeds.put(pool),
+            nodes={name: block.moved(move) for name, block in self.nodes.items()},
+            edges={relation: listed.moved(move) for relation, listed in self.edges.items()},
+            ends_bid=tuple(map(move, self.ends_bid)),
+        )
+
+
+Move = Callable[[Tensor], Tensor]
+"""Copies a tensor to another place."""
 
 
 def _column_bytes(columns: dict[str, Tensor]) -> int:

@@ -1,11 +1,11 @@
 """Edges as seeds: what a link task predicts, the negatives among them, and where sampling begins around them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-import torch
 from torch import Tensor
 
+from halohop import ops
+from halohop.ops.device import DevicePool
 from halohop.typing import NodeType, Relation
 
 
@@ -76,21 +76,19 @@ class LinkSeeds:
     def ends(self) -> tuple[End, ...]:
         """The sources, then the destinations."""
         src_type, _, dst_type = self.relation
-        return (
-            End(node_type=src_type, gid=self.src_gid, tree=trees(self.num_pos, len(self.src_gid) - self.num_pos, triplet=False)),
-            End(node_type=dst_type, gid=self.dst_gid, tree=trees(self.num_pos, self.num_neg, triplet=self.triplet)),
+        src, dst, positives = self.src_gid, self.dst_gid, self.num_pos
+        src_tree = ops.link_trees(positives, len(src) - positives, triplet=False, beside=src)
+        dst_tree = ops.link_trees(positives, self.num_neg, triplet=self.triplet, beside=dst)
+        return End(node_type=src_type, gid=src, tree=src_tree), End(node_type=dst_type, gid=dst, tree=dst_tree)
+
+    def put(self, pool: DevicePool) -> "LinkSeeds":
+        """The same on the device of a pool."""
+        return replace(
+            self,
+            src_gid=pool.put(self.src_gid),
+            dst_gid=pool.put(self.dst_gid),
+            input_id=pool.put(self.input_id),
+            label=None if self.label is None else pool.put(self.label),
+            time=None if self.time is None else pool.put(self.time),
+            excluded={relation: pool.put(gid) for relation, gid in self.excluded.items()},
         )
-
-
-def trees(num_pos: int, num_neg: int, *, triplet: bool) -> Tensor:
-    """The positive to which each end belongs: binary negatives go round, those of triplets follow one another.
-
-    Example:
-        >>> trees(2, 4, triplet=False).tolist(), trees(2, 4, triplet=True).tolist()
-        ([0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1])
-    """
-    own = np.arange(num_pos)
-    if not num_neg:
-        return torch.from_numpy(own)
-    negatives = np.repeat(own, num_neg // num_pos) if triplet else np.arange(num_neg) % num_pos
-    return torch.from_numpy(np.concatenate([own, negatives]))

@@ -10,7 +10,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.sampling.link_seeds import LinkSeeds, trees
+from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.store.topology import comparable
 from halohop.typing import NodeType, Relation
@@ -114,7 +114,7 @@ class Negatives:
 
     def __call__(self, links: LinkSeeds) -> LinkSeeds:
         num_pos, num_neg = links.num_pos, math.ceil(links.num_pos * self.amount)
-        owner = trees(num_pos, num_neg, triplet=self.triplet)[num_pos:]
+        owner = ops.link_trees(num_pos, num_neg, triplet=self.triplet)[num_pos:]
         src_gid, dst_gid = _Ends(links=links, owner=owner, negatives=self).all()
         label = links.label
         if not self.triplet:

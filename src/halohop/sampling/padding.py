@@ -15,7 +15,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import InputError
-from halohop.sampling.batch import Batch, EdgeBlock, Flips, NodeBlock
+from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
 from halohop.sampling.caps import Padding, Sizes
 
 
@@ -99,7 +99,7 @@ def _padded_edges(
     if flips is not None:
         mask = torch.zeros(sum(room), dtype=torch.bool)
         mask[: len(flips.mask)] = flips.mask
-        flips = Flips(relation=flips.relation, mask=mask)
+        flips = replace(flips, mask=mask)
     return replace(
         block,
         ends_bid=ends_bid,
@@ -107,6 +107,7 @@ def _padded_edges(
         num_sampled=None if block.num_sampled is None else room,
         flips=flips,
         padded=True,
+        num_empty=sum(room) - sum(counts),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from halohop import ops
@@ -134,10 +135,11 @@ def bidirectional(
         for known, room in zip(joined.ends_bid, ends_bid, strict=True):
             ops.gather_rows(known, kept, out=room)
         is_flip = torch.from_numpy(kept.numpy() >= len(own.gid))  # NumPy, because torch would wake its threads for it
+        flips = Flips(relation=partner, mask=is_flip, count=int(np.count_nonzero(is_flip.numpy())))
         both[relation] = EdgeBlock(
             ends_bid=ends_bid,
             gid=ops.gather_rows(joined.gid, kept, pool=pool),
             num_sampled=None,
-            flips=None if relation == partner else Flips(relation=partner, mask=is_flip),
+            flips=None if relation == partner else flips,
         )
     return both
