@@ -19,7 +19,7 @@ def test_gathered_rows_are_those_of_the_source(dtype, row_shape):
     tensors = [(torch.rand(count, *row_shape) * 9).to(dtype) for count in (10, 0, 7)]
     source = DevicePieces.of(Pieces(tensors, [0, 10, 10, 17]), pool, on_device=True)
     rows = torch.randint(0, 17, (300,), generator=torch.Generator().manual_seed(0))
-    out = gpu_rows.gather_rows(source, pool.put(rows), pool.empty((300, *row_shape), dtype), pool)
+    out = gpu_rows.gather_rows(source, pool.put(rows), None, pool)
     assert torch.equal(home(out), torch.cat(tensors)[rows])
     pool.check()
 
@@ -27,7 +27,7 @@ def test_gathered_rows_are_those_of_the_source(dtype, row_shape):
 def test_a_row_that_is_not_there_is_said_at_the_next_check():
     pool = PretendPool()
     source = DevicePieces.of(Pieces([torch.ones(3)], [0, 3]), pool, on_device=False)
-    out = gpu_rows.gather_rows(source, pool.put(torch.tensor([2, 3])), pool.empty((2,), torch.float32), pool)
+    out = gpu_rows.gather_rows(source, pool.put(torch.tensor([2, 3])), None, pool)
     assert home(out).tolist() == [1, 0]
     with pytest.raises(IdError, match="row 3 is not there"):
         pool.check()

@@ -35,7 +35,7 @@ def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options:
 
 
 @kernel
-def piece_of(rows: Any, bounds: Any, num_pieces: Any) -> Any:
+def piece_of(rows: tl.tensor, bounds: tl.tensor, num_pieces: tl.tensor) -> tl.tensor:
     """The piece that each row lies in: pieces are few."""
     piece = tl.zeros_like(rows)
     for p in range(1, num_pieces):
@@ -45,8 +45,15 @@ def piece_of(rows: Any, bounds: Any, num_pieces: Any) -> Any:
 
 @kernel
 def load_word(
-    addresses: Any, bounds: Any, num_pieces: Any, rows: Any, column: Any, width: Any, live: Any, word: tl.constexpr
-) -> Any:
+    addresses: tl.tensor,
+    bounds: tl.tensor,
+    num_pieces: tl.tensor,
+    rows: tl.tensor,
+    column: tl.tensor,
+    width: tl.tensor,
+    live: tl.tensor,
+    word: tl.constexpr,
+) -> tl.tensor:
     """Word `column` of each row of an array in pieces, whose rows have `width` words."""
     piece = piece_of(rows, bounds, num_pieces)
     base = tl.load(addresses + piece, mask=live, other=0)

@@ -143,6 +143,8 @@ def copy_ids(ids: Tensor, out: Tensor) -> Tensor:
         >>> copy_ids(torch.tensor([3, 5], dtype=torch.int32), torch.empty(2, dtype=torch.int64)).tolist()
         [3, 5]
     """
+    if ids.is_cuda:
+        return out.copy_(ids)
     np.copyto(target(out, "out", len(ids)), integers(ids, "ids"))
     return out
 
@@ -164,6 +166,11 @@ def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
         >>> out.tolist()
         [5, 5, 7]
     """
+    if out.is_cuda:
+        from halohop.ops import gpu_sample
+
+        gpu_sample.repeat_positions(counts, begin, out)
+        return
     places = target(out, "out", len(out))
     if not cpu_index.repeat_positions(as_int64(integers(counts, "counts")), begin, places):
         raise InputError(f"out has {len(out)} entries, but counts sum up to {int(counts.sum())}")

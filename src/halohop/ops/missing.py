@@ -1,6 +1,7 @@
 """Rows of which some are missing: ids -1, whose rows are zeros, or what one says."""
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,8 +11,11 @@ from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows
 
+if TYPE_CHECKING:
+    from halohop.ops.device_pieces import DevicePieces
 
-def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = None) -> Tensor:
+
+def gather_known(source: "Tensor | Pieces | DevicePieces", rows: Tensor, *, pool: Pool | None = None) -> Tensor:
     """`gather_rows`, but a row -1 is none: zeros. It works run by run, so they should come in runs.
 
     Args:
@@ -25,7 +29,11 @@ def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
         >>> gather_known(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, -1])).tolist()
         [[3.0, 4.0], [0.0, 0.0]]
     """
-    row_shape = source.row_shape if isinstance(source, Pieces) else tuple(source.shape[1:])
+    if rows.is_cuda:
+        from halohop.ops import gpu_rows
+
+        return gpu_rows.gather_known(source, rows, pool)
+    row_shape = tuple(source.shape[1:]) if isinstance(source, Tensor) else source.row_shape
     out = empty(pool, (len(rows), *row_shape), source.dtype)
     for begin, end, known in _runs(rows):
         if known:
@@ -34,13 +42,21 @@ def gather_known(source: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
     return out
 
 
-def known_places(rows: Tensor) -> Tensor:
-    """Where `rows` (int64 ``[n]``) is not -1: int64, ascending."""
+def known_places(rows: Tensor, *, pool: Pool | None = None) -> Tensor:
+    """Where `rows` (int64 ``[n]``) is not -1: int64, ascending. On a device the host waits for their number (`pool`)."""
+    if rows.is_cuda:
+        from halohop.ops import gpu_rows
+
+        return gpu_rows.places(rows >= 0, pool)
     return torch.from_numpy(np.flatnonzero(rows.numpy() >= 0))
 
 
-def missing_places(rows: Tensor) -> Tensor:
-    """Where `rows` (int64 ``[n]``) is -1: int64, ascending."""
+def missing_places(rows: Tensor, *, pool: Pool | None = None) -> Tensor:
+    """Where `rows` (int64 ``[n]``) is -1: int64, ascending. On a device the host waits for their number (`pool`)."""
+    if rows.is_cuda:
+        from halohop.ops import gpu_rows
+
+        return gpu_rows.places(rows < 0, pool)
     return torch.from_numpy(np.flatnonzero(rows.numpy() < 0))
 
 
@@ -57,6 +73,9 @@ def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
         >>> column.tolist()
         [5, -100]
     """
+    if rows.is_cuda:
+        column.masked_fill_((rows < 0).view(-1, *[1] * (column.dim() - 1)), value)
+        return
     size = column.element_size()
     word = np.dtype(f"u{min(size, 8)}")  # NumPy fills words fast, and wakes none of torch's threads
     pattern = torch.full((1,), value, dtype=column.dtype).view(torch.uint8).numpy().view(word)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,11 +16,16 @@ from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces, widest_word, words_at
 from halohop.ops.pool import SMALL, Pool, empty
 
+if TYPE_CHECKING:
+    from halohop.ops.device_pieces import DevicePieces
+
 _BYTE = np.dtype(np.uint8)
 _ONE_PIECE = np.zeros(1, np.uint64)
 
 
-def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None) -> Tensor:
+def gather_rows(
+    source: "Tensor | Pieces | DevicePieces", rows: Tensor, out: Tensor | None = None, *, pool: Pool | None = None
+) -> Tensor:
     """The rows ``source[rows]``, in an order and number of your choice.
 
     Args:
@@ -42,8 +47,13 @@ def gather_rows(source: Tensor | Pieces, rows: Tensor, out: Tensor | None = None
         >>> gather_rows(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1, 0, 1])).tolist()
         [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rows
+
+        return gpu_rows.gather_rows(source, rows, out, pool)
     index = integers(rows, "rows")
     if not isinstance(source, Pieces):
+        assert isinstance(source, Tensor)
         return _gather_from_tensor(source, rows, index, out, pool)
     return _gather_from_pieces(source, rows, index, out, pool)
 
@@ -55,13 +65,15 @@ def pick_rows(source: Tensor, rows: Tensor, *, pool: Pool | None = None) -> Tens
         >>> pick_rows(torch.tensor([5, 6, 7]), torch.tensor([1, 2])).tolist()
         [6, 7]
     """
+    if rows.is_cuda:
+        return gather_rows(source, rows, pool=pool)
     first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     if end - first == len(rows) and first >= 0 and end <= len(source):
         return source[first:end]
     return gather_rows(source, rows, pool=pool)
 
 
-def gather_rows_to(source: Tensor | Pieces, rows: Tensor, positions: Tensor, out: Tensor) -> None:
+def gather_rows_to(source: "Tensor | Pieces | DevicePieces", rows: Tensor, positions: Tensor, out: Tensor) -> None:
     """Writes row ``rows[i]`` of `source` to row ``positions[i]`` of `out`: a gather and a scatter in one pass.
 
     Args:
@@ -79,6 +91,12 @@ def gather_rows_to(source: Tensor | Pieces, rows: Tensor, positions: Tensor, out
         >>> out.tolist()
         [6, 0, 6]
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rows
+
+        gpu_rows.scatter_rows(gpu_rows.gather_rows(source, rows, None, None), positions, out)
+        return
+    assert isinstance(source, Pieces | Tensor)
     pieces = source if isinstance(source, Pieces) else None
     if pieces is None and isinstance(source, Tensor):
         _require_rows(source, "source")
@@ -114,6 +132,8 @@ def join_rows(pieces: Sequence[Tensor], *, pool: Pool | None = None) -> Tensor:
         [1, 2, 3]
     """
     first = pieces[0]
+    if first.is_cuda:
+        return torch.cat(list(pieces))
     out = empty(pool, (sum(map(len, pieces)), *first.shape[1:]), first.dtype)
     bytes_out, begin = _as_words(out, _BYTE), 0
     for piece in pieces:
@@ -147,6 +167,11 @@ def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
         >>> out.tolist()
         [7.0, 0.0, 5.0]
     """
+    if values.is_cuda:
+        from halohop.ops import gpu_rows
+
+        gpu_rows.scatter_rows(values, positions, out)
+        return
     _require_rows(values, "values")
     _require_rows(out, "out")
     index = integers(positions, "positions", length=len(values))

@@ -87,6 +87,12 @@ def sample_neighbors(
         other = "eligible.last, and the most recent entries are no matter of chance" if last else "replace"
         raise InputError(f"sources are given together with {other}; leave one of them out")
     replace = replace and fanout >= 0 and not last
+    if rows.is_cuda:
+        from halohop.ops import gpu_drawing
+
+        return gpu_drawing.sample(
+            indptr, rows, raw, int(limit), key & MASK_64, replace, edge_bounds, weights, weight_sums, eligible, sources, pool
+        )
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     starts, degrees, counts, total = _find_spans(lists, rows, edge_bounds, limit, replace, pool)
     raw_ids = as_int64(integers(raw, "raw", length=len(counts)))
@@ -123,6 +129,10 @@ def list_lengths(indptr: Tensor | Pieces, rows: Tensor, *, pool: Pool | None = N
         >>> list_lengths(torch.tensor([0, 2, 5]), torch.tensor([1, 0, 1])).tolist()
         [3, 2, 3]
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_drawing
+
+        return gpu_drawing.lengths(indptr, rows, pool)
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     _, degrees, _, _ = _find_spans(lists, rows, [0] * len(lists.bounds), np.uint64(ALL), False, pool)
     return torch.from_numpy(degrees)

@@ -1,0 +1,46 @@
+"""Which kernels of a GPU draw neighbours, by what is asked for."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from halohop.errors import InputError
+from halohop.ops import gpu_sample
+from halohop.ops.device import DevicePool
+from halohop.ops.device_pieces import DevicePieces
+from halohop.ops.pool import Pool
+
+if TYPE_CHECKING:
+    from halohop.ops.eligible import Eligible
+    from halohop.ops.labor import Sources
+
+
+def sample(
+    indptr: Any,
+    rows: Tensor,
+    raw: Tensor,
+    limit: int,
+    key: int,
+    replace: bool,
+    edge_bounds: Sequence[int] | Any,
+    weights: Any,
+    weight_sums: Any,
+    eligible: "Eligible | None",
+    sources: "Sources | None",
+    pool: Pool | None,
+) -> tuple[Tensor, Tensor]:
+    """`halohop.ops.sample_neighbors`, whose arguments have been checked as far as that does not depend on where they lie."""
+    assert isinstance(indptr, DevicePieces)
+    assert isinstance(pool, DevicePool)
+    starts, degrees = gpu_sample.find(indptr, rows, edge_bounds, pool)
+    if weights is None and eligible is None and sources is None:
+        return gpu_sample.draw(starts, degrees, raw, key, limit, replace=replace, pool=pool)
+    raise InputError("weights, times and LABOR are not drawn by on a GPU; take mode='cpu'")
+
+
+def lengths(indptr: Any, rows: Tensor, pool: Pool | None) -> Tensor:
+    """`halohop.ops.list_lengths`."""
+    assert isinstance(indptr, DevicePieces)
+    assert isinstance(pool, DevicePool)
+    return gpu_sample.find(indptr, rows, [0] * indptr.num_pieces, pool)[1]

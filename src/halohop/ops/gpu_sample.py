@@ -1,0 +1,209 @@
+"""Drawing neighbours on a GPU: the draws of `halohop.ops.cpu_sample`, bit for bit."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from halohop.ops.device import DevicePool, Fault
+from halohop.ops.device_pieces import DevicePieces
+from halohop.ops.gpu_launch import kernel, launch, piece_of
+
+FEW = 64
+"""Largest fanout whose picks stay in registers."""
+
+_ROWS = 32  # of one program, whose picks are rows x fanout
+
+
+@kernel
+def mix(x: tl.tensor) -> tl.tensor:
+    """The finalizer of SplitMix64, as `halohop.ops.random.mix`."""
+    x ^= x >> 30
+    x *= 0xBF58476D1CE4E5B9
+    x ^= x >> 27
+    x *= 0x94D049BB133111EB
+    return x ^ (x >> 31)
+
+
+@kernel
+def stream_of(key: tl.tensor, raw: tl.tensor) -> tl.tensor:
+    """The stream of each node; `key` points to the key's bits."""
+    return mix(tl.load(key).to(tl.uint64, bitcast=True) + raw.to(tl.uint64) * 0xD1342543DE82EF95)
+
+
+@kernel
+def drawn(stream: tl.tensor, number: tl.tensor, choices: tl.tensor) -> tl.tensor:
+    """Draw `number` of each stream, one of so many choices."""
+    word = mix(stream + (number // 2 + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)
+    half = (word >> (32 * (number % 2)).to(tl.uint64)) & 0xFFFFFFFF
+    return (half * choices) >> 32
+
+
+@kernel
+def find_lists(
+    addresses: tl.tensor,
+    bounds: tl.tensor,
+    num_pieces: tl.tensor,
+    offsets: tl.tensor,
+    rows: tl.tensor,
+    starts: tl.tensor,
+    degrees: tl.tensor,
+    faults: tl.tensor,
+    count: tl.tensor,
+    block: tl.constexpr,
+) -> None:
+    """Where the list of each row begins, and how long it is; that of a row that is not there is empty, and a fault."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < count
+    row = tl.load(rows + at, mask=inside, other=0).to(tl.int64)
+    live = inside & (row >= tl.load(bounds)) & (row < tl.load(bounds + num_pieces))
+    piece = piece_of(row, bounds, num_pieces)
+    base = tl.load(addresses + piece, mask=live, other=0).to(tl.pointer_type(tl.int64))
+    local = row - tl.load(bounds + piece, mask=live, other=0)
+    first = tl.load(base + local, mask=live, other=0)
+    degree = tl.load(base + local + 1, mask=live, other=0) - first
+    right = live & (degree >= 0) & (degree < 4294967296)
+    tl.atomic_max(faults + tl.zeros_like(at), row, mask=inside & ~right)
+    tl.store(starts + at, first + tl.load(offsets + piece, mask=live, other=0), mask=inside)
+    tl.store(degrees + at, tl.where(right, degree, 0), mask=inside)
+
+
+@kernel
+def draw_few(
+    starts: tl.tensor,
+    degrees: tl.tensor,
+    raw: tl.tensor,
+    key: tl.tensor,
+    begins: tl.tensor,
+    positions: tl.tensor,
+    count: tl.tensor,
+    fanout: tl.constexpr,
+    width: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    """Without replacement, by Floyd's algorithm (Bentley & Floyd 1987): all picks of a row stay in registers."""
+    i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    live = i < count
+    start = tl.load(starts + i, mask=live, other=0)
+    degree = tl.load(degrees + i, mask=live, other=0).to(tl.uint64)
+    begin = tl.load(begins + i, mask=live, other=0)
+    stream = stream_of(key, tl.load(raw + i, mask=live, other=0))
+    j = tl.arange(0, width)
+    picks = tl.full((block, width), 0xFFFFFFFFFFFFFFFF, tl.uint64)
+    for number in tl.static_range(fanout):
+        last = degree - fanout + number
+        pick = drawn(stream, tl.full((block,), number, tl.int64), last + 1)
+        seen = tl.max((picks == pick[:, None]).to(tl.int32), axis=1)
+        picks = tl.where((j == number)[None, :], tl.where(seen > 0, last, pick)[:, None], picks)
+    whole = degree <= fanout
+    choice = tl.where(whole[:, None], j[None, :].to(tl.uint64), picks)
+    most = tl.where(whole, degree, fanout)
+    ok = live[:, None] & (j[None, :].to(tl.uint64) < most[:, None])
+    tl.store(positions + begin[:, None] + j[None, :], start[:, None] + choice.to(tl.int64), mask=ok)
+
+
+@kernel
+def draw_each(
+    starts: tl.tensor,
+    degrees: tl.tensor,
+    raw: tl.tensor,
+    key: tl.tensor,
+    row_of: tl.tensor,
+    begins: tl.tensor,
+    positions: tl.tensor,
+    count: tl.tensor,
+    replace: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    """Entry by entry: with replacement, or whole lists."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    live = at < count
+    i = tl.load(row_of + at, mask=live, other=0)
+    number = at - tl.load(begins + i, mask=live, other=0)
+    if replace:
+        degree = tl.load(degrees + i, mask=live, other=1).to(tl.uint64)
+        number = drawn(stream_of(key, tl.load(raw + i, mask=live, other=0)), number, degree).to(tl.int64)
+    tl.store(positions + at, tl.load(starts + i, mask=live, other=0) + number, mask=live)
+
+
+@kernel
+def draw_many(
+    starts: tl.tensor,
+    degrees: tl.tensor,
+    raw: tl.tensor,
+    key: tl.tensor,
+    begins: tl.tensor,
+    positions: tl.tensor,
+    count: tl.tensor,
+    fanout: tl.tensor,
+    block: tl.constexpr,
+) -> None:
+    """Without replacement, any fanout: a program a row. What was picked is looked up among the row's earlier picks."""
+    i = tl.program_id(0).to(tl.int64) * block
+    start, degree = tl.load(starts + i), tl.load(degrees + i)
+    begin = tl.load(begins + i)
+    lane = tl.arange(0, 128)
+    if degree <= fanout:
+        for first in range(0, degree, 128):
+            ok = first + lane < degree
+            tl.store(positions + begin + first + lane, start + first + lane, mask=ok)
+    else:
+        stream = stream_of(key, tl.load(raw + i))
+        for number in range(0, fanout):
+            last = degree - fanout + number
+            pick = drawn(stream, tl.full((), 0, tl.int64) + number, (last + 1).to(tl.uint64)).to(tl.int64)
+            seen = tl.zeros((128,), tl.int32)
+            for first in range(0, number, 128):
+                earlier = tl.load(positions + begin + first + lane, mask=first + lane < number, other=-1)
+                seen += (earlier == start + pick).to(tl.int32)
+            chosen = tl.where(tl.sum(seen, axis=0) > 0, last, pick)
+            tl.store(positions + begin + number, start + chosen)
+            tl.debug_barrier()
+
+
+def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool) -> tuple[Tensor, Tensor]:
+    """Where the rows' lists begin, and their lengths, int64 ``[n]`` each."""
+    starts, degrees = (pool.empty((len(rows),), torch.int64) for _ in range(2))
+    offsets = edge_bounds if isinstance(edge_bounds, Tensor) else pool.put(torch.as_tensor(edge_bounds, dtype=torch.int64))
+    pieces = lists.addresses, lists.bounds, lists.num_pieces
+    launch(find_lists, len(rows), *pieces, offsets, rows, starts, degrees, pool.faults[Fault.ROW :], len(rows))
+    return starts, degrees
+
+
+def draw(
+    starts: Tensor, degrees: Tensor, raw: Tensor, stream: int, limit: int, *, replace: bool, pool: DevicePool
+) -> tuple[Tensor, Tensor]:
+    """Uniform draws from lists: how many from each, int64 ``[n]``, and their positions. The host waits for their number.
+
+    Args:
+        starts, degrees: of the lists, int64 ``[n]``.
+        raw: ids that the random numbers depend on, int64 ``[n]``.
+        stream: the key.
+        limit: the most entries of a list.
+        replace: whether an entry may be drawn again.
+        pool: of the device.
+    """
+    counts = (degrees > 0).to(torch.int64) * limit if replace else degrees.clamp(max=limit)
+    ends = counts.cumsum(0)
+    (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    positions, begins = pool.empty((total,), torch.int64), ends - counts
+    key = pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
+    lists = starts, degrees, raw.contiguous().long(), key
+    if replace or limit >= 2**32 - 1:
+        row_of = torch.repeat_interleave(pool.arange(len(counts)), counts, output_size=total)
+        launch(draw_each, total, *lists, row_of, begins, positions, total, replace=replace)
+    elif limit <= FEW:
+        width = triton.next_power_of_2(max(limit, 1))
+        count = len(counts) if limit else 0
+        launch(draw_few, count, *lists, begins, positions, count, block=_ROWS, fanout=limit, width=width)
+    else:
+        launch(draw_many, len(counts), *lists, begins, positions, len(counts), limit, block=1)
+    return counts, positions
+
+
+def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
+    """`halohop.ops.repeat_positions`."""
+    places = torch.ones_like(counts).cumsum(0) + (begin - 1)
+    out.copy_(torch.repeat_interleave(places, counts, output_size=len(out)))
