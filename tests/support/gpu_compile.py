@@ -1,0 +1,107 @@
+"""Compiles kernels of a GPU ahead of time, and reads from the machine code what they need: ``python -m tests.support.gpu_compile``.
+
+A process of its own, for Triton either interprets kernels or compiles them, and decides when it is imported. It needs no GPU, no
+driver and no CUDA: Triton's wheel has the assembler. What was compiled once is kept in Triton's cache.
+"""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.gpu_signatures import LAUNCHES, Launch
+
+import halohop.ops as _o; OPS = Path(_o.__file__).parent
+TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
+"""An A100, an H100, an MI300."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What a kernel takes of a device, or why it was not compiled; spills are bytes of memory that stand in for registers."""
+
+    kernel: str
+    launch: int
+    target: str
+    error: str = ""
+    registers: int = 0
+    spills: int = 0
+    shared: int = 0
+
+
+def kernels() -> dict[str, Any]:
+    """Every kernel of ops/gpu_*.py by "module.kernel"."""
+    found = {}
+    for path in sorted(OPS.glob("gpu_*.py")):
+        module = importlib.import_module(f"halohop.ops.{path.stem}")
+        for name, value in vars(module).items():
+            function = getattr(value, "fn", None)
+            if getattr(function, "__module__", "") == module.__name__ and function.__annotations__["return"] is None:
+                found[f"{path.stem}.{name}"] = value
+    return found
+
+
+def compile_all(only: str = "") -> Iterator[Compiled]:
+    """Compiles each launch of the kernels whose names begin with `only`, for each of the targets."""
+    assert not os.environ.get("TRITON_INTERPRET"), "Triton interprets kernels here"
+    for name, kernel in kernels().items():
+        if name.startswith(only):
+            for number, launch in enumerate(LAUNCHES.get(name, [])):
+                for target in TARGETS:
+                    yield _compile(kernel, name, number, launch, target)
+
+
+def _compile(kernel: Any, name: str, number: int, launch: Launch, target: str) -> Compiled:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    constants = {key: _constant(value) for key, value in launch.constants.items()}
+    types = iter(launch.types.split())
+    made = {"kernel": name, "launch": number, "target": target}
+    try:
+        signature = {key: "constexpr" if key in constants else next(types) for key in kernel.arg_names}
+        assert next(types, None) is None, "more types than arguments"
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+        done = triton.compile(source, target=GPUTarget(*TARGETS[target]), options=launch.options)
+    except Exception as error:
+        return Compiled(**made, error=f"{type(error).__name__}: {str(error)[-1500:]}")
+    registers, spills = _of_cubin(done.asm["cubin"]) if "cubin" in done.asm else _of_amdgcn(done.asm["amdgcn"])
+    return Compiled(**made, registers=registers, spills=spills, shared=done.metadata.shared)
+
+
+def _constant(value: Any) -> Any:
+    import triton.language as tl
+
+    return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
+
+
+def _of_cubin(code: bytes) -> tuple[int, int]:
+    """Registers of a thread, and bytes of its stack: these kernels have no arrays, so all of it is spilled registers."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(prefix="halohop", suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        said = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", said)}
+    return found["REG"], found["STACK"] + found["LOCAL"]
+
+
+def _of_amdgcn(code: str) -> tuple[int, int]:
+    """Vector registers of a thread, and bytes of those that were spilled."""
+    found = {key: int(value) for key, value in re.findall(r"\.(vgpr_count|vgpr_spill_count|sgpr_spill_count):\s+(\d+)", code)}
+    return found["vgpr_count"], 4 * (found["vgpr_spill_count"] + found["sgpr_spill_count"])
+
+
+if __name__ == "__main__":
+    for result in compile_all(*sys.argv[1:2]):
+        print(json.dumps(asdict(result)), flush=True)

@@ -1,0 +1,38 @@
+"""How kernels of a GPU are launched: types of arguments and constants, by which they are compiled without a GPU.
+
+A kernel is a function of ops/gpu_*.py whose annotation says that it returns None; functions that return something are parts of
+kernels. Add a line for a new one; ``python -m tests.support.gpu_compile MODULE.KERNEL`` compiles it and says what it takes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One way of launching a kernel.
+
+    Args:
+        types: of the arguments that are no constants, in order: "*i64" (a tensor), "i64", "fp32", ...
+        constants: the others by name; a string such as "tl.int64" is a type of Triton's.
+        hot: whether it runs for every row of every batch: then its registers must be enough.
+        options: Triton's (num_warps, enable_fp_fusion).
+    """
+
+    types: str
+    constants: dict[str, Any] = field(default_factory=dict)
+    hot: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_PIECES = "*i64 *i64 i32"
+
+LAUNCHES: dict[str, list[Launch]] = {
+    "gpu_rows.gather_words": [
+        Launch(types=f"{_PIECES} *i64 *i64 *i64 i64 i32", constants={"padded": False, "word": "tl.int64", "block": 256}, hot=True),
+        Launch(types=f"{_PIECES} *i32 *i32 *i64 i64 i32", constants={"padded": True, "word": "tl.int32", "block": 256}, hot=True),
+        Launch(types=f"{_PIECES} *i64 *i16 *i64 i64 i32", constants={"padded": False, "word": "tl.int16", "block": 256}),
+        Launch(types=f"{_PIECES} *i64 *u8 *i64 i64 i32", constants={"padded": True, "word": "tl.uint8", "block": 256}),
+    ],
+}
+"""By "module.kernel": the launches that the operations make, one for each types of arguments."""
