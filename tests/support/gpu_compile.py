@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import halohop.ops
 from tests.support.gpu_signatures import LAUNCHES, Launch
 
-import halohop.ops as _o; OPS = Path(_o.__file__).parent
+OPS = Path(halohop.ops.__file__).parent
 TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 """An A100, an H100, an MI300."""
 
@@ -70,7 +71,7 @@ def _compile(kernel: Any, name: str, number: int, launch: Launch, target: str) -
         signature = {key: "constexpr" if key in constants else next(types) for key in kernel.arg_names}
         assert next(types, None) is None, "more types than arguments"
         source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-        done = triton.compile(source, target=GPUTarget(*TARGETS[target]), options=launch.options)
+        done = triton.compile(source, target=GPUTarget(*TARGETS[target]), options={"enable_fp_fusion": False} | launch.options)
     except Exception as error:
         return Compiled(**made, error=f"{type(error).__name__}: {str(error)[-1500:]}")
     registers, spills = _of_cubin(done.asm["cubin"]) if "cubin" in done.asm else _of_amdgcn(done.asm["amdgcn"])

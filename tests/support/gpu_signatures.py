@@ -16,7 +16,7 @@ class Launch:
         types: of the arguments that are no constants, in order: "*i64" (a tensor), "i64", "fp32", ...
         constants: the others by name; a string such as "tl.int64" is a type of Triton's.
         hot: whether it runs for every row of every batch: then its registers must be enough.
-        options: Triton's (num_warps, enable_fp_fusion).
+        options: Triton's (num_warps), besides what `launch` always says.
     """
 
     types: str
@@ -26,13 +26,29 @@ class Launch:
 
 
 _PIECES = "*i64 *i64 i32"
+_DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64"
+_BLOCK = {"block": 256}
 
 LAUNCHES: dict[str, list[Launch]] = {
     "gpu_rows.gather_words": [
-        Launch(types=f"{_PIECES} *i64 *i64 *i64 i64 i32", constants={"padded": False, "word": "tl.int64", "block": 256}, hot=True),
+        Launch(
+            types=f"{_PIECES} *i64 *i64 *i64 i64 i32", constants={"padded": False, "word": "tl.int64", "block": 256}, hot=True
+        ),
         Launch(types=f"{_PIECES} *i32 *i32 *i64 i64 i32", constants={"padded": True, "word": "tl.int32", "block": 256}, hot=True),
         Launch(types=f"{_PIECES} *i64 *i16 *i64 i64 i32", constants={"padded": False, "word": "tl.int16", "block": 256}),
         Launch(types=f"{_PIECES} *i64 *u8 *i64 i64 i32", constants={"padded": True, "word": "tl.uint8", "block": 256}),
     ],
+    "gpu_sample.find_lists": [
+        Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 i64", constants=_BLOCK) for ids in ("i64", "i32")
+    ],
+    "gpu_sample.draw_few": [
+        Launch(types=f"{_DRAWN} i64", constants={"fanout": fanout, "width": width, "block": 512 // width}, hot=True)
+        for fanout, width in ((1, 1), (5, 8), (15, 16), (32, 32))
+    ],
+    "gpu_sample.draw_each": [
+        Launch(types="*i64 *i64 *i64 *i64 *i64 *i64 *i64 i64", constants=_BLOCK | {"replace": replace}, hot=True)
+        for replace in (False, True)
+    ],
+    "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} i64 i64", constants={"block": 1})],
 }
 """By "module.kernel": the launches that the operations make, one for each types of arguments."""

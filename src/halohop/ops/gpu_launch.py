@@ -26,12 +26,13 @@ def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options:
         count: entries.
         arguments: of the kernel.
         block: entries of a program.
-        options: further constants of the kernel, and Triton's own (num_warps, enable_fp_fusion).
+        options: further constants of the kernel, and Triton's own (num_warps). A multiplication and an addition are not made
+            one, as that rounds otherwise than the CPU.
     """
     if count:
         first = next(argument for argument in arguments if isinstance(argument, Tensor))
         with torch.cuda.device_of(first):
-            run[(triton.cdiv(count, block),)](*arguments, block=block, **options)
+            run[(triton.cdiv(count, block),)](*arguments, block=block, **{"enable_fp_fusion": False} | options)
 
 
 @kernel

@@ -11,10 +11,10 @@ from halohop.ops.device import DevicePool, Fault
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.gpu_launch import kernel, launch, piece_of
 
-FEW = 64
-"""Largest fanout whose picks stay in registers."""
+FEW = 32
+"""Largest fanout whose picks stay in registers: with 64 a thread has too few, and compiling takes 15 s."""
 
-_ROWS = 32  # of one program, whose picks are rows x fanout
+_PICKS = 512  # of one program: rows x fanout
 
 
 @kernel
@@ -197,7 +197,7 @@ def draw(
     elif limit <= FEW:
         width = triton.next_power_of_2(max(limit, 1))
         count = len(counts) if limit else 0
-        launch(draw_few, count, *lists, begins, positions, count, block=_ROWS, fanout=limit, width=width)
+        launch(draw_few, count, *lists, begins, positions, count, block=_PICKS // width, fanout=limit, width=width)
     else:
         launch(draw_many, len(counts), *lists, begins, positions, len(counts), limit, block=1)
     return counts, positions
