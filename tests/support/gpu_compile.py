@@ -1,4 +1,6 @@
-"""Compiles kernels of a GPU ahead of time, and reads from the machine code what they need: ``python -m tests.support.gpu_compile``.
+"""Compiles kernels of a GPU ahead of time, and reads from the machine code what they need.
+
+    python -m tests.support.gpu_compile gpu_rows    kernels whose names begin so; all without
 
 A process of its own, for Triton either interprets kernels or compiles them, and decides when it is imported. It needs no GPU, no
 driver and no CUDA: Triton's wheel has the assembler. What was compiled once is kept in Triton's cache.

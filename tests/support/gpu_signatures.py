@@ -29,14 +29,18 @@ _PIECES = "*i64 *i64 i32"
 _DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64"
 _BLOCK = {"block": 256}
 
+_WORDS = {"i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "u8": "tl.uint8"}
+
+
+def _gather(word: str, padded: bool) -> Launch:
+    return Launch(
+        types=f"{_PIECES} *i64 *{word} *i64 i64 i32", constants=_BLOCK | {"padded": padded, "word": _WORDS[word]}, hot=True
+    )
+
+
 LAUNCHES: dict[str, list[Launch]] = {
     "gpu_rows.gather_words": [
-        Launch(
-            types=f"{_PIECES} *i64 *i64 *i64 i64 i32", constants={"padded": False, "word": "tl.int64", "block": 256}, hot=True
-        ),
-        Launch(types=f"{_PIECES} *i32 *i32 *i64 i64 i32", constants={"padded": True, "word": "tl.int32", "block": 256}, hot=True),
-        Launch(types=f"{_PIECES} *i64 *i16 *i64 i64 i32", constants={"padded": False, "word": "tl.int16", "block": 256}),
-        Launch(types=f"{_PIECES} *i64 *u8 *i64 i64 i32", constants={"padded": True, "word": "tl.uint8", "block": 256}),
+        _gather(word, padded) for word, padded in (("i64", False), ("i32", True), ("i16", False), ("u8", True))
     ],
     "gpu_sample.find_lists": [
         Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 i64", constants=_BLOCK) for ids in ("i64", "i32")
