@@ -2,6 +2,7 @@
 # make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
 # make quick     lint, types and the tests of what was changed since this branch left main
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
+# make test-gpu  what needs a GPU, and the tests of its kernels on it: in your environment, whose torch reaches one
 # make demo      set up .venv, then train on a small graph
 # make site      set up .venv-site, then build the documentation as a site: build/site/index.html
 # make release   build the wheel and the source distribution into dist/ and check them, also in bare environments; uploads nothing
@@ -14,13 +15,13 @@ DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all test-oldest quick demo site release lint kernels venv clean
+.PHONY: test test-all test-oldest test-gpu quick demo site release lint kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
 
 test-all: lint kernels
-	$(BIN)/pytest $(PARALLEL) -m "not soak"
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not gpu"
 
 # The oldest versions that pyproject.toml promises, in an environment of its own; the tests are those of what meets other libraries.
 OLDEST_TESTS := tests/launch/test_cli.py tests/launch/terminal/test_progress.py tests/test_errors.py tests/datasets tests/ops/test_sample.py \
@@ -29,6 +30,14 @@ test-oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest
 	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all]' hypothesis networkx scipy pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
+
+# In an environment of yours, as .venv may have a torch that is built for the CPU: pip install -e '.[dev]' beside a torch for CUDA,
+# then: make GPU_PYTHON=/path/of/python test-gpu. Kernels are compiled and run there, not interpreted.
+GPU_PYTHON ?= $(PYTHON)
+test-gpu:
+	@if $(GPU_PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/system/test_gpu.py -m "not soak"; \
+	else echo "no GPU: $(GPU_PYTHON) has no torch that reaches one; nothing was tested"; fi
 
 quick: lint kernels
 	tests=$$($(BIN)/python tests/changed.py) && $(BIN)/pytest $(PARALLEL) $$tests

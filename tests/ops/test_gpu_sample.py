@@ -9,7 +9,7 @@ from halohop import ops
 from halohop.errors import IdError
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.pieces import Pieces
-from tests.support.pretend_gpu import PretendPool, home
+from tests.support.pretend_gpu import any_pool, home
 
 GENERATOR = torch.Generator().manual_seed(0)
 DEGREES = torch.randint(0, 90, (60,), generator=GENERATOR)
@@ -38,7 +38,7 @@ def test_draws_are_those_of_the_cpu(fanout, replace, bounds, ids):
     key = ops.stream_key(seed=1, epoch=2, batch=3, hop=0, relation=("a", "to", "a"))
     options = {"replace": replace, "edge_bounds": edge_bounds}
     expected = ops.sample_neighbors(indptr, rows, raw, fanout, key, **options)
-    pool = PretendPool()
+    pool = any_pool()
     lists = DevicePieces.of(indptr, pool, on_device=True)
     counts, positions = ops.sample_neighbors(lists, pool.put(rows), pool.put(raw), fanout, key, pool=pool, **options)
     assert torch.equal(home(counts), expected[0])
@@ -53,7 +53,7 @@ def test_draws_are_those_of_the_cpu(fanout, replace, bounds, ids):
 
 def test_nothing_is_drawn_for_no_rows():
     indptr, _ = in_pieces(DEGREES, [0, 60])
-    pool = PretendPool()
+    pool = any_pool()
     none = pool.empty((0,), torch.int64)
     counts, positions = ops.sample_neighbors(DevicePieces.of(indptr, pool, on_device=True), none, none, 5, 1, pool=pool)
     assert (len(counts), len(positions)) == (0, 0)
@@ -62,7 +62,7 @@ def test_nothing_is_drawn_for_no_rows():
 @pytest.mark.parametrize("row", [60, -1])
 def test_a_row_that_is_not_there_draws_nothing_and_is_said(row):
     indptr, _ = in_pieces(DEGREES, [0, 60])
-    pool = PretendPool()
+    pool = any_pool()
     rows = pool.put(torch.tensor([3, row]))
     counts, _ = ops.sample_neighbors(DevicePieces.of(indptr, pool, on_device=False), rows, rows, 5, 1, pool=pool)
     assert home(counts).tolist() == [min(int(DEGREES[3]), 5), 0]

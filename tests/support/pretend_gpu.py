@@ -5,13 +5,14 @@ What would fail or wait on a GPU fails here: NumPy's view of such a tensor, an o
 operation by which the host would wait for the device, but `DevicePool.numbers`.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from halohop.ops.device import DevicePool
+from halohop.ops.device import DevicePool, device_pool
 from halohop.telemetry import Counters
 
 WAITS = (
@@ -77,7 +78,9 @@ def pretended(tensor: Tensor) -> Tensor:
 
 
 def home(tensor: Tensor) -> Tensor:
-    """The tensor as one of the CPU; it shares the memory."""
+    """The tensor as one of the CPU; it shares the memory of the pretended GPU, and is a copy of a real one's."""
+    if tensor.is_cuda and not isinstance(tensor, PretendTensor):
+        return tensor.cpu()
     return tensor.as_subclass(Tensor)  # type: ignore[no-any-return]
 
 
@@ -118,6 +121,12 @@ class PretendPool(DevicePool):
 
     def trim(self) -> None:
         """Nothing lies idle."""
+
+
+def any_pool(counters: Counters | None = None) -> DevicePool:
+    """A GPU's pool where kernels are compiled (`make test-gpu`), the pretended one's where they are interpreted."""
+    interpreted = os.environ.get("TRITON_INTERPRET", "0") != "0"
+    return PretendPool(counters) if interpreted else device_pool("cuda", counters)
 
 
 def _refuse_mixed(name: str, arguments: tuple[Any, ...]) -> None:

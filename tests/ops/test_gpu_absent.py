@@ -1,0 +1,20 @@
+"""Triton is an extra: where torch is built for CPUs, `pip install halohop` brings none."""
+
+import subprocess
+import sys
+
+WITHOUT_TRITON = """
+import subprocess
+import sys
+sys.modules["triton"] = None  # an import of it fails
+import halohop
+from halohop.datasets import synthetic
+loader = halohop.NeighborLoader(halohop.graph(synthetic("tiny")), [5, 5], input_nodes="train", batch_size=256)
+assert sum(len(batch.input_id) for batch in loader) > 0
+assert not [name for name in sys.modules if name.startswith("halohop.ops.gpu_")]
+"""
+
+
+def test_without_triton_batches_are_made_on_the_cpu():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
