@@ -35,13 +35,26 @@ from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.packing import PackedIntegers, pack_integers, unpack_integers
 from halohop.ops.paging import windows
 from halohop.ops.pieces import Pieces
-from halohop.ops.plain import join_ids, link_trees, list_begins, places_apart, places_in, quotients, scaled_sum, shifted
+from halohop.ops.plain import (
+    count_true,
+    from_on,
+    join_ids,
+    lengthened,
+    link_trees,
+    list_begins,
+    places_apart,
+    places_in,
+    quotients,
+    scaled,
+    scaled_sum,
+    shifted,
+)
 from halohop.ops.pool import Pool
 from halohop.ops.random import fractions, name_key, stream_key
 from halohop.ops.ranges import Ranges, meet, number
 from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.records import Records
-from halohop.ops.relabel import Relabeler
+from halohop.ops.relabel import Relabeler, relabeler
 from halohop.ops.rows import (
     gather_rows,
     gather_rows_to,
@@ -54,6 +67,7 @@ from halohop.ops.sample import list_lengths, sample_neighbors
 from halohop.ops.sorting import ascending_order, sort_edges, sorted_begins
 from halohop.ops.sparse import SparsePieces, SparseRows, merge_sparse
 from halohop.ops.sums import SummedRows, all_finite, any_huge, sum_by_id, sum_of_squares, unite
+from halohop.ops.times import comparable, window_start
 from halohop.ops.warmup import compile_kernels, warm_up, warm_up_near, warm_up_tables
 from halohop.ops.weighted import WEIGHT_DTYPES, WeightError, WeightSums, sum_weights
 
@@ -97,17 +111,20 @@ __all__ = [
     "ascending_order",
     "bucket",
     "build_csc",
+    "comparable",
     "compile_kernels",
     "copy_ids",
     "count_ends",
     "count_keys",
     "count_lists",
+    "count_true",
     "distinct_pairs",
     "draw_shares",
     "fill_missing",
     "fill_normal",
     "fill_uniform",
     "fractions",
+    "from_on",
     "gather_known",
     "gather_rows",
     "gather_rows_to",
@@ -116,6 +133,7 @@ __all__ = [
     "join_ids",
     "join_rows",
     "known_places",
+    "lengthened",
     "link_trees",
     "list_begins",
     "list_lengths",
@@ -135,8 +153,10 @@ __all__ = [
     "places_apart",
     "places_in",
     "quotients",
+    "relabeler",
     "repeat_positions",
     "sample_neighbors",
+    "scaled",
     "scaled_sum",
     "scatter_rows",
     "segment_add",
@@ -163,6 +183,7 @@ __all__ = [
     "warm_up_near",
     "warm_up_tables",
     "widened",
+    "window_start",
     "windows",
 ]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,3 +70,7 @@ class DevicePieces:
     def nbytes(self) -> int:
         """What the pieces weigh."""
         return sum(tensor.nbytes for tensor in self.tensors)
+
+
+AnyPieces = Any
+"""`Pieces` or `DevicePieces`: what calls operations need not know where an array lies."""

@@ -81,12 +81,13 @@ def only_part(ids: Tensor, bounds: Sequence[int]) -> int | None:
     return part if 0 <= part < len(bounds) - 1 and int(array.max()) < bounds[part + 1] else None
 
 
-def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tensor:
+def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int, *, pool: Pool | None = None) -> Tensor:
     """Where each pair of ends occurs first, ordered by destination, then by source: how edges are coalesced.
 
     Args:
         src, dst: ends of the edges, int64 or int32 ``[num_edges]`` each.
         num_src, num_dst: how many ends there are.
+        pool: of the device that the ends are on; the host waits for the number of pairs.
 
     Returns:
         Positions, int64 ``[num_pairs]``.
@@ -99,6 +100,10 @@ def distinct_pairs(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Tens
         >>> distinct_pairs(torch.tensor([1, 0, 1, 0]), torch.tensor([1, 1, 1, 0]), 2, 2).tolist()
         [3, 1, 0]
     """
+    if src.is_cuda:
+        from halohop.ops import gpu_order
+
+        return gpu_order.distinct_pairs(src, dst, num_src, pool)
     sources, destinations = integers(src, "src"), integers(dst, "dst", length=len(src))
     by_src = build_csc(src, num_src)[1].numpy()  # a radix sort of pairs: each step is stable
     order = by_src[build_csc(torch.from_numpy(destinations[by_src]), num_dst)[1].numpy()]

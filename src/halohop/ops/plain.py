@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from halohop.ops.device import DevicePool
 from halohop.ops.pool import Pool, empty
 
 
@@ -56,6 +57,16 @@ def scaled_sum(ids: Tensor, others: Tensor, factor: int) -> Tensor:
     return torch.from_numpy(sums)
 
 
+def scaled(numbers: Tensor, factor: int) -> Tensor:
+    """``factor * numbers``, int64 ``[n]``, modulo 2**64.
+
+    Example:
+        >>> scaled(torch.tensor([3]), 10).tolist()
+        [30]
+    """
+    return numbers * factor if numbers.is_cuda else torch.from_numpy(numbers.numpy() * np.int64(factor))
+
+
 def quotients(numbers: Tensor, divisor: int) -> tuple[Tensor, Tensor]:
     """Quotients and remainders of numbers of at least 0, int64 ``[n]`` each.
 
@@ -68,6 +79,52 @@ def quotients(numbers: Tensor, divisor: int) -> tuple[Tensor, Tensor]:
         return parts, numbers - parts * divisor
     whole, rest = np.divmod(numbers.numpy().view(np.uint64), np.uint64(divisor))  # quicker than of signed ones
     return torch.from_numpy(whole.view(np.int64)), torch.from_numpy(rest.view(np.int64))
+
+
+def lengthened(rows: Tensor, length: int, pool: Pool) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Two rows, with room behind what they hold: the longer ones, and the room of each.
+
+    Args:
+        rows: int64 ``[2, n]``.
+        length: of the longer ones.
+        pool: where their memory comes from.
+
+    Example:
+        >>> ends, rooms = lengthened(torch.tensor([[1], [2]]), 3, Pool())
+        >>> tuple(ends.shape), ends[:, :1].tolist(), [len(room) for room in rooms]
+        ((2, 3), [[1], [2]], [2, 2])
+    """
+    known, longer = rows.shape[1], pool.empty((2, length), torch.int64)
+    if longer.is_cuda:
+        longer[:, :known].copy_(rows)
+        return longer, (longer[0, known:], longer[1, known:])
+    array = longer.numpy()
+    if known:
+        array[:, :known] = rows.numpy()
+    return longer, (torch.from_numpy(array[0, known:]), torch.from_numpy(array[1, known:]))
+
+
+def from_on(numbers: Tensor, least: int) -> Tensor:
+    """Which numbers are at least this one, bool ``[n]``.
+
+    Example:
+        >>> from_on(torch.tensor([3, 5]), 4).tolist()
+        [False, True]
+    """
+    return numbers >= least if numbers.is_cuda else torch.from_numpy(numbers.numpy() >= least)
+
+
+def count_true(masks: Sequence[Tensor], pool: Pool) -> list[int]:
+    """How often each mask is true; the host waits once for those of a device.
+
+    Example:
+        >>> count_true([torch.tensor([True, False]), torch.tensor([], dtype=torch.bool)], Pool())
+        [1, 0]
+    """
+    if masks and masks[0].is_cuda:
+        assert isinstance(pool, DevicePool)
+        return pool.numbers(torch.stack([mask.sum() for mask in masks]))
+    return [int(np.count_nonzero(mask.numpy())) for mask in masks]
 
 
 def join_ids(pieces: Sequence[Tensor], out: Tensor) -> Tensor:

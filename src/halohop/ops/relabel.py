@@ -1,5 +1,6 @@
 """Numbering the nodes of a batch in order of discovery."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_relabel
 from halohop.ops.arguments import integers, target
+from halohop.ops.device import DevicePool
 from halohop.ops.pool import Pool, empty
 
 DENSE_LIMIT = 2**24
@@ -134,6 +136,10 @@ class Relabeler:
         """How many bids are given now."""
         self._count = count
 
+    @staticmethod
+    def settle(relabelers: "Sequence[Relabeler]") -> None:
+        """Lets several of one kind know how many bids they have given; those of a device wait for it, once."""
+
     def _reserve(self, length: int, keep: int) -> None:
         if length > len(self._nodes):
             larger = np.empty(max(length, 2 * len(self._nodes)), np.int64)
@@ -143,6 +149,22 @@ class Relabeler:
     def _check(self, done: int, array: NDArray[Any], what: str) -> None:
         if done < len(array):
             raise IdError(f"{what} {int(array[done])} is no node: ids go from 0 to {self._num_nodes - 1}")
+
+
+def relabeler(num_nodes: int, *, dense_limit: int = DENSE_LIMIT, pool: Pool | None = None) -> Relabeler:
+    """A `Relabeler` for tensors that lie where those of the pool do.
+
+    Args:
+        num_nodes, dense_limit, pool: as of `Relabeler`.
+
+    Raises:
+        InputError: a negative number.
+    """
+    if isinstance(pool, DevicePool):
+        from halohop.ops.gpu_relabel import DeviceRelabeler
+
+        return DeviceRelabeler(num_nodes, dense_limit=dense_limit, pool=pool)
+    return Relabeler(num_nodes, dense_limit=dense_limit, pool=pool)
 
 
 class _Table(Protocol):

@@ -14,7 +14,7 @@ from halohop.errors import InputError
 from halohop.loading.options import whole
 from halohop.pyg.asked import Method, by_relation, fanouts_by_relation, is_labor, only_relation, whole_ids
 from halohop.sampling.known_ids import KnownIds
-from halohop.sampling.lists import OF_NODES, Drawn, begins_of
+from halohop.sampling.lists import OF_NODES, Drawn
 from halohop.sampling.neighbor import check_columns
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import FetchRequest, HopAnswer, HopQuery, RowQuery, SampleRequest
@@ -309,5 +309,5 @@ def _repeated(ids: Tensor, counts: Tensor, total: int, pool: ops.Pool) -> Tensor
     place = pool.empty((total,), torch.int64)
     ops.repeat_positions(counts, 0, place)
     listed = ops.gather_rows(ids, place, pool=pool)
-    OF_NODES.keep(listed, Drawn(nodes=ids, version=ids._version, place=place, begins=begins_of(counts, pool)))
+    OF_NODES.keep(listed, Drawn(nodes=ids, version=ids._version, place=place, begins=ops.list_begins(counts, pool)))
     return listed

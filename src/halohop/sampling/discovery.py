@@ -1,16 +1,11 @@
-"""What a hop loop has found so far: nodes, numbered in order of discovery, and edges.
-
-Sums are NumPy's: torch would wake its intra-op threads for them, which are the trainer's.
-"""
+"""What a hop loop has found so far: nodes, numbered in order of discovery, and edges."""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -60,7 +55,7 @@ class Frontier:
 
     def tree_of(self, bids: Tensor) -> Tensor | None:
         """The trees of some of its nodes."""
-        return None if self.tree is None else ops.gather_rows(self.tree, torch.from_numpy(bids.numpy() - self.begin))
+        return None if self.tree is None else ops.gather_rows(self.tree, ops.shifted(bids, -self.begin))
 
     def slice(self, begin: int, end: int) -> "Frontier":
         """Some of its nodes, by their place in it."""
@@ -82,7 +77,7 @@ class Discovery:
         self.ends_bid = tuple(torch.empty_like(end.gid) for end in seeds.ends)
         for end, bids in zip(seeds.ends, self.ends_bid, strict=True):
             self.add(end.node_type, end.gid, end.tree, bids)
-        self._num_sampled = {name: [found.count] for name, found in nodes.items()}
+        self._num_sampled = {name: [count] for name, count in self._counts().items()}
 
     def frontier(self, *, expand_all: bool) -> dict[NodeType, Frontier]:
         """The nodes to expand now: those of the last hop, or all."""
@@ -98,14 +93,21 @@ class Discovery:
         return self._nodes[node_type].find(gid, tree)
 
     def end_hop(self) -> None:
+        known = self._counts()
         for name, counts in self._num_sampled.items():
-            counts.append(self._nodes[name].count - sum(counts))
+            counts.append(known[name] - sum(counts))
 
     def end_hops(self, counts: Sequence[Sequence[int]]) -> None:
         """Takes over what hops have found that were gone elsewhere: how many nodes of each type there are before each of them,
         and after the last one."""
         for sampled, *known in zip(self._num_sampled.values(), *counts, strict=True):
             sampled.extend(after - before for before, after in pairwise(known))
+
+    def _counts(self) -> dict[NodeType, int]:
+        """How many nodes of each type there are; a device is waited for once."""
+        if relabelers := self.relabelers:
+            relabelers[0].settle(relabelers)
+        return {name: found.count for name, found in self._nodes.items()}
 
     @property
     def relabelers(self) -> list[ops.Relabeler]:
@@ -131,7 +133,7 @@ class _Nodes:
         self._num_nodes = max(num_nodes, 1)
         self._disjoint = disjoint
         most_trees = 2**62 // self._num_nodes
-        self.relabeler = ops.Relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
+        self.relabeler = ops.relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
 
     @property
     def count(self) -> int:
@@ -139,7 +141,7 @@ class _Nodes:
 
     def start(self, gid: Tensor) -> None:
         """Every seed begins a tree of its own."""
-        self.relabeler.start(self._keys(gid, torch.from_numpy(np.arange(len(gid))) if self._disjoint else None))
+        self.relabeler.start(self._keys(gid, ops.places_in(gid) if self._disjoint else None))
 
     def add(self, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
         self.relabeler.add(self._keys(gid, tree), out=bids)
@@ -152,15 +154,13 @@ class _Nodes:
         keys = self.relabeler.nodes(begin)
         if not self._disjoint:
             return Frontier(gid=keys, tree=None, begin=begin)
-        tree, gid = np.divmod(keys.numpy().view(np.uint64), np.uint64(self._num_nodes))
-        return Frontier(gid=torch.from_numpy(gid.view(np.int64)), tree=torch.from_numpy(tree.view(np.int64)), begin=begin)
+        tree, gid = ops.quotients(keys, self._num_nodes)
+        return Frontier(gid=gid, tree=tree, begin=begin)
 
     def _keys(self, gid: Tensor, tree: Tensor | None) -> Tensor:
         if tree is None or not self._disjoint:
             return gid
-        keys: NDArray[np.int64] = tree.numpy() * self._num_nodes
-        keys += gid.numpy()
-        return torch.from_numpy(keys)
+        return ops.scaled_sum(gid, tree, self._num_nodes)
 
 
 class Trail:
@@ -177,7 +177,7 @@ class Trail:
     def __init__(self, pool: ops.Pool, *, list_end: int) -> None:
         self._pool = pool
         self._list_end = list_end
-        self._ends_bid = torch.empty((2, 0), dtype=torch.int64)
+        self._ends_bid = pool.empty((2, 0), torch.int64)
         self._gids: list[Tensor] = []
         self._ids: list[Tensor] = []  # the user's
         self._ids_are_gids = True
@@ -190,16 +190,12 @@ class Trail:
             edge_gid: int64 ``[n]``.
             edge_id: the user's ids of them, int32 or int64; None: they are not known, or the gids.
         """
-        known, total = self._total, self._total + edge_gid.shape[0]
-        ends_bid = self._pool.empty((2, total), torch.int64)
-        ends = ends_bid.numpy()
-        if known:
-            ends[:, :known] = self._ends_bid.numpy()
+        self._total += edge_gid.shape[0]
+        self._ends_bid, rooms = ops.lengthened(self._ends_bid, self._total, self._pool)
         self._gids.append(edge_gid)
         self._ids.append(edge_gid if edge_id is None else edge_id)
         self._ids_are_gids = self._ids_are_gids and edge_id is None
-        self._ends_bid, self._total = ends_bid, total
-        return torch.from_numpy(ends[1 - self._list_end, known:]), torch.from_numpy(ends[self._list_end, known:])
+        return rooms[1 - self._list_end], rooms[self._list_end]
 
     def end_hop(self) -> None:
         self._num_sampled.append(self._total - sum(self._num_sampled))
@@ -217,7 +213,4 @@ class Trail:
     def _joined(self, hops: list[Tensor]) -> Tensor:
         if len(hops) == 1 and hops[0].dtype == torch.int64:
             return hops[0]
-        joined = self._pool.empty((self._total,), torch.int64)
-        if hops:
-            np.concatenate([ids.numpy() for ids in hops], out=joined.numpy())
-        return joined
+        return ops.join_ids(hops, self._pool.empty((self._total,), torch.int64))

@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
-
-from halohop import ops
 
 Known = TypeVar("Known")
 
@@ -68,17 +64,3 @@ before it begin among those of the hop, int64 ``[n + 1]``; None where the hop ha
 
 OF_NODES = Beside[Drawn]()
 """Of where edges lead, ``[E]``."""
-
-
-def begins_of(counts: Tensor, pool: ops.Pool) -> Tensor:
-    """Where lists of some lengths begin, one after the other, int64 ``[n + 1]``.
-
-    Example:
-        >>> begins_of(torch.tensor([2, 0, 1]), ops.Pool()).tolist()
-        [0, 2, 2, 3]
-    """
-    begins = pool.empty((len(counts) + 1,), torch.int64)
-    array = begins.numpy()
-    array[0] = 0
-    np.cumsum(counts.numpy(), out=array[1:])
-    return begins

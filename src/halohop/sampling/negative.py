@@ -12,7 +12,6 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.requests import FetchRequest, RowQuery
-from halohop.store.topology import comparable
 from halohop.typing import NodeType, Relation
 
 _ROUNDS = 16
@@ -65,7 +64,7 @@ class Candidates:
         """How many nodes, from the first on, each of `count` negatives may take; int64 ``[count]``."""
         if self.time is None or latest is None:
             return torch.from_numpy(np.full(count, len(self.gid)))
-        return torch.from_numpy(np.searchsorted(self.time.numpy(), comparable(latest, self.time.dtype).numpy(), side="right"))
+        return torch.from_numpy(np.searchsorted(self.time.numpy(), ops.comparable(latest, self.time.dtype).numpy(), side="right"))
 
 
 def pick_place(fractions: Tensor, choices: Tensor, weight: Tensor | None, node_type: NodeType) -> Tensor:

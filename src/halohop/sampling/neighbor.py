@@ -8,6 +8,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.ops.device import DevicePool
 from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
@@ -23,6 +24,8 @@ class NeighborSampler:
 
     A batch is a pure function of (seed, epoch, batch index, hop, relation, tree, raw id): not of the partitions, the thread or
     the rank. One sampler serves any number of threads.
+
+    Where the graph's pool is of a device, seeds are moved there, and the batch is made there.
 
     Args:
         graph: where the nodes are.
@@ -53,13 +56,20 @@ class NeighborSampler:
         self._list_end = 1 if self.rules.toward_seeds else book.list_end
         self._ends = {relation: (book.neighbor_type(relation), book.list_type(relation)) for relation in fanouts.per_relation}
         check_columns(graph, self.rules)
-        self._near = NearSampler.of(graph, fanouts, rules=self.rules, list_end=self._list_end, edge_ids=self._edge_ids, seed=seed)
-        ops.warm_up_near() if self._near is not None else ops.warm_up()
+        self._device = graph.pool if isinstance(graph.pool, DevicePool) else None
+        self._near: NearSampler | None = None
+        if self._device is None:
+            self._near = NearSampler.of(
+                graph, fanouts, rules=self.rules, list_end=self._list_end, edge_ids=self._edge_ids, seed=seed
+            )
+            ops.warm_up_near() if self._near is not None else ops.warm_up()
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
 
     def sample(self, seeds: AnySeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
         assert self.rules.time is None or seeds.time is not None
+        if self._device is not None:
+            seeds = seeds.put(self._device)
         if self._near is not None and (batch := self._near.sample(seeds, self._tables.start(seeds))) is not None:
             return batch
         discovery = self._tables.start(seeds)

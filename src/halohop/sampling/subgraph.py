@@ -1,8 +1,8 @@
 """Which edges a batch has: those that were drawn, all among its nodes, or those that were drawn and their flips."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-import numpy as np
 import torch
 
 from halohop import ops
@@ -68,8 +68,7 @@ def _keep_known(
     bid = pool.empty((len(answer.edge_gid),), torch.int64)
     ops.repeat_positions(answer.counts, asked.begin, bid)
     neighbor_bid = discovery.find(neighbors, answer.src_gid, asked.tree_of(bid))
-    known_first = ops.bucket(neighbor_bid, (-1, 0, 2**62), (1, 0), pool=pool)
-    known = known_first.order[: known_first.starts[1]]
+    known = ops.known_places(neighbor_bid, pool=pool)
     neighbor_room, room = trail.extend(ops.gather_rows(answer.edge_gid, known, pool=pool))
     ops.gather_rows(neighbor_bid, known, out=neighbor_room)
     ops.gather_rows(bid, known, out=room)
@@ -122,7 +121,7 @@ def bidirectional(
     Of several edges with the same ends the one sampled first stays, and sampled edges go before flips. A flip has the gid of its
     original, which is an edge of the partner relation.
     """
-    both = {}
+    both, is_flip = {}, {}
     for relation, partner in partners.items():
         own, other = edges[relation], edges[partner]
         trail = Trail(pool, list_end=1)
@@ -130,16 +129,13 @@ def bidirectional(
             for known, room in zip(ends, trail.extend(block.gid), strict=True):
                 ops.copy_ids(known, room)
         joined = trail.block(by_hop=False)
-        kept = ops.distinct_pairs(*joined.ends_bid, *(len(nodes[name].gid) for name in relation[::2]))
+        kept = ops.distinct_pairs(*joined.ends_bid, *(len(nodes[name].gid) for name in relation[::2]), pool=pool)
         ends_bid = pool.empty((2, len(kept)), torch.int64)
         for known, room in zip(joined.ends_bid, ends_bid, strict=True):
             ops.gather_rows(known, kept, out=room)
-        is_flip = torch.from_numpy(kept.numpy() >= len(own.gid))  # NumPy, because torch would wake its threads for it
-        flips = Flips(relation=partner, mask=is_flip, count=int(np.count_nonzero(is_flip.numpy())))
-        both[relation] = EdgeBlock(
-            ends_bid=ends_bid,
-            gid=ops.gather_rows(joined.gid, kept, pool=pool),
-            num_sampled=None,
-            flips=None if relation == partner else flips,
-        )
+        both[relation] = EdgeBlock(ends_bid=ends_bid, gid=ops.gather_rows(joined.gid, kept, pool=pool), num_sampled=None)
+        if relation != partner:
+            is_flip[relation] = ops.from_on(kept, len(own.gid))
+    for (relation, mask), count in zip(is_flip.items(), ops.count_true(list(is_flip.values()), pool), strict=True):
+        both[relation] = replace(both[relation], flips=Flips(relation=partners[relation], mask=mask, count=count))
     return both

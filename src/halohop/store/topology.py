@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import SchemaError
+from halohop.ops.device_pieces import AnyPieces
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopAnswer, HopQuery
 from halohop.store.weight_sums import refused_weight
@@ -25,45 +27,6 @@ _FIND_AT_ONCE = 256
 _SIEVE = 1 << 16
 
 
-def comparable(latest: Tensor, times: torch.dtype) -> Tensor:
-    """Latest times as numbers (int64 or float64) that whole or fractional times can be compared with.
-
-    Example:
-        >>> comparable(torch.tensor([2.5, -0.5, float("inf"), float("nan")]), torch.int64).tolist()
-        [2, -1, 9223372036854774784, -9223372036854775808]
-    """
-    values = latest.numpy()
-    if times.is_floating_point or not latest.is_floating_point():
-        return torch.from_numpy(values.astype(np.float64 if times.is_floating_point else np.int64, copy=False))
-    return _whole(np.floor(values.astype(np.float64, copy=False)))
-
-
-def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
-    """The earliest times that are within a window before the latest ones, as numbers that the times can be compared with.
-
-    Example:
-        >>> window_start(torch.tensor([5, -(2**63)]), 2.5, torch.int64).tolist()
-        [3, -9223372036854775808]
-        >>> window_start(torch.tensor([5.5]), 1, torch.int64).tolist()
-        [5]
-        >>> window_start(torch.tensor([5]), 2.5, torch.float32).tolist()
-        [2.5]
-        >>> window_start(torch.tensor([float("inf")]), 10, torch.int64).tolist()
-        [9223372036854774784]
-    """
-    if times.is_floating_point or latest.is_floating_point():
-        early = latest.numpy().astype(np.float64) - window
-        return torch.from_numpy(early) if times.is_floating_point else _whole(np.ceil(early))
-    width = int(min(window, 2**63 - 1))
-    return torch.from_numpy(np.maximum(latest.numpy(), width - 2**63) - width)
-
-
-def _whole(values: NDArray[np.float64]) -> Tensor:
-    """Rounded doubles as int64, or the nearest that there is; NaN as the least."""
-    least, greatest = -(2.0**63), 2.0**63 - 1024  # the greatest double below 2**63
-    return torch.from_numpy(np.clip(np.nan_to_num(values, nan=least), least, greatest).astype(np.int64))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Answers hop queries about the destinations that this process owns.
@@ -71,10 +34,10 @@ class Topology:
     In a graph with lists of out-edges, what is called a destination here is the source, and the other way round.
 
     Args:
-        relation: which edges these are.
+        relation: which edges these are. Their arrays may be on a device, as queries to it are then.
         drawn_as: the relation from neighbours to those that they are drawn for, which names the streams of random numbers.
         indptr, indices: as in `EdgePart`, a piece per partition.
-        edge_bounds: gids of the partitions' edges, int64.
+        edge_bounds: gids of the partitions' edges, int64; an array, or a tensor of the device.
         edge_ids: the user's ids of the edges; None where id and gid are the same.
         dst_raw: raw ids of the destinations; None where raw id and gid are the same.
         columns: of the edges.
@@ -87,16 +50,16 @@ class Topology:
 
     relation: Relation
     drawn_as: Relation
-    indptr: ops.Pieces
-    indices: ops.Pieces
-    edge_bounds: NDArray[np.int64]
-    edge_ids: ops.Pieces | None
-    dst_raw: ops.Pieces | None
-    columns: Mapping[str, ops.Pieces]
-    halo: Mapping[str, ops.Pieces]
+    indptr: AnyPieces
+    indices: AnyPieces
+    edge_bounds: Any
+    edge_ids: AnyPieces | None
+    dst_raw: AnyPieces | None
+    columns: Mapping[str, AnyPieces]
+    halo: Mapping[str, AnyPieces]
     ascending: frozenset[str]
-    src_raw: ops.Pieces | None
-    src_columns: Mapping[str, ops.Pieces]
+    src_raw: AnyPieces | None
+    src_columns: Mapping[str, AnyPieces]
     has_all_sources: bool
     weight_sums: Mapping[str, ops.WeightSums] = field(default_factory=dict)
 
@@ -164,7 +127,7 @@ class Topology:
             return ops.sample_neighbors(
                 self.indptr,
                 query.dst_gid,
-                _stream_ids(raw, query.tree),
+                raw if query.tree is None else ops.scaled_sum(raw, query.tree, _TREE_STEP),
                 query.fanout,
                 self._key(draw),
                 replace=rules.replace,
@@ -187,9 +150,7 @@ class Topology:
 
     def _sources(self, query: HopQuery) -> ops.Sources:
         ids, via = (self.indices, None) if self.src_raw is None else self._of_sources(SOURCE_ID, self.src_raw)
-        return ops.Sources(
-            ids=ids, via=via, shift=None if query.tree is None else torch.from_numpy(query.tree.numpy() * _TREE_STEP)
-        )
+        return ops.Sources(ids=ids, via=via, shift=None if query.tree is None else ops.scaled(query.tree, _TREE_STEP))
 
     def _eligible(self, query: HopQuery, rules: Rules) -> ops.Eligible | None:
         """Which neighbours may be drawn; None means all."""
@@ -200,14 +161,14 @@ class Topology:
         return ops.Eligible(
             times=times,
             via=via,
-            latest=None if latest is None else comparable(latest, times.dtype),
-            earliest=None if latest is None or window is None else window_start(latest, window, times.dtype),
+            latest=None if latest is None else ops.comparable(latest, times.dtype),
+            earliest=None if latest is None or window is None else ops.window_start(latest, window, times.dtype),
             last=rules.last,
             times_sorted=via is None and rules.time in self.ascending,
             excluded=query.excluded,
         )
 
-    def _times(self, column: str | None) -> tuple[ops.Pieces | None, ops.Pieces | None]:
+    def _times(self, column: str | None) -> tuple[AnyPieces | None, AnyPieces | None]:
         """The times of the edges or, perhaps through the second one, of their sources; none if the relation has none."""
         if column is None:
             return None, None
@@ -219,7 +180,7 @@ class Topology:
             raise SchemaError(f"{column!r} of the halo is the ids of the sources, not their times; partition with other names")
         return self._of_sources(column, self.src_columns[column])
 
-    def _of_sources(self, name: str, values: ops.Pieces) -> tuple[ops.Pieces, ops.Pieces | None]:
+    def _of_sources(self, name: str, values: AnyPieces) -> tuple[AnyPieces, AnyPieces | None]:
         """A column of every edge's source: stored along the edges, or looked up through the second one.
 
         Raises:
@@ -233,11 +194,6 @@ class Topology:
             f"{name!r} of the sources is not stored along the edges {self.relation}, and not all sources are on this host; "
             f"partition with halo=({name!r},), on the command line --halo {name}, or let every host hold all partitions"
         )
-
-
-def _stream_ids(raw: Tensor, tree: Tensor | None) -> Tensor:
-    """What random numbers depend on: raw ids, different in each tree."""
-    return raw if tree is None else torch.from_numpy(raw.numpy() + tree.numpy() * _TREE_STEP)
 
 
 def _matches(wanted: Int64s, which: Int64s, keys: Int64s, gids: Int64s) -> tuple[Int64s, Int64s]:
