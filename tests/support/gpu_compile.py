@@ -64,20 +64,44 @@ def compile_all(only: str = "") -> Iterator[Compiled]:
 def _compile(kernel: Any, name: str, number: int, launch: Launch, target: str) -> Compiled:
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
-    constants = {key: _constant(value) for key, value in launch.constants.items()}
-    types = iter(launch.types.split())
     made = {"kernel": name, "launch": number, "target": target}
+    options = {"enable_fp_fusion": False} | launch.options
     try:
-        signature = {key: "constexpr" if key in constants else next(types) for key in kernel.arg_names}
-        assert next(types, None) is None, "more types than arguments"
-        source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-        done = triton.compile(source, target=GPUTarget(*TARGETS[target]), options={"enable_fp_fusion": False} | launch.options)
+        for other in ("i64", "1"):
+            _translate(_source(kernel, launch, other), GPUTarget(*TARGETS[target]), options)
+        done = triton.compile(_source(kernel, launch, "i32"), target=GPUTarget(*TARGETS[target]), options=options)
     except Exception as error:
         return Compiled(**made, error=f"{type(error).__name__}: {str(error)[-1500:]}")
     registers, spills = _of_cubin(done.asm["cubin"]) if "cubin" in done.asm else _of_amdgcn(done.asm["amdgcn"])
     return Compiled(**made, registers=registers, spills=spills, shared=done.metadata.shared)
+
+
+def _source(kernel: Any, launch: Launch, integer: str) -> Any:
+    """The kernel with its types; `integer`: what numbers are, "i32", "i64", or "1" where all of them are constants."""
+    from triton.compiler import ASTSource
+
+    constants = {key: _constant(value) for key, value in launch.constants.items()}
+    types = [one if one != "int" else integer for one in launch.types.split()]
+    names = [name for name in kernel.arg_names if name not in constants]
+    assert len(names) == len(types), f"{len(types)} types for {names}"
+    signature = dict(zip(names, types, strict=True))
+    constants |= {name: 1 for name, one in signature.items() if one == "1"}
+    signature = {name: "constexpr" if name in constants else signature[name] for name in kernel.arg_names}
+    return ASTSource(fn=kernel, signature=signature, constexprs=constants)
+
+
+def _translate(source: Any, target: Any, options: dict[str, Any]) -> None:
+    """Only into Triton's own language: whether the types of its operations agree."""
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import make_backend
+
+    backend = make_backend(target)
+    parsed = backend.parse_options(options)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
 
 
 def _constant(value: Any) -> Any:

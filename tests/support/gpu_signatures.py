@@ -13,7 +13,8 @@ class Launch:
     """One way of launching a kernel.
 
     Args:
-        types: of the arguments that are no constants, in order: "*i64" (a tensor), "i64", "fp32", ...
+        types: of the arguments that are no constants, in order: "*i64" (a tensor), "fp32", or "int", which Triton makes an i32 or
+            an i64 by its value, and a constant where it is 1.
         constants: the others by name; a string such as "tl.int64" is a type of Triton's.
         hot: whether it runs for every row of every batch: then its registers must be enough.
         options: Triton's (num_warps), besides what `launch` always says.
@@ -25,7 +26,7 @@ class Launch:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-_PIECES = "*i64 *i64 i32"
+_PIECES = "*i64 *i64 int"
 _DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64"
 _BLOCK = {"block": 256}
 
@@ -34,7 +35,7 @@ _WORDS = {"i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "u8": "tl.uin
 
 def _gather(word: str, padded: bool) -> Launch:
     return Launch(
-        types=f"{_PIECES} *i64 *{word} *i64 i64 i32", constants=_BLOCK | {"padded": padded, "word": _WORDS[word]}, hot=True
+        types=f"{_PIECES} *i64 *{word} *i64 int int", constants=_BLOCK | {"padded": padded, "word": _WORDS[word]}, hot=True
     )
 
 
@@ -43,16 +44,16 @@ LAUNCHES: dict[str, list[Launch]] = {
         _gather(word, padded) for word, padded in (("i64", False), ("i32", True), ("i16", False), ("u8", True))
     ],
     "gpu_sample.find_lists": [
-        Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 i64", constants=_BLOCK) for ids in ("i64", "i32")
+        Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 int", constants=_BLOCK) for ids in ("i64", "i32")
     ],
     "gpu_sample.draw_few": [
-        Launch(types=f"{_DRAWN} i64", constants={"fanout": fanout, "width": width, "block": 512 // width}, hot=True)
+        Launch(types=f"{_DRAWN} int", constants={"fanout": fanout, "width": width, "block": 512 // width}, hot=True)
         for fanout, width in ((1, 1), (5, 8), (15, 16), (32, 32))
     ],
     "gpu_sample.draw_each": [
-        Launch(types="*i64 *i64 *i64 *i64 *i64 *i64 *i64 i64", constants=_BLOCK | {"replace": replace}, hot=True)
+        Launch(types="*i64 *i64 *i64 *i64 *i64 *i64 *i64 int", constants=_BLOCK | {"replace": replace}, hot=True)
         for replace in (False, True)
     ],
-    "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} i64 i64", constants={"block": 1})],
+    "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
 }
 """By "module.kernel": the launches that the operations make, one for each types of arguments."""
