@@ -9,7 +9,7 @@ its launches come one after the other, which is what one batch in flight takes. 
     lists     a row's id and raw id, the two ends of its list (random), where it begins and how long it is, sums of the lengths
     draw      what is known of the list again, and a position for each edge
     load      the position, the neighbour (random), and the neighbour written
-    relabel   the table's entry of the neighbour, five times (random); the neighbour, its slot, its number and what numbers the new
+    relabel   the table's entry of the neighbour, five times (random); the neighbour, its slot, its number, and new ones
 
 and once a batch the table that numbers the nodes, which is emptied.
 """
@@ -46,8 +46,8 @@ H100 = Device(name="H100 SXM, PCIe 5", memory=3.35e12, bus=50e9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A batch: the rows that each hop expands, the edges it draws, the nodes at the end with the bytes of their rows; and how many
-    nodes the graph has."""
+    """A batch: the rows that each hop expands, the edges it draws, the nodes at the end, the bytes of their rows, and the nodes of
+    the graph."""
 
     rows: tuple[int, ...]
     edges: tuple[int, ...]
