@@ -46,7 +46,7 @@ H100 = Device(name="H100 SXM, PCIe 5", memory=3.35e12, bus=50e9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A batch: the rows that each hop expands, the edges it draws, the nodes at the end, the bytes of their rows, and the nodes of
+    """A batch: the rows that each hop expands, the edges it draws, the nodes at the end, the bytes of their rows; nodes of
     the graph."""
 
     rows: tuple[int, ...]
