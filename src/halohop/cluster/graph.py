@@ -15,6 +15,7 @@ from halohop import ops
 from halohop.cluster.child_end import at_child_end
 from halohop.cluster.connections import BatchMaker, Connections
 from halohop.cluster.counted import Counted
+from halohop.cluster.device import DeviceGraph, DeviceOptions
 from halohop.cluster.jobs import Jobs
 from halohop.cluster.lookups import Lookups
 from halohop.cluster.router import PartitionOwner, Router
@@ -22,6 +23,7 @@ from halohop.cluster.shard import LocalShard
 from halohop.cluster.tables.owners import TableOwners, owners_here
 from halohop.cluster.tables.tables import Tables
 from halohop.errors import InputError
+from halohop.ops import device
 from halohop.partitioning.book import Book
 from halohop.store.part import Part
 from halohop.store.residency import IN_MEMORY, Residency
@@ -73,6 +75,7 @@ class Graph(Counted, Lookups, Jobs):
         identities: the tables of which the user's ids are known to be the gids.
         batch_servers: servers that make whole batches, so that nothing need be sampled here; None where there are none.
         parts_of_hosts: by host, the partitions that it serves; empty where one host, or servers, have all.
+        on_device: the same graph for batches of a GPU; None where no device is named.
         opened_by: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
@@ -98,6 +101,7 @@ class Graph(Counted, Lookups, Jobs):
         self.batch_servers = batch_servers
         self.parts_of_hosts: tuple[tuple[int, ...], ...] = ()
         self.opened_by: GraphReference | None = None
+        self.on_device: DeviceGraph | None = None
         self._router = router
         self._listed_ids = {}
         self.parts_here = router.parts_here
@@ -144,6 +148,20 @@ class Graph(Counted, Lookups, Jobs):
         """Where another process opened this graph and holds all of it, the tables are that one's, and not made here again."""
         if self._connections is None:
             self._find_owners = None
+
+    @property
+    def router(self) -> Router:
+        """Who answers requests."""
+        return self._router
+
+    def use_device(self, options: DeviceOptions | None) -> None:
+        """Has batches made on a GPU from now on, if `options` name one.
+
+        Raises:
+            InputError: see `DeviceGraph`.
+        """
+        if options is not None:
+            self.on_device = DeviceGraph(self, device.device_pool(options.device), options)
 
     @property
     def topologies(self) -> Mapping[Relation, Topology] | None:

@@ -44,7 +44,7 @@ def hot_rows(
         name: {key: rows for key, rows in held.items() if rows.on_disk and rows.row_bytes} for name, held in columns.items()
     }
     widths = {name: sum(rows.row_bytes for rows in held.values()) for name, held in on_disk.items() if held}
-    hotness = {name: _hotness(parts, neighbors, book, name) for name in widths}
+    hotness = {name: hotness_of(parts, neighbors, book, name) for name in widths}
     read = {name: float(hotness[name].sum(dtype=np.float64)) * width for name, width in widths.items()}
     made: dict[NodeType, dict[str, ops.HotRows]] = {}
     for name, width in widths.items():
@@ -56,7 +56,7 @@ def hot_rows(
     return made
 
 
-def _hotness(
+def hotness_of(
     parts: Mapping[int, Part], neighbors: Mapping[Relation, ops.Pieces], book: Book, node_type: NodeType
 ) -> NDArray[np.float32]:
     """Of the nodes that are here, partition after partition."""

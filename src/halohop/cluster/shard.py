@@ -12,7 +12,7 @@ from torch import Tensor
 from halohop import ops
 from halohop.cluster.answering import answered
 from halohop.cluster.edge_ids import EdgeIds
-from halohop.cluster.hottest import hot_rows
+from halohop.cluster.hottest import hot_rows, hotness_of
 from halohop.cluster.landing import Site
 from halohop.cluster.listed import Listed
 from halohop.cluster.named import named
@@ -86,6 +86,7 @@ class LocalShard:
         self.owner = owner or Owner(book, parts, folder=None, anywhere=True, pool=pool)
         self._residency = residency
         self._book = book
+        self._parts = parts
         self._edge_ids = EdgeIds(book, parts)
         self._listed = Listed(book, parts, self._edge_ids)
         self._pool = pool
@@ -188,6 +189,21 @@ class LocalShard:
     def ask(self, request: Request[Reply]) -> "Future[Reply]":
         """Answers at once: the future that comes back is done, unless it is about tables and waits for others."""
         return answered(lambda: self._answer(request))
+
+    def stored(self, table: TableKey) -> dict[str, ops.Pieces]:
+        """The dense columns of a table, with its ids where these are not the gids, as they lie here.
+
+        Raises:
+            SchemaError: no such table.
+        """
+        found = named(self._tables, table, "table")
+        ids = RAW_ID if isinstance(table, str) else EDGE_ID
+        return found.columns | ({} if found.ids is None else {ids: found.ids})
+
+    def hotness(self, node_type: NodeType) -> Tensor:
+        """How often each node of a type is read, float32 ``[n]``, partition after partition, as `hot_rows` has it."""
+        lists = {relation: topology.indices for relation, topology in self.topologies.items()}
+        return torch.from_numpy(hotness_of(dict(sorted(self._parts.items())), lists, self._book, node_type))
 
     def fetch_to(self, queries: Sequence[RowQuery], sites: Sequence[Site | None]) -> "Future[FetchReply]":
         """Answers a `FetchRequest` at once, but dense columns of queries with a site are written there, and not in the reply."""

@@ -95,6 +95,13 @@ class DevicePool(Pool):
         found: list[int] = tensor.tolist()
         return found
 
+    def bring(self, tensor: Tensor) -> Tensor:
+        """The tensor on the CPU; the host waits for it."""
+        if tensor.is_cpu:
+            return tensor
+        self.counters.add("device_waits", 1)
+        return tensor.cpu()
+
     def page_locked(self, tensor: Tensor) -> Tensor:
         """A copy of a CPU tensor that the device reads by itself over the bus.
 

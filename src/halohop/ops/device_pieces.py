@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +11,7 @@ from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
 
 
-class DevicePieces:
+class DevicePieces(Pieces):
     """`halohop.ops.Pieces` for kernels of a GPU, which find the piece of a row in a table of addresses.
 
     Args:
@@ -23,10 +23,9 @@ class DevicePieces:
 
     Attributes:
         tensors: the pieces themselves, whose memory it keeps.
-        addresses: where they begin, int64 ``[pieces]`` on the device.
-        bounds: int64 ``[pieces + 1]`` on the device.
-        host_bounds: the same on the host.
-        dtype, row_shape, row_bytes: of the rows.
+        places: where they begin, addresses, int64 ``[pieces]`` on the device.
+        ends: the bounds, int64 ``[pieces + 1]`` on the device.
+        bounds, dtype, row_shape, row_bytes: as of `Pieces`.
         device: that of the pool.
     """
 
@@ -39,10 +38,11 @@ class DevicePieces:
             assert (tensor.dtype, *tensor.shape) == (self.dtype, high - low + extra, *self.row_shape)
         self.row_bytes = first[:0].element_size() * first.shape[1:].numel()
         self.extra = extra
-        self.tensors = tuple(tensors)
-        self.host_bounds = tuple(bounds)
-        self.addresses = pool.put(torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64))
-        self.bounds = pool.put(torch.tensor(list(bounds), dtype=torch.int64))
+        self.tensors: tuple[Tensor, ...] = tuple(tensors)
+        self.on_disk = False
+        self.bounds = np.array(bounds, np.int64)
+        self.places = pool.put(torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64))
+        self.ends = pool.put(torch.tensor(list(bounds), dtype=torch.int64))
         self.device = pool.device
 
     @classmethod
@@ -58,8 +58,8 @@ class DevicePieces:
         assert len(tensors) == len(pieces.tensors)
         return cls([move(tensor) for tensor in tensors], pieces.bounds.tolist(), pool=pool, extra=pieces.extra)
 
-    def __len__(self) -> int:
-        return self.host_bounds[-1]
+    def in_one(self) -> None:
+        """None: kernels of the CPU read none of it."""
 
     @property
     def num_pieces(self) -> int:
@@ -70,7 +70,3 @@ class DevicePieces:
     def nbytes(self) -> int:
         """What the pieces weigh."""
         return sum(tensor.nbytes for tensor in self.tensors)
-
-
-AnyPieces = Any
-"""`Pieces` or `DevicePieces`: what calls operations need not know where an array lies."""

@@ -1,8 +1,8 @@
 """Which kernels of a GPU draw neighbours, by what is asked for."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from halohop.errors import InputError
@@ -23,7 +23,7 @@ def sample(
     limit: int,
     key: int,
     replace: bool,
-    edge_bounds: Sequence[int] | Any,
+    edge_bounds: Any,
     weights: Any,
     weight_sums: Any,
     eligible: "Eligible | None",
@@ -43,4 +43,4 @@ def lengths(indptr: Any, rows: Tensor, pool: Pool | None) -> Tensor:
     """`halohop.ops.list_lengths`."""
     assert isinstance(indptr, DevicePieces)
     assert isinstance(pool, DevicePool)
-    return gpu_sample.find(indptr, rows, [0] * indptr.num_pieces, pool)[1]
+    return gpu_sample.find(indptr, rows, pool.zeros((indptr.num_pieces,), torch.int64), pool)[1]

@@ -82,7 +82,7 @@ def places(wanted: Tensor, pool: Pool | None) -> Tensor:
 def _gather(source: DevicePieces, rows: Tensor, out: Tensor, faults: Tensor, *, padded: bool) -> Tensor:
     size, (words, word) = _word_of(source, out)
     width = source.row_bytes // size
-    pieces = source.addresses, source.bounds, source.num_pieces
+    pieces = source.places, source.ends, source.num_pieces
     count = len(rows) * width
     launch(gather_words, count, *pieces, rows, _as(out, words), faults, count, width, padded=padded, word=word)
     return out

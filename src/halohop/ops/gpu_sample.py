@@ -167,7 +167,7 @@ def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool) 
     """Where the rows' lists begin, and their lengths, int64 ``[n]`` each."""
     starts, degrees = (pool.empty((len(rows),), torch.int64) for _ in range(2))
     offsets = edge_bounds if isinstance(edge_bounds, Tensor) else pool.put(torch.as_tensor(edge_bounds, dtype=torch.int64))
-    pieces = lists.addresses, lists.bounds, lists.num_pieces
+    pieces = lists.places, lists.ends, lists.num_pieces
     launch(find_lists, len(rows), *pieces, offsets, rows, starts, degrees, pool.faults[Fault.ROW :], len(rows))
     return starts, degrees
 

@@ -30,7 +30,7 @@ def sample_neighbors(
     key: int,
     *,
     replace: bool = False,
-    edge_bounds: Sequence[int] | Int64s = (0,),
+    edge_bounds: Sequence[int] | Int64s | Tensor = (0,),
     weights: Tensor | Pieces | None = None,
     weight_sums: WeightSums | None = None,
     eligible: Eligible | None = None,
@@ -150,7 +150,7 @@ def limit_of(fanout: int) -> int:
 
 
 def _find_spans(
-    lists: Pieces, rows: Tensor, edge_bounds: Sequence[int] | Int64s, limit: np.uint64, replace: bool, pool: Pool | None
+    lists: Pieces, rows: Tensor, edge_bounds: Sequence[int] | Int64s | Tensor, limit: np.uint64, replace: bool, pool: Pool | None
 ) -> tuple[Int64s, Int64s, Int64s, int]:
     """Where the rows' lists begin, their lengths, how many will be drawn from each, and in all."""
     row_ids = as_int64(integers(rows, "rows"))

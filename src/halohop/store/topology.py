@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.errors import SchemaError
-from halohop.ops.device_pieces import AnyPieces
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopAnswer, HopQuery
 from halohop.store.weight_sums import refused_weight
@@ -50,16 +48,16 @@ class Topology:
 
     relation: Relation
     drawn_as: Relation
-    indptr: AnyPieces
-    indices: AnyPieces
-    edge_bounds: Any
-    edge_ids: AnyPieces | None
-    dst_raw: AnyPieces | None
-    columns: Mapping[str, AnyPieces]
-    halo: Mapping[str, AnyPieces]
+    indptr: ops.Pieces
+    indices: ops.Pieces
+    edge_bounds: NDArray[np.int64] | Tensor
+    edge_ids: ops.Pieces | None
+    dst_raw: ops.Pieces | None
+    columns: Mapping[str, ops.Pieces]
+    halo: Mapping[str, ops.Pieces]
     ascending: frozenset[str]
-    src_raw: AnyPieces | None
-    src_columns: Mapping[str, AnyPieces]
+    src_raw: ops.Pieces | None
+    src_columns: Mapping[str, ops.Pieces]
     has_all_sources: bool
     weight_sums: Mapping[str, ops.WeightSums] = field(default_factory=dict)
 
@@ -168,7 +166,7 @@ class Topology:
             excluded=query.excluded,
         )
 
-    def _times(self, column: str | None) -> tuple[AnyPieces | None, AnyPieces | None]:
+    def _times(self, column: str | None) -> tuple[ops.Pieces | None, ops.Pieces | None]:
         """The times of the edges or, perhaps through the second one, of their sources; none if the relation has none."""
         if column is None:
             return None, None
@@ -180,7 +178,7 @@ class Topology:
             raise SchemaError(f"{column!r} of the halo is the ids of the sources, not their times; partition with other names")
         return self._of_sources(column, self.src_columns[column])
 
-    def _of_sources(self, name: str, values: AnyPieces) -> tuple[AnyPieces, AnyPieces | None]:
+    def _of_sources(self, name: str, values: ops.Pieces) -> tuple[ops.Pieces, ops.Pieces | None]:
         """A column of every edge's source: stored along the edges, or looked up through the second one.
 
         Raises:

@@ -1,0 +1,81 @@
+"""A graph on a GPU answers as the graph that it was made of."""
+
+import pytest
+import torch
+
+import halohop
+from halohop.cluster.device import DeviceGraph, DeviceOptions
+from halohop.datasets import synthetic
+from halohop.errors import InputError
+from halohop.store.draw import Draw
+from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.typing import RAW_ID, degree_column
+from tests.support.pretend_gpu import PretendPool, home, pretended
+
+MODES = ("cpu", "zero_copy", "cuda")
+
+
+@pytest.fixture(scope="module", params=[1, 4])
+def host(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts") / "parts"
+    halohop.partition(synthetic("tiny"), folder, num_parts=request.param, method="random")
+    with halohop.open(folder) as graph:
+        yield graph
+
+
+def device_graph(host, **options) -> DeviceGraph:
+    return DeviceGraph(host, PretendPool(), DeviceOptions(device="cuda:0", **options))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("edge_ids", [False, True])
+def test_neighbours_are_those_of_the_host(host, mode, edge_ids):
+    (relation,) = host.schema.edges
+    (name,) = host.schema.nodes
+    gid = torch.randint(0, host.schema.nodes[name].count, (70,), generator=torch.Generator().manual_seed(0))
+    query = HopQuery(relation=relation, fanout=4, dst_gid=gid, edge_ids=edge_ids)
+    draw = Draw(seed=1, epoch=0, batch=2, hop=1)
+    (expected,) = host.sample(SampleRequest(draw=draw, queries=(query,))).answers
+    graph = device_graph(host, mode=mode)
+    near = HopQuery(relation=relation, fanout=4, dst_gid=pretended(gid), edge_ids=edge_ids)
+    (found,) = graph.sample(SampleRequest(draw=draw, queries=(near,))).answers
+    for field in ("counts", "src_gid", "edge_gid", "edge_id"):
+        one, other = getattr(found, field), getattr(expected, field)
+        assert (one is None) == (other is None)
+        assert one is None or (one.is_cuda and torch.equal(home(one), other))
+    graph.pool.check()
+
+
+@pytest.mark.parametrize("mode", ["cpu", "cuda"])
+@pytest.mark.parametrize("cache", [0, 3000, 0.5, 1 << 28], ids=str)
+@pytest.mark.parametrize("padded", [False, True])
+def test_rows_are_those_of_the_host(host, mode, cache, padded):
+    (name,) = host.schema.nodes
+    gid = torch.randint(0, host.schema.nodes[name].count, (70,), generator=torch.Generator().manual_seed(0))
+    if padded:
+        gid[50:] = -1
+    columns = (RAW_ID, *host.schema.nodes[name].columns)
+    columns = columns if padded else (*columns, degree_column(next(iter(host.schema.edges))))
+    query = RowQuery(table=name, columns=columns, gid=gid, padded=padded)
+    expected = host.fetch_stored(FetchRequest(queries=(query,))).rows[0]
+    graph = device_graph(host, mode=mode, feature_cache=cache)
+    near = RowQuery(table=name, columns=columns, gid=pretended(gid), padded=padded)
+    found = graph.fetch_stored(FetchRequest(queries=(near,))).rows[0]
+    for column, one, other in zip(columns, found, expected, strict=True):
+        assert one.is_cuda, column
+        assert torch.equal(home(one), other), column
+    graph.pool.check()
+
+
+def test_what_cannot_be_is_refused(host):
+    for options, words in (
+        ({"mode": "gpu"}, "'gpu' is none of"),
+        ({"feature_cache": 1.5}, "is no share"),
+        ({"feature_cache": "4GB"}, r"4000000000 bytes, but cuda:0 has 1073741824 free"),
+    ):
+        with pytest.raises(InputError, match=words):
+            device_graph(host, **options)
+    for mode, cache in (("cuda", None), (None, "1GB")):
+        with pytest.raises(InputError, match="is for GPUs; give device='cuda'"):
+            DeviceOptions.of(None, mode, cache)
+    assert DeviceOptions.of(None, None, None) is None
