@@ -29,6 +29,7 @@ class Launch:
 _PIECES = "*i64 *i64 int"
 _DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64"
 _BLOCK = {"block": 256}
+_TABLE = "*i64 int int *i32"
 
 _WORDS = {"i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "u8": "tl.uint8"}
 
@@ -55,5 +56,20 @@ LAUNCHES: dict[str, list[Launch]] = {
         for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
+    "gpu_relabel.enter_ids": [
+        Launch(types=f"{_TABLE} *{ids} int *i64 int *i64 *i64 int", constants=_BLOCK | {"dense": dense}, hot=True)
+        for ids in ("i64", "i32")
+        for dense in (False, True)
+    ],
+    "gpu_relabel.mark_first": [Launch(types="*i32 *i64 *i64 *i64 int", constants=_BLOCK)],
+    "gpu_relabel.place_new": [
+        Launch(types=f"*i32 *i64 *{ids} *i64 *i64 *i64 *i64 int", constants=_BLOCK) for ids in ("i64", "i32")
+    ],
+    "gpu_relabel.read_bids": [Launch(types="*i32 *i64 *i64 int", constants=_BLOCK, hot=True)],
+    "gpu_relabel.find_bids": [
+        Launch(types=f"{_TABLE} *{ids} int *i64 *i64 int", constants=_BLOCK | {"dense": dense})
+        for ids in ("i64", "i32")
+        for dense in (False, True)
+    ],
 }
 """By "module.kernel": the launches that the operations make, one for each types of arguments."""
