@@ -34,15 +34,26 @@ _TABLE = "*i64 int int *i32"
 _WORDS = {"i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "u8": "tl.uint8"}
 
 
-def _gather(word: str, padded: bool) -> Launch:
-    return Launch(
-        types=f"{_PIECES} *i64 *{word} *i64 int int", constants=_BLOCK | {"padded": padded, "word": _WORDS[word]}, hot=True
-    )
+def _rows(word: str, *, columns: int, aligned: int, types: str, **constants: Any) -> Launch:
+    of_words = {"word": _WORDS[word], "unit": max(aligned // 8, 1), "aligned": aligned, "columns": columns, "block": 1024 // columns}
+    return Launch(types=types.replace("*word", f"*{word}"), constants=of_words | constants, hot=True)
+
+
+def _copy(word: str, ids: str, flags: str, *, columns: int, aligned: int) -> Launch:
+    """Of rows: flags are p(ieces), l(isted), t(o places) and m(issing ones)."""
+    names = {"in_pieces": "p", "listed": "l", "placed": "t", "padded": "m"}
+    source = _PIECES if "p" in flags else "*word *i64 int"
+    types = f"{source} *{ids} *i64 *word *i64 int int int int"
+    return _rows(word, columns=columns, aligned=aligned, types=types, **{name: letter in flags for name, letter in names.items()})
 
 
 LAUNCHES: dict[str, list[Launch]] = {
-    "gpu_rows.gather_words": [
-        _gather(word, padded) for word, padded in (("i64", False), ("i32", True), ("i16", False), ("u8", True))
+    "gpu_rows.copy_words": [
+        _copy("i64", "i64", "pl", columns=16, aligned=16),
+        _copy("i64", "i64", "plm", columns=64, aligned=8),
+        _copy("i32", "i32", "plt", columns=256, aligned=4),
+        _copy("i16", "i64", "lm", columns=2, aligned=2),
+        _copy("u8", "i64", "t", columns=1, aligned=1),
     ],
     "gpu_sample.find_lists": [
         Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 int", constants=_BLOCK) for ids in ("i64", "i32")

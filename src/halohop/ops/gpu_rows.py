@@ -1,72 +1,169 @@
 """Rows of any dtype and width, copied by a GPU: to the kernels a row is a number of machine words."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 
+from halohop.errors import InputError
 from halohop.ops.device import DevicePool, Fault
 from halohop.ops.device_pieces import DevicePieces
-from halohop.ops.gpu_launch import kernel, launch, load_word
+from halohop.ops.gpu_launch import kernel, launch, piece_of
 from halohop.ops.pool import Pool
 
 _WORDS = {8: (torch.int64, tl.int64), 4: (torch.int32, tl.int32), 2: (torch.int16, tl.int16), 1: (torch.uint8, tl.uint8)}
+_TILE = 1024  # words that one program copies
 
 
 @kernel
-def gather_words(
+def rows_in_pieces(
     addresses: tl.tensor,
     bounds: tl.tensor,
     num_pieces: tl.tensor,
     rows: tl.tensor,
+    width: tl.tensor,
+    live: tl.tensor,
+    word: tl.constexpr,
+) -> tl.tensor:
+    """Pointers to the rows of an array in pieces; those that are not live point anywhere."""
+    piece = piece_of(rows, bounds, num_pieces)
+    base = tl.load(addresses + piece, mask=live, other=0).to(tl.pointer_type(word))
+    return base + (rows - tl.load(bounds + piece, mask=live, other=0)) * width
+
+
+@kernel
+def words_of(begins: tl.tensor, column: tl.tensor, width: tl.tensor, live: tl.tensor, aligned: tl.constexpr) -> tl.tensor:
+    """Words of rows, ``[rows, columns]``; zeros for rows that are not live. Neighbouring lanes read neighbouring words, several
+    at once where all rows begin at multiples of `aligned` bytes."""
+    begins = tl.multiple_of(begins, aligned)
+    return tl.load(begins[:, None] + column[None, :], mask=live[:, None] & (column < width)[None, :], other=0)
+
+
+@kernel
+def copy_words(
+    source: tl.tensor,
+    bounds: tl.tensor,
+    size: tl.tensor,
+    rows: tl.tensor,
+    positions: tl.tensor,
     out: tl.tensor,
     faults: tl.tensor,
     count: tl.tensor,
-    width: tl.tensor,
+    num_out: tl.tensor,
+    units: tl.tensor,
+    tiles: tl.tensor,
+    in_pieces: tl.constexpr,
+    listed: tl.constexpr,
+    placed: tl.constexpr,
     padded: tl.constexpr,
     word: tl.constexpr,
+    unit: tl.constexpr,
+    aligned: tl.constexpr,
+    columns: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
-    """Word w of the result is word ``w % width`` of row ``rows[w // width]``; a row that is not there is zeros, and a fault,
-    unless it is -1 and rows are padded."""
-    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = at < count
-    row = tl.load(rows + at // width, mask=inside, other=0).to(tl.int64)
-    live = inside & (row >= tl.load(bounds)) & (row < tl.load(bounds + num_pieces))
+    """Copies row ``rows[i]`` (i unless listed) to row ``positions[i]`` (i unless placed). A row that is not there is zeros, and a
+    fault, unless it is -1 and rows are padded; what has no place is left out, and a fault.
+
+    `source` holds the addresses of `size` pieces, or is one tensor of `size` rows. Rows have `units` times `unit` words.
+    """
+    program = tl.program_id(0)
+    i = (program // tiles).to(tl.int64) * block + tl.arange(0, block)
+    column = (program % tiles) * columns + tl.arange(0, columns)
+    width = units * unit
+    inside = i < count
+    target = i
+    if placed:
+        target = tl.load(positions + i, mask=inside, other=0).to(tl.int64)
+        there = (target >= 0) & (target < num_out)
+        tl.atomic_max(faults + tl.zeros_like(i), target, mask=inside & ~there)
+        inside = inside & there
+    row = i
+    if listed:
+        row = tl.load(rows + i, mask=inside, other=0).to(tl.int64)
+    if in_pieces:
+        live = inside & (row >= tl.load(bounds)) & (row < tl.load(bounds + size))
+        begins = rows_in_pieces(source, bounds, size, row, width, live, word)
+    else:
+        live = inside & (row >= 0) & (row < size)
+        begins = source + row * width
     wrong = inside & ~live
     if padded:
         wrong = wrong & (row != -1)
-    tl.atomic_max(faults + tl.zeros_like(at), row, mask=wrong)
-    tl.store(out + at, load_word(addresses, bounds, num_pieces, row, at % width, width, live, word), mask=inside)
+    tl.atomic_max(faults + tl.zeros_like(i), row, mask=wrong)
+    words = words_of(begins, column, width, live, aligned)
+    tl.store(out + target[:, None] * width + column[None, :], words, mask=inside[:, None] & (column < width)[None, :])
 
 
-def gather_rows(source: Any, rows: Tensor, out: Tensor | None, pool: Pool | None) -> Tensor:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How rows are cut into words.
+
+    Args:
+        torch_word, word: the dtype of a word.
+        width: words of a row.
+        aligned: bytes that all rows begin at multiples of.
+    """
+
+    torch_word: torch.dtype
+    word: Any
+    width: int
+    aligned: int
+
+    @classmethod
+    def of(cls, row_bytes: int, tensors: tuple[Tensor, ...]) -> "Words":
+        """The widest that rows consist of, and that all addresses are multiples of."""
+        bits = row_bytes | 16
+        for tensor in tensors:
+            bits |= tensor.data_ptr()
+        aligned = bits & -bits
+        size = min(aligned, 8)
+        torch_word, word = _WORDS[size]
+        return cls(torch_word=torch_word, word=word, width=row_bytes // size, aligned=aligned)
+
+    def view(self, tensor: Tensor) -> Tensor:
+        """The memory of a contiguous tensor as words."""
+        return tensor.view(-1).view(torch.uint8).view(self.torch_word) if tensor.numel() else tensor
+
+    def launch(self, run: Any, count: int, *arguments: Any, **constants: Any) -> None:
+        """Runs a kernel on `count` rows. It gets `units` and `tiles` behind the arguments."""
+        unit = max(self.aligned // 8, 1)
+        columns = min(triton.next_power_of_2(max(self.width, unit)), 256)
+        block, tiles = _TILE // columns, max(triton.cdiv(self.width, columns), 1)
+        shape = {"word": self.word, "unit": unit, "aligned": self.aligned, "columns": columns}
+        programs = triton.cdiv(count, block) * tiles
+        launch(run, programs * block, *arguments, self.width // unit, tiles, block=block, **shape, **constants)
+
+
+def gather_rows(source: Any, rows: Tensor, out: Tensor | None, pool: Pool | None, *, padded: bool = False) -> Tensor:
     """`halohop.ops.gather_rows` of a tensor on the device, or of `DevicePieces`. Rows that are not there are zeros, and a fault
     of the pool's."""
-    if not isinstance(source, DevicePieces):
-        assert source.is_cuda
-        selected: Tensor = source.detach().index_select(0, rows)
-        return selected if out is None else out.copy_(selected)
+    shape = (len(rows), *_row_shape(source))
     if out is None:
-        out = rows.new_empty((len(rows), *source.row_shape), dtype=source.dtype)
-    faults = pool.faults[Fault.ROW :] if isinstance(pool, DevicePool) else rows.new_empty(1, dtype=torch.int64)
-    return _gather(source, rows, out, faults, padded=False)
+        out = rows.new_empty(shape, dtype=source.dtype)
+    _check_out(out, shape, source.dtype)
+    _copy(source, rows, None, out, pool, padded=padded)
+    return out
 
 
 def gather_known(source: Any, rows: Tensor, pool: Pool | None) -> Tensor:
     """`halohop.ops.gather_known`: rows -1 are zeros."""
-    if not isinstance(source, DevicePieces):
-        found = source.index_select(0, rows.clamp(min=0)) if len(source) else source.new_zeros(len(rows), *source.shape[1:])
-        return found.masked_fill_((rows < 0).view(-1, *[1] * (found.dim() - 1)), 0)  # type: ignore[no-any-return]
-    out = rows.new_empty((len(rows), *source.row_shape), dtype=source.dtype)
-    assert isinstance(pool, DevicePool)
-    return _gather(source, rows, out, pool.faults[Fault.ROW :], padded=True)
+    return gather_rows(source, rows, None, pool, padded=True)
 
 
-def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
+def gather_rows_to(source: Any, rows: Tensor, positions: Tensor, out: Tensor, pool: Pool | None = None) -> None:
+    """`halohop.ops.gather_rows_to`, of positions that differ from each other."""
+    _check_out(out, (len(out), *_row_shape(source)), source.dtype)
+    _copy(source, rows, positions, out, pool)
+
+
+def scatter_rows(values: Tensor, positions: Tensor, out: Tensor, pool: Pool | None = None) -> None:
     """`halohop.ops.scatter_rows`, of positions that differ from each other."""
-    out.index_copy_(0, positions.long(), values)
+    _check_out(out, (len(out), *values.shape[1:]), values.dtype)
+    _copy(values, None, positions, out, pool)
 
 
 def places(wanted: Tensor, pool: Pool | None) -> Tensor:
@@ -79,23 +176,59 @@ def places(wanted: Tensor, pool: Pool | None) -> Tensor:
     return found.scatter_(0, target, pool.arange(len(wanted)))[:count]
 
 
-def _gather(source: DevicePieces, rows: Tensor, out: Tensor, faults: Tensor, *, padded: bool) -> Tensor:
-    size, (words, word) = _word_of(source, out)
-    width = source.row_bytes // size
-    pieces = source.places, source.ends, source.num_pieces
-    count = len(rows) * width
-    launch(gather_words, count, *pieces, rows, _as(out, words), faults, count, width, padded=padded, word=word)
-    return out
+def faults_of(pool: Pool | None, like: Tensor) -> Tensor:
+    """Where rows that are not there are said; without a pool nobody hears of it."""
+    return pool.faults[Fault.ROW :] if isinstance(pool, DevicePool) else like.new_empty(1, dtype=torch.int64)
 
 
-def _word_of(source: DevicePieces, out: Tensor) -> tuple[int, tuple[torch.dtype, Any]]:
-    """The widest word that rows consist of, and that all of them are aligned to."""
-    bits = source.row_bytes | out.data_ptr()
-    for tensor in source.tensors:
-        bits |= tensor.data_ptr()
-    size = min(bits & -bits, 8) or 8
-    return size, _WORDS[size]
+def _copy(
+    source: Any, rows: Tensor | None, positions: Tensor | None, out: Tensor, pool: Pool | None, *, padded: bool = False
+) -> None:
+    rows, positions = (None if index is None else _index(index) for index in (rows, positions))
+    known = positions if rows is None else rows
+    assert known is not None
+    if positions is not None and len(positions) != (len(source) if rows is None else len(rows)):
+        raise InputError(f"{len(positions)} positions for {len(source) if rows is None else len(rows)} rows")
+    in_pieces = isinstance(source, DevicePieces)
+    if not in_pieces:
+        source = source.detach().resolve_conj().resolve_neg().contiguous()
+    tensors = source.tensors if in_pieces else (source,)
+    words = Words.of(out.element_size() * out.shape[1:].numel(), (*tensors, out))
+    held = (source.places, source.ends, source.num_pieces) if in_pieces else (words.view(source), known, len(source))
+    words.launch(
+        copy_words,
+        len(known),
+        *held,
+        known,
+        known if positions is None else positions,
+        words.view(out),
+        faults_of(pool, known),
+        len(known),
+        len(out),
+        in_pieces=in_pieces,
+        listed=rows is not None,
+        placed=positions is not None,
+        padded=padded,
+    )
 
 
-def _as(out: Tensor, words: torch.dtype) -> Tensor:
-    return out.view(-1).view(torch.uint8).view(words) if out.numel() else out
+def _index(index: Tensor) -> Tensor:
+    if index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
+        raise InputError(f"rows are {index.dtype} of shape {tuple(index.shape)}; give int64 or int32 of one dimension")
+    return index.contiguous()
+
+
+def _row_shape(source: Any) -> tuple[int, ...]:
+    if isinstance(source, DevicePieces):
+        return source.row_shape
+    if not (isinstance(source, Tensor) and source.is_cuda):
+        raise InputError("rows are on a device, but their source is not; give both on one")
+    return tuple(source.shape[1:])
+
+
+def _check_out(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if not out.is_cuda or tuple(out.shape) != shape or out.dtype != dtype or not out.is_contiguous():
+        raise InputError(
+            f"out is {out.dtype} of shape {tuple(out.shape)} on {out.device.type}, expected {dtype} of shape {shape}, contiguous, "
+            "on the device"
+        )

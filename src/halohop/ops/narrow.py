@@ -74,10 +74,13 @@ def widened(rows: Tensor, how: Narrow, dtype: torch.dtype, *, pool: Pool | None 
         >>> widened(torch.tensor([[-128], [-125]], dtype=torch.int8), how, torch.float32).tolist()
         [[-1.0], [0.5]]
     """
-    require_cpu(rows, "rows")
+    if not rows.is_cuda:
+        require_cpu(rows, "rows")
     stored, width = getattr(torch, how.dtype), math.prod(rows.shape[1:])
     if rows.dtype != stored or not rows.is_contiguous() or (how.dtype == "int8" and width != len(how.scale)):
         raise InputError(f"rows are {rows.dtype} of shape {tuple(rows.shape)}, expected {stored}, stored as {how.dtype}")
+    if rows.is_cuda:
+        return _widened_there(rows, how, dtype)
     out = empty(pool, tuple(rows.shape), dtype)
     if rows.numel() == 0:
         return out
@@ -87,6 +90,19 @@ def widened(rows: Tensor, how: Narrow, dtype: torch.dtype, *, pool: Pool | None 
     else:
         cpu_narrow.look_up(rows.view(torch.int16).view(-1).numpy().view(np.uint16), _values(stored, dtype), into)
     return out
+
+
+def _widened_there(rows: Tensor, how: Narrow, dtype: torch.dtype) -> Tensor:
+    """On a device, which rounds after each of torch's operations, as the kernel of the CPU does; nobody waits."""
+    wide = rows.to(dtype)
+    if how.dtype == "int8":
+        of_row = (rows.new_empty(rows.shape[1:], dtype=dtype).copy_(value) for value in _scales(how, dtype, rows.shape[1:]))
+        wide.add_(128).mul_(next(of_row)).add_(next(of_row))
+    return wide
+
+
+def _scales(how: Narrow, dtype: torch.dtype, shape: torch.Size) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(values, dtype=dtype).view(shape) for values in (how.scale, how.low))
 
 
 @lru_cache(maxsize=256)

@@ -94,7 +94,7 @@ def gather_rows_to(source: "Tensor | Pieces | DevicePieces", rows: Tensor, posit
     if rows.is_cuda:
         from halohop.ops import gpu_rows
 
-        gpu_rows.scatter_rows(gpu_rows.gather_rows(source, rows, None, None), positions, out)
+        gpu_rows.gather_rows_to(source, rows, positions, out)
         return
     assert isinstance(source, Pieces | Tensor)
     pieces = source if isinstance(source, Pieces) else None
