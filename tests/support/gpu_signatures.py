@@ -35,7 +35,13 @@ _WORDS = {"i64": "tl.int64", "i32": "tl.int32", "i16": "tl.int16", "u8": "tl.uin
 
 
 def _rows(word: str, *, columns: int, aligned: int, types: str, **constants: Any) -> Launch:
-    of_words = {"word": _WORDS[word], "unit": max(aligned // 8, 1), "aligned": aligned, "columns": columns, "block": 1024 // columns}
+    of_words = {
+        "word": _WORDS[word],
+        "unit": max(aligned // 8, 1),
+        "aligned": aligned,
+        "columns": columns,
+        "block": 1024 // columns,
+    }
     return Launch(types=types.replace("*word", f"*{word}"), constants=of_words | constants, hot=True)
 
 

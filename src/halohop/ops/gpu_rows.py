@@ -126,7 +126,9 @@ class Words:
 
     def view(self, tensor: Tensor) -> Tensor:
         """The memory of a contiguous tensor as words."""
-        return tensor.view(-1).view(torch.uint8).view(self.torch_word) if tensor.numel() else tensor
+        if not tensor.numel():
+            return tensor.new_empty(0, dtype=self.torch_word)
+        return tensor.view(-1).view(torch.uint8).view(self.torch_word)
 
     def launch(self, run: Any, count: int, *arguments: Any, **constants: Any) -> None:
         """Runs a kernel on `count` rows. It gets `units` and `tiles` behind the arguments."""
@@ -229,6 +231,5 @@ def _row_shape(source: Any) -> tuple[int, ...]:
 def _check_out(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if not out.is_cuda or tuple(out.shape) != shape or out.dtype != dtype or not out.is_contiguous():
         raise InputError(
-            f"out is {out.dtype} of shape {tuple(out.shape)} on {out.device.type}, expected {dtype} of shape {shape}, contiguous, "
-            "on the device"
+            f"out is {out.dtype} of shape {tuple(out.shape)}, expected {dtype} of shape {shape}, contiguous and on the device"
         )
