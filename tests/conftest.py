@@ -71,6 +71,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item._id = coerce_node_id(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``device="cuda:0"`` is a GPU that is pretended."""
+    from halohop.ops import device
+    from tests.support.pretend_gpu import PretendPool
+
+    monkeypatch.setattr(device, "device_pool", lambda name, counters=None: PretendPool(counters))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real graphs."""

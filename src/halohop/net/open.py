@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from halohop.cluster.device import DeviceOptions, Mode
 from halohop.cluster.graph import Graph, GraphReference, local_graph
 from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
@@ -20,7 +21,7 @@ from halohop.net.partitions import all_records
 from halohop.net.rendezvous import Board, Rendezvous
 from halohop.net.servers import Servers
 from halohop.net.tables_here import OneHost
-from halohop.store.afar.staging import Stage, staged
+from halohop.store.afar.staging import Stage, Staged, staged
 from halohop.store.given import Given, with_absolute_paths
 from halohop.tables.owner import Owner
 from halohop.transport import Limits, Token, load_token
@@ -49,6 +50,9 @@ def open_graph(
     stage: str | Path | None = None,
     stage_bytes: str | int | None = None,
     tables: str | Path | None = None,
+    device: str | None = None,
+    mode: Mode | None = None,
+    feature_cache: str | float | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
 
@@ -86,6 +90,11 @@ def open_graph(
         stage: the folder of this host into which data sets of URLs are fetched; its processes share it.
         stage_bytes: what they may take there, in bytes or as text; what was used least recently is removed. None: no limit.
         tables: a folder of this host's for tables on disk (`halohop.DistTensor`); None: tables are in memory.
+        device: a GPU ("cuda", "cuda:1") on which batches are made; None: they are made on the CPU.
+        mode: who draws neighbours: "cpu", the host (None); "zero_copy", the GPU, from page-locked memory of the host; "cuda", the
+            GPU, from its own memory.
+        feature_cache: how much of the GPU's memory is for the rows of nodes that are read most: in bytes, as text ("4GB"), or
+            as a share of what is free (0.5); the others are read from page-locked memory of the host. None: none.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -94,7 +103,8 @@ def open_graph(
         SchemaError: a column for a node type or relation that is not there, or of a name that is stored already.
         PeerLostError, AuthenticationError: a host cannot be reached, or has another token.
         InputError: partitions that are not here, a `memory` or `cache` that is no size, rows that do not fit the nodes or edges,
-            partitions in memory that do not fit together, or no token where several hosts meet.
+            partitions in memory that do not fit together, or no token where several hosts meet; no such GPU, a mode or cache
+            without one, or a cache that is larger than what the GPU has free.
 
     Example:
         >>> import tempfile, halohop
@@ -105,6 +115,7 @@ def open_graph(
         ...         graph.book.num_parts
         2
     """
+    on_device = DeviceOptions.of(device, mode, feature_cache)
     world = world or World.from_env()
     folder = None if tables is None else Path(tables)
     found = None
@@ -145,7 +156,7 @@ def open_graph(
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
             again = partial(again, memory=memory, hot_memory=hot_memory, cache=cache)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
-        return graph if found is None else found.kept_for(graph)
+        return _ready(graph, found, on_device)
     assert rendezvous is not None
     token = token or load_token()
     listen = _listens_at(listen, master, token)
@@ -158,7 +169,18 @@ def open_graph(
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
         again = partial(again, memory=memory, hot_memory=hot_memory)
     graph.opened_by = GraphReference(opens=again)
-    return graph if found is None else found.kept_for(graph)
+    return _ready(graph, found, on_device)
+
+
+def _ready(graph: Graph, found: Staged | None, on_device: DeviceOptions | None) -> Graph:
+    """The graph, with its device, and with what was fetched for it kept as long as it is open."""
+    graph = graph if found is None else found.kept_for(graph)
+    try:
+        graph.use_device(on_device)
+    except BaseException:
+        graph.shut(wait=False)
+        raise
+    return graph
 
 
 def rejoin(

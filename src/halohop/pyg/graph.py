@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
+from halohop.cluster.device import DeviceOptions, Mode
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.router import PartitionOwner, Router
 from halohop.cluster.shard import LocalShard
@@ -92,7 +93,14 @@ class LiveGraph(Graph):
         return FetchReply(rows=tuple(rows), sparse=tuple(sparse))
 
 
-def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in", weight_sums: Sequence[str] = ()) -> Graph:
+def graph(
+    data: Data | HeteroData,
+    *,
+    edge_dir: EdgeDir = "in",
+    weight_sums: Sequence[str] = (),
+    device: str | None = None,
+    mode: Mode | None = None,
+) -> Graph:
     """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
 
     Loaders that are given the object itself share its sorted edges, too, and their batches are the same; they have edges, times
@@ -105,10 +113,11 @@ def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in", weight_sums: Seq
         edge_dir: which neighbours of a node can be drawn: "in", those with an edge to it, or "out", those with an edge from it.
         weight_sums: attributes of edges, weights, whose running sums are kept, so that draws by them (`weight_attr`) are quicker
             and the same. They take a byte for each edge and 8 for each node.
+        device, mode: as of `halohop.open`: batches are made on a GPU.
 
     Raises:
-        InputError: another `edge_dir`; weights that are negative, not finite or not there; or the object stores `adj_t`, does not
-            know its number of nodes, or holds an attribute that cannot be divided into rows.
+        InputError: another `edge_dir`; no such GPU, or a mode without one; weights that are negative, not finite or not there; or
+            the object stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into rows.
 
     Example:
         >>> import halohop, torch
@@ -121,6 +130,7 @@ def graph(data: Data | HeteroData, *, edge_dir: EdgeDir = "in", weight_sums: Seq
     """
     made = LiveGraph(data, edge_dir=edge_dir, weight_sums=weight_sums)
     made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir, weight_sums=weight_sums))
+    made.use_device(DeviceOptions.of(device, mode, None))
     return made
 
 

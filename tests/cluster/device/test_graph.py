@@ -7,7 +7,7 @@ import halohop
 from halohop.cluster.device import DeviceGraph, DeviceOptions
 from halohop.datasets import synthetic
 from halohop.errors import InputError
-from halohop.store.draw import Draw
+from halohop.store.draw import Draw, Rules
 from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
 from halohop.typing import RAW_ID, degree_column
 from tests.support.pretend_gpu import PretendPool, home, pretended
@@ -79,3 +79,44 @@ def test_what_cannot_be_is_refused(host):
         with pytest.raises(InputError, match="is for GPUs; give device='cuda'"):
             DeviceOptions.of(None, mode, cache)
     assert DeviceOptions.of(None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "query"),
+    [
+        (Rules(labor=True), {}),
+        (Rules(), {"excluded": torch.arange(0, 500, 3)}),
+    ],
+    ids=["labor", "excluded"],
+)
+def test_what_the_device_does_not_draw_by_the_host_draws(host, rules, query):
+    (relation,) = host.schema.edges
+    gid = torch.arange(40)
+    draw = Draw(seed=1, epoch=0, batch=2, hop=1, rules=rules)
+    asked = HopQuery(relation=relation, fanout=3, dst_gid=gid, **query)
+    (expected,) = host.sample(SampleRequest(draw=draw, queries=(asked,))).answers
+    near = HopQuery(relation=relation, fanout=3, dst_gid=pretended(gid), **{key: pretended(ids) for key, ids in query.items()})
+    (found,) = device_graph(host, mode="cuda").sample(SampleRequest(draw=draw, queries=(near,))).answers
+    assert torch.equal(home(found.src_gid), expected.src_gid)
+    assert torch.equal(home(found.edge_gid), expected.edge_gid)
+
+
+def test_open_takes_a_device(tmp_path, pretended_gpu):
+    halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts", device="cuda:0", mode="cuda", feature_cache=0.5) as graph:
+        assert graph.on_device is not None
+        assert graph.on_device.draws
+    with halohop.open(tmp_path / "parts") as graph:
+        assert graph.on_device is None
+    with pytest.raises(InputError, match="4000000000 bytes"):
+        halohop.open(tmp_path / "parts", device="cuda:0", feature_cache="4GB")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    ("device", "words"), [("cuda", "reaches no GPU"), ("cuda:7", "reaches no GPU"), ("cpu", "is no GPU"), ("gpu", "is no GPU")]
+)
+def test_a_device_that_is_not_there(tmp_path, device, words):
+    halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=1, method="random")
+    with pytest.raises(InputError, match=words):
+        halohop.open(tmp_path / "parts", device=device)

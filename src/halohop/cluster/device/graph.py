@@ -12,6 +12,7 @@ from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.memory import parse_size
 from halohop.ops.device import DevicePool
+from halohop.store.draw import Rules
 from halohop.store.requests import FetchReply, FetchRequest, HopAnswer, HopQuery, RowQuery, SampleReply, SampleRequest
 from halohop.typing import EDGE_ID, RAW_ID
 
@@ -80,7 +81,7 @@ class DeviceOptions:
 
 class DeviceGraph(Lookups):
     """A graph whose batches are made on a GPU: requests and answers are tensors of the device. What the device cannot read, such
-    as rows of other hosts, on disk or of an object of the user's, the host reads for it.
+    as rows of other hosts, on disk or of an object of the user's, the host reads for it; what it cannot draw by, the host draws.
 
     Args:
         host: the graph.
@@ -162,13 +163,19 @@ class DeviceGraph(Lookups):
         return [tuple(self.pool.put(column) for column in next(found)) if names else () for names in far]
 
     def _answer(self, query: HopQuery, request: SampleRequest) -> HopAnswer:
-        if self._lists is not None:
+        if self._lists is not None and _is_uniform(query, request.draw.rules):
             lists = self._lists.of(query.relation, edge_ids=query.edge_ids)
             return lists.sample(query, request.draw, self.pool, self.counters)
         near = _each(query, self.pool.bring)
         (answer,) = self.host.sample(SampleRequest(draw=request.draw, queries=(near,))).answers
         moved: HopAnswer = _each(answer, self.pool.put)
         return moved
+
+
+def _is_uniform(query: HopQuery, rules: Rules) -> bool:
+    """Whether neighbours are drawn alike, which is what kernels of the device do; by weight, by time, by LABOR and where edges
+    are excluded the host draws."""
+    return rules.weight is None and rules.time is None and not rules.labor and query.excluded is None
 
 
 def _each(record: Any, move: Any) -> Any:
