@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import gpu, report
 from benchmarks.graphs import prepare
 from benchmarks.harness import check_tests, measure
 from benchmarks.suite import BENCHMARKS
@@ -14,8 +15,13 @@ SMALL = "Run at --scale {scale:g}: a graph of this size fits into caches; its nu
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["gpu"]:
+        gpu.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks against peers, side by side.")
-    parser.add_argument("names", nargs="+", metavar="NAME", help=f"of {[*BENCHMARKS]}; or all, prepare (the graphs), report FILE")
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help=f"of {[*BENCHMARKS]}; or all, prepare (the graphs), report FILE, gpu"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="share of the nodes of the full graph (default: 1)")
     parser.add_argument("--rounds", type=int, default=9, help="units that each contestant measures (default: 9)")
     parser.add_argument("--unit", type=int, help="batches in a unit (default: the benchmark's own)")
