@@ -36,7 +36,7 @@ test-oldest:
 GPU_PYTHON ?= $(PYTHON)
 test-gpu:
 	@if $(GPU_PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/system/test_gpu.py -m "not soak"; \
+		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/sampling/test_on_device.py tests/system/test_gpu.py -m "not soak"; \
 	else echo "no GPU: $(GPU_PYTHON) has no torch that reaches one; nothing was tested"; fi
 
 quick: lint kernels

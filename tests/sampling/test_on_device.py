@@ -1,59 +1,31 @@
 """The one hop loop on a GPU: the batches of the CPU, bit for bit. In Triton's interpreter, on a GPU that is pretended."""
 
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from halohop import ops
+from halohop.cluster.device.graph import DeviceGraph, DeviceOptions, Mode
 from halohop.cluster.graph import Graph
-from halohop.ops.device_pieces import DevicePieces
 from halohop.sampling import subgraph
 from halohop.sampling.batch import AnySeeds, Batch, NodeSet, Seeds
+from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
-from halohop.store.requests import SampleReply, SampleRequest
-from halohop.store.topology import Topology
 from halohop.telemetry import Counters
 from halohop.testing import graphs
 from halohop.testing.worlds import partitioned
 from halohop.typing import EDGE, NODE
-from tests.support.pretend_gpu import PretendPool, home
+from tests.support.pretend_gpu import any_pool
 
 
-class OnDevice:
-    """What a sampler asks of a graph, answered from arrays on the pretended GPU."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.pool = PretendPool(Counters())
-        self.schema, self.book, self.counters = graph.schema, graph.book, graph.counters
-        self.identities, self.narrow_tables, self.topologies = graph.identities, graph.narrow_tables, None
-        assert graph.topologies is not None
-        self._lists = {relation: self._moved(topology) for relation, topology in graph.topologies.items()}
-
-    def sample(self, request: SampleRequest) -> SampleReply:
-        return SampleReply(
-            answers=tuple(
-                self._lists[query.relation].sample(query, request.draw, self.pool, self.counters) for query in request.queries
-            )
-        )
-
-    def _moved(self, topology: Topology) -> Topology:
-        moved = {}
-        for field in fields(topology):
-            value = getattr(topology, field.name)
-            if isinstance(value, ops.Pieces):
-                moved[field.name] = self._put(value)
-            elif field.name in ("columns", "halo", "src_columns"):
-                moved[field.name] = {name: self._put(pieces) for name, pieces in value.items()}
-        return replace(topology, **moved, weight_sums={})
-
-    def _put(self, pieces: ops.Pieces) -> DevicePieces:
-        return DevicePieces.of(pieces, self.pool, on_device=True)
+def on_device(graph: Graph, mode: Mode = "cuda") -> DeviceGraph:
+    return DeviceGraph(graph, any_pool(Counters()), DeviceOptions(device="cuda", mode=mode, feature_cache=1000))
 
 
 def assert_same(there: Any, here: Any, path: str = "batch") -> None:
@@ -61,7 +33,7 @@ def assert_same(there: Any, here: Any, path: str = "batch") -> None:
     if isinstance(here, Tensor):
         assert there.is_cuda, path
         assert there.dtype == here.dtype, path
-        assert torch.equal(home(there), here), path
+        assert torch.equal(there.cpu(), here), path
     elif is_dataclass(here):
         for field in fields(here):
             assert_same(getattr(there, field.name), getattr(here, field.name), f"{path}.{field.name}")
@@ -77,16 +49,18 @@ def assert_same(there: Any, here: Any, path: str = "batch") -> None:
         assert there == here, path
 
 
-def check(graph: Graph, fanout: list[int], rules: Rules, *all_seeds: AnySeeds, edge_ids: bool = True) -> tuple[Batch, OnDevice]:
-    """Compares batches, of which the tables of the first are used again for the others."""
-    device, fanouts = OnDevice(graph), Fanouts.uniform(fanout, graph.schema)
-    far = NeighborSampler(device, fanouts, seed=3, rules=rules, edge_ids=edge_ids)  # type: ignore[arg-type]
-    near = NeighborSampler(graph, fanouts, seed=3, rules=rules, edge_ids=edge_ids)
+def check(graph: Graph, fanout: list[int], rules: Rules, *all_seeds: AnySeeds, mode: Mode = "cuda") -> Batch:
+    """Compares batches with their rows; the tables of the first are used again for the others. Returns the last."""
+    device, fanouts = on_device(graph, mode), Fanouts.uniform(fanout, graph.schema)
+    far = NeighborSampler(device, fanouts, seed=3, rules=rules, edge_ids=True)
+    near = NeighborSampler(graph, fanouts, seed=3, rules=rules, edge_ids=True)
     for seeds in all_seeds:
         batch = near.sample(seeds)
-        assert_same(far.sample(seeds), batch)
+        found = far.sample(seeds)
+        assert_same(found, batch)
+        assert_same(collect(device, found), collect(graph, batch))
     device.pool.check()
-    return batch, device
+    return batch
 
 
 def seeds_of(node_type: str, gid: list[int], index: int = 0, time: Tensor | None = None) -> Seeds:
@@ -122,23 +96,30 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("num_parts", [1, 3])
+def few_of(names: Iterable[str], *few: str) -> list[Any]:
+    """All names; those that are not among the few are for the full run."""
+    return [name if name in few else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
+@pytest.mark.parametrize("num_parts", [pytest.param(1, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("rules", RULES)
 def test_batches_of_one_type(rules: str, num_parts: int) -> None:
     graph = partitioned(PLAIN, num_parts)
     all_seeds = [seeds_of(NODE, raw, index) for index, raw in enumerate(([5, 17, 5, 40], [], [2]))]
-    batch, _ = check(graph, [4, 3], RULES[rules], *all_seeds)
+    batch = check(graph, [4, 3], RULES[rules], *all_seeds)
     assert batch.num_edges > 3
 
 
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rules", few_of(RULES, "disjoint", "replace", "induced disjoint", "bidirectional"))
 def test_batches_of_several_types(rules: str) -> None:
     graph = partitioned(TYPED, 2)
-    batch, _ = check(graph, [3, 2], RULES[rules], seeds_of("paper", [5, 17, 5]))
+    batch = check(graph, [3, 2], RULES[rules], seeds_of("paper", [5, 17, 5]))
     assert sum(block.num_edges > 0 for block in batch.edges.values()) >= 3
 
 
-@pytest.mark.parametrize("rules", ["new", "disjoint", "induced", "bidirectional"])
+@pytest.mark.parametrize(
+    "rules", ["new", *(pytest.param(name, marks=pytest.mark.full) for name in ("disjoint", "bidirectional"))]
+)
 @pytest.mark.parametrize("fanout", [[-1, -1], [40], [2, 0, 2], []], ids=str)
 def test_fanouts(rules: str, fanout: list[int]) -> None:
     graph = partitioned(PLAIN, 2)
@@ -148,8 +129,13 @@ def test_fanouts(rules: str, fanout: list[int]) -> None:
 @pytest.mark.parametrize("rules", ["new", "replace", "disjoint", "induced", "bidirectional"])
 def test_nodes_without_neighbours(rules: str) -> None:
     graph = partitioned(LONELY, 2)
-    batch, _ = check(graph, [2, 2], RULES[rules], seeds_of(NODE, [9, 0, 9, 4]))
+    batch = check(graph, [2, 2], RULES[rules], seeds_of(NODE, [9, 0, 9, 4]))
     assert 9 in batch.nodes[NODE].gid.tolist()
+
+
+@pytest.mark.parametrize("rules", ["new", "disjoint", "induced"])
+def test_lists_in_memory_of_the_host(rules: str) -> None:
+    check(partitioned(TYPED, 3), [3, -1], RULES[rules], seeds_of("paper", [5, 17, 5]), mode="zero_copy")
 
 
 def test_a_set_of_nodes() -> None:
@@ -172,8 +158,7 @@ def links_of(relation: tuple[str, str, str], *, triplet: bool = False) -> LinkSe
     return LinkSeeds(relation=relation, **ends, input_id=torch.tensor([8, 9]), epoch=0, index=1, triplet=triplet)
 
 
-@pytest.mark.parametrize("triplet", [False, True])
-@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize(("triplet", "disjoint"), [(False, False), (True, True)])
 def test_links(triplet: bool, disjoint: bool) -> None:
     plain, typed, writes = partitioned(PLAIN, 2), partitioned(TYPED, 1), ("author", "writes", "paper")
     check(plain, [3, 2], Rules(disjoint=disjoint), links_of(EDGE, triplet=triplet))
@@ -183,8 +168,8 @@ def test_links(triplet: bool, disjoint: bool) -> None:
 def test_the_host_waits_for_sizes_only() -> None:
     """In a hop, for the number of neighbours of each relation, and once for the nodes of all types."""
     graph = partitioned(TYPED, 2)
-    device = OnDevice(graph)
-    sampler = NeighborSampler(device, Fanouts.uniform([3, 2, 2], graph.schema))  # type: ignore[arg-type]
+    device = on_device(graph)
+    sampler = NeighborSampler(device, Fanouts.uniform([3, 2, 2], graph.schema))
     before = device.pool.counters.snapshot().get("device_waits", 0)
     batch = sampler.sample(seeds_of("paper", [5, 17, 5]))
     waits = device.pool.counters.snapshot()["device_waits"] - before
