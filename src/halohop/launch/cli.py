@@ -22,6 +22,7 @@ from halohop.launch.commands import sum_weights as sum_weights_command
 from halohop.launch.commands import tools
 from halohop.launch.commands import upload as upload_command
 from halohop.launch.options import choices, dgl, parsing, shared
+from halohop.launch.options import device as device_options
 from halohop.launch.options import memory as memory_options
 from halohop.launch.options import stage as stage_options
 from halohop.launch.options import vectors as vector_options
@@ -123,6 +124,9 @@ def train(
     memory: memory_options.Memory = _TRAIN["memory"],
     hot_memory: memory_options.HotMemory = _TRAIN["hot_memory"],
     device: shared.Device = _TRAIN["device"],
+    mode: device_options.Mode = None,
+    feature_cache: device_options.FeatureCache = None,
+    amp: device_options.Amp = False,
     deadline: shared.Deadline = _TRAIN["deadline_s"],
     sampling: shared.SamplingPlace = choices.Sampling.servers,
     token_file: shared.TokenFile = None,

@@ -25,6 +25,7 @@ TemporalStrategy = Literal["uniform", "last"]
 Sampling = Literal["servers", "client"]
 EmbedOptimizer = Literal["adam", "adagrad", "rowwise-adagrad", "sgd"]
 Locality = Literal["none", "blocks", "owner"]
+GraphMode = Literal["cpu", "zero_copy", "cuda"]
 ResultForm = Literal["npy", "parquet"]
 Config = TypeVar("Config", "TrainConfig", "InferConfig")
 
@@ -62,6 +63,8 @@ class TrainConfig:
         workers: threads that make batches; None takes the trainer's share of the cores, at most four.
         backlog_bytes: what the batches that a trainer has made ahead may weigh together; None: `halohop.memory.spare_bytes`.
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
+        mode, feature_cache: have batches made on the GPU, see `halohop.open`; None, None: on the CPU, and moved.
+        amp: losses are computed in bfloat16 where that is exact enough (`torch.autocast`); weights stay float32.
         deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
         cache: bytes that a trainer may take for rows of other hosts, "auto", or None: none. See `halohop.open`.
         memory: bytes of a host's memory that its mapped partitions may take; None: half of what is available. See `halohop.open`.
@@ -124,6 +127,9 @@ class TrainConfig:
     memory: int | None = None
     hot_memory: int | None = None
     device: str = "auto"
+    mode: GraphMode | None = None
+    feature_cache: str | None = None
+    amp: bool = False
     deadline_s: float = 300.0
     sampling: Sampling = "servers"
     token_file: str | None = None
@@ -171,6 +177,8 @@ class TrainConfig:
         check_at_least(0, log_every=self.log_every, save_every=self.save_every, backlog_bytes=self.backlog_bytes or 0)
         if isinstance(self.cache, int):
             check_at_least(1, cache=self.cache)
+        if self.mode is not None:
+            check_choices(self, mode=GraphMode)
         check_at_least(0, memory=self.memory or 0, hot_memory=self.hot_memory or 0)
         if self.embed_dim is not None:
             check_at_least(1, embed_dim=self.embed_dim)

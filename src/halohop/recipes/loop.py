@@ -163,7 +163,8 @@ class Run:
 
         A rank without examples goes through the same steps with a sum over nothing: no rank waits for it.
         """
-        loss, count = self.task.loss(self.ddp, batch)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
+            loss, count = self.task.loss(self.ddp, batch)
         total, known, asked = sum_over_ranks([float(loss.detach()), count, float(self._asked())], self.device, self.world)
         for optimizer in self.optimizers:
             optimizer.zero_grad()

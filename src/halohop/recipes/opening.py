@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import halohop
 from halohop import Graph, Limits, Token, World, load_token
+from halohop.errors import InputError
 from halohop.recipes.checks import servers_of
 from halohop.recipes.config import InferConfig, TrainConfig
 
@@ -18,8 +21,9 @@ def token_of(config: TrainConfig | InferConfig) -> Token | None:
     return load_token(config.token_file, encrypt=config.encrypt)
 
 
-def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -> Graph:
-    """The graph in the folder `parts`, or on the servers that it names, with the deadlines and the token of a run.
+def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World, device: torch.device | None = None) -> Graph:
+    """The graph in the folder `parts`, or on the servers that it names, with the deadlines and the token of a run, for batches
+    that are used on a device (None: the CPU).
 
     Raises:
         DatasetError, InputError: as of `halohop.open`.
@@ -30,10 +34,15 @@ def opened(parts: str | Path, config: TrainConfig | InferConfig, world: World) -
     if isinstance(config, TrainConfig):
         options["cache"] = config.cache
     if servers := servers_of(str(parts)):
+        if isinstance(config, TrainConfig) and (config.mode is not None or config.feature_cache is not None):
+            raise InputError("mode and feature_cache are for graphs in a folder, and this one is on servers; leave them out")
         graph = halohop.connect(servers, sampling=config.sampling, **options)
     else:
         if isinstance(config, TrainConfig):
             options |= {"memory": config.memory, "hot_memory": config.hot_memory or 0}
+            if config.mode is not None or config.feature_cache is not None:
+                gpu = None if device is None or device.type == "cpu" else str(device)
+                options |= {"device": gpu, "mode": config.mode, "feature_cache": config.feature_cache}
         graph = halohop.open(parts, world=world, **options)
     try:
         graph.book.require_in_edges("a recipe")

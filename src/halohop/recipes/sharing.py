@@ -69,7 +69,7 @@ def shared_graph(config: TrainConfig | InferConfig, *, world: World, device: tor
     torch.set_num_threads(cores_per_trainer(world))
     with (
         process_group(world, device, config.deadline_s),
-        opened(config.parts, config, world) as graph,
+        opened(config.parts, config, world, device) as graph,
         lost_peers_named(graph, world),
     ):
         yield graph

@@ -28,7 +28,19 @@ NEEDED = {
 
 NO_PATHS = {
     *("addresses", "advertise", "backlog_bytes", "balance", "batch_size", "cache", "cpu", "decoder", "device", "endpoints"),
-    *("embed_optimizer", "engine", "env", "eval_fanout", "fanout", "feature_dtype", "halo", "hosts", "hot_memory", "listen"),
+    *(
+        "embed_optimizer",
+        "engine",
+        "env",
+        "eval_fanout",
+        "fanout",
+        "feature_cache",
+        "feature_dtype",
+        "halo",
+        "hosts",
+        "hot_memory",
+        "listen",
+    ),
     *("locality", "memory", "method", "metrics", "model", "name", "partitions", "peers", "python"),
     *("master_addr", "program", "relation", "replica_memory", "script", "servers", "share", "size", "split", "stage_bytes"),
     *("start", "target", "time_attr", "train", "weight_sums", "weights"),

@@ -57,6 +57,14 @@ class Strategy(StrEnum):
     last = "last"
 
 
+class GraphMode(StrEnum):
+    """Who draws neighbours for batches that are made on a GPU, and from where."""
+
+    cpu = "cpu"
+    zero_copy = "zero_copy"
+    cuda = "cuda"
+
+
 class Sampling(StrEnum):
     """Who makes the batches of a graph on servers."""
 
