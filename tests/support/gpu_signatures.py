@@ -53,7 +53,16 @@ def _copy(word: str, ids: str, flags: str, *, columns: int, aligned: int) -> Lau
     return _rows(word, columns=columns, aligned=aligned, types=types, **{name: letter in flags for name, letter in names.items()})
 
 
+def _cached(word: str, places: str, ids: str, *, columns: int, aligned: int, padded: bool) -> Launch:
+    types = f"{_PIECES} *{places} *{ids} *word *i64 *i64 int int int int"
+    return _rows(word, columns=columns, aligned=aligned, types=types, padded=padded)
+
+
 LAUNCHES: dict[str, list[Launch]] = {
+    "gpu_cache.gather_cached": [
+        _cached("i64", "i32", "i64", columns=16, aligned=16, padded=False),
+        _cached("i32", "i64", "i32", columns=256, aligned=4, padded=True),
+    ],
     "gpu_rows.copy_words": [
         _copy("i64", "i64", "pl", columns=16, aligned=16),
         _copy("i64", "i64", "plm", columns=64, aligned=8),

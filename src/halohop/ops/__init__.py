@@ -11,6 +11,7 @@ from halohop.ops.access import add_absence, draw_shares
 from halohop.ops.adjacency import count_ends, induced, merge_lists, place_ends
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
+from halohop.ops.cached_rows import CachedRows
 from halohop.ops.dealing import Lists, Parts
 from halohop.ops.eligible import TIME_DTYPES, Eligible
 from halohop.ops.hops import MOST_DRAWN, NearEdges, NearHops, NearLists
@@ -82,6 +83,7 @@ __all__ = [
     "WEIGHT_DTYPES",
     "Buckets",
     "CacheIndex",
+    "CachedRows",
     "Eligible",
     "HotRows",
     "KeyIndex",

@@ -89,6 +89,11 @@ class DevicePool(Pool):
         self.counters.add("device_put_bytes", tensor.nbytes)
         return tensor.to(self.device, non_blocking=True)
 
+    def settle(self) -> None:
+        """Waits until what the current stream has put lies there. For what is put once, such as a column: every stream reads it
+        from then on, and none of them waits for the one that put it."""
+        torch.cuda.current_stream(self.device).synchronize()
+
     def numbers(self, tensor: Tensor) -> list[int]:
         """What a tensor of the device holds, int64 ``[n]``: the one way by which the host waits for it."""
         self.counters.add("device_waits", 1)

@@ -44,6 +44,7 @@ class DevicePieces(Pieces):
         self.places = pool.put(torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64))
         self.ends = pool.put(torch.tensor(list(bounds), dtype=torch.int64))
         self.device = pool.device
+        pool.settle()
 
     @classmethod
     def of(cls, pieces: Pieces, pool: DevicePool, *, on_device: bool) -> "DevicePieces":

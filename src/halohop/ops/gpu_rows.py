@@ -38,8 +38,8 @@ def rows_in_pieces(
 def words_of(begins: tl.tensor, column: tl.tensor, width: tl.tensor, live: tl.tensor, aligned: tl.constexpr) -> tl.tensor:
     """Words of rows, ``[rows, columns]``; zeros for rows that are not live. Neighbouring lanes read neighbouring words, several
     at once where all rows begin at multiples of `aligned` bytes."""
-    begins = tl.multiple_of(begins, aligned)
-    return tl.load(begins[:, None] + column[None, :], mask=live[:, None] & (column < width)[None, :], other=0)
+    pointers = tl.multiple_of(begins[:, None] + column[None, :], [1, aligned])
+    return tl.load(pointers, mask=live[:, None] & (column < width)[None, :], other=0)
 
 
 @kernel

@@ -120,8 +120,8 @@ class DeviceGraph(Lookups):
         """None: lists of the device are drawn from hop by hop."""
 
     def statistics(self) -> dict[str, float]:
-        """What was copied to the device, and how often the host waited for it."""
-        return self.pool.counters.snapshot()
+        """What was copied to the device, how often the host waited for it, and how many rows came from caches there."""
+        return self.pool.counters.snapshot() | ({} if self._rows is None else self._rows.statistics())
 
     def sample(self, request: SampleRequest) -> SampleReply:
         """One hop of neighbours; see `halohop.store.requests`."""

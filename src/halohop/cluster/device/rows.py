@@ -57,6 +57,12 @@ class DeviceRows:
                 self._columns[table, column] = found
         return found.take(rows, padded=padded, pool=self._pool)
 
+    def statistics(self) -> dict[str, int]:
+        """How many rows were read from caches, "device_rows"; whole columns on the device are none. The host waits for them."""
+        with self._lock:
+            columns = list(self._columns.values())
+        return {"device_rows": sum(column.statistics()["device_rows"] for column in columns)}
+
 
 def _readable(columns: Mapping[str, Pieces]) -> dict[str, Pieces]:
     whole = {name: pieces for name, pieces in columns.items() if all(piece is not None for piece in pieces.tensors)}

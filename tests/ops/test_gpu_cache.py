@@ -1,0 +1,77 @@
+"""A cache of rows on GPUs: whatever it holds, rows are those of the column. In Triton's interpreter."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from halohop import ops
+from halohop.errors import IdError, InputError
+from halohop.ops.cached_rows import CachedRows
+from halohop.ops.pieces import Pieces
+from tests.support.pretend_gpu import PretendPool, home
+from tests.support.rows import DTYPES, SHAPES, assert_same, numbers
+
+BOUNDS = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(lambda counts: [0, *torch.tensor(counts).cumsum(0).tolist()])
+
+
+@settings(max_examples=30, deadline=None)
+@given(BOUNDS, st.sampled_from(SHAPES), st.sampled_from(DTYPES), st.sampled_from([None, 1, 3]), st.booleans(), st.data())
+def test_rows_are_those_of_the_column_whatever_is_cached(bounds, shape, dtype, num_peers, wide, data):
+    pool, whole, each = PretendPool(), numbers(dtype, bounds[-1], *shape), range(bounds[-1])
+    source = Pieces([whole[low:high].clone() for low, high in pairwise(bounds)], bounds)
+    hot = sorted(data.draw(st.sets(st.sampled_from(each)))) if each else []
+    peers = None if num_peers is None else [PretendPool() for _ in range(num_peers)]
+    column = CachedRows(source, torch.tensor(hot, dtype=torch.int64), pool, peers=peers)
+    asked = data.draw(st.lists(st.integers(-1, bounds[-1] - 1), max_size=90))
+    rows = torch.tensor(asked, dtype=torch.int64 if wide else torch.int32)
+    assert_same(home(column.take(pool.put(rows), padded=True, pool=pool)), ops.gather_known(source, rows))
+    known = rows[rows >= 0]
+    assert_same(home(column.take(pool.put(known), pool=pool)), ops.gather_rows(source, known))
+    pool.check()
+    assert column.statistics() == {"device_rows": 2 * sum(row in hot for row in asked)}
+    assert column.num_hot == len(hot)
+
+
+@pytest.mark.parametrize("peers", [None, 2])
+def test_all_rows_may_be_on_devices(peers):
+    pool, whole = PretendPool(), torch.rand(9, 3)
+    pools = None if peers is None else [PretendPool() for _ in range(peers)]
+    column = CachedRows(Pieces([whole], [0, 9]), None, pool, peers=pools)
+    assert column.num_hot == 9
+    rows = torch.tensor([8, 0, 8, 3])
+    assert torch.equal(home(column.take(pool.put(rows), pool=pool)), whole[rows])
+
+
+def test_peers_hold_equal_shares():
+    peers = [PretendPool(), PretendPool()]
+    CachedRows(Pieces([torch.rand(9, 4)], [0, 9]), torch.tensor([1, 2, 5, 8]), PretendPool(), peers=peers)
+    assert [peer.counters.snapshot()["device_put_bytes"] for peer in peers] == [32, 32]
+
+
+@pytest.mark.parametrize("hot", [[], [0, 2], [0, 1, 2]], ids=len)
+@pytest.mark.parametrize("row", [3, 4, -1, -2, 2**40])
+def test_a_row_that_is_not_there_is_zeros_and_said_at_the_next_check(row, hot):
+    pool = PretendPool()
+    column = CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor(hot, dtype=torch.int64), pool)
+    assert home(column.take(pool.put(torch.tensor([2, row])), pool=pool)).tolist() == [1, 0]
+    with pytest.raises(IdError, match=f"row {row} is not there"):
+        pool.check()
+
+
+def test_rows_are_taken_without_waiting():
+    pool = PretendPool()
+    column = CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), pool)
+    column.take(pool.put(torch.tensor([2, 1])), pool=pool)
+    assert pool.counters.snapshot().get("device_waits", 0) == 0
+
+
+def test_memory_that_is_not_locked_is_said():
+    class Refusing(PretendPool):
+        def page_locked(self, tensor: torch.Tensor) -> torch.Tensor:
+            raise InputError("raise the limit (ulimit -l)")
+
+    with pytest.raises(InputError, match="ulimit"):
+        CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), Refusing())
