@@ -114,7 +114,8 @@ class DevicePool(Pool):
             InputError: the system does not lock so much memory.
         """
         try:
-            return tensor.pin_memory(self.device)
+            with torch.cuda.device(self.device):  # naming it is deprecated
+                return tensor.pin_memory()
         except RuntimeError as error:
             raise InputError(
                 f"{tensor.nbytes} bytes of memory cannot be locked for {self.device} ({error}); raise the limit (ulimit -l), or "

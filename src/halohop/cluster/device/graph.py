@@ -107,12 +107,13 @@ class DeviceGraph(Lookups):
         self._router = host.router
         self._listed_ids = {}
         shard = host.router.only_shard
-        cache_bytes = options.cache_bytes(pool.free_bytes())
+        options.cache_bytes(pool.free_bytes())  # refused before anything is copied
         self._lists: DeviceLists | None = None
         self._rows: DeviceRows | None = None
         if isinstance(shard, LocalShard):
             if self.draws:
                 self._lists = DeviceLists(shard.topologies, pool, on_device=options.mode == "cuda")
+            cache_bytes = options.cache_bytes(pool.free_bytes())  # of what the lists have left
             self._rows = DeviceRows(shard, host.schema, pool, cache_bytes=cache_bytes)
 
     @property
