@@ -73,7 +73,7 @@ class Eligible:
                 assert self.times is not None
                 whole = not self.times.dtype.is_floating_point
                 check_values(bound, name, (torch.int32, torch.int64) if whole else (torch.float32, torch.float64))
-        if self.excluded is not None:
+        if self.excluded is not None and not self.excluded.is_cuda:  # for what lies on a device, nobody waits
             fallen = np.flatnonzero(np.diff(integers(self.excluded, "excluded", only_int64=True)) < 0)
             if len(fallen):
                 raise InputError(f"excluded falls after entry {fallen[0]} ({int(self.excluded[fallen[0]])}); give it sorted")
@@ -91,8 +91,8 @@ class Spans:
 
 
 def check_values(values: Tensor | Pieces, name: str, dtypes: tuple[torch.dtype, ...]) -> None:
-    shape = values.row_shape if isinstance(values, Pieces) else tuple(values.shape[1:])
-    if isinstance(values, Tensor):
+    shape = tuple(values.shape[1:]) if isinstance(values, Tensor) else values.row_shape
+    if isinstance(values, Tensor) and not values.is_cuda:
         require_cpu(values, name)
     if values.dtype not in dtypes or shape != () or (isinstance(values, Tensor) and values.dim() == 0):
         kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
@@ -104,6 +104,7 @@ class Values:
 
     def __init__(self, name: str, values: Tensor | Pieces, pool: Pool | None) -> None:
         if not isinstance(values, Pieces):
+            require_cpu(values, name)
             values = Pieces([values.detach().resolve_neg().contiguous()], [0, len(values)])
         self._name, self._pieces, self._pool = name, values, pool
 
@@ -160,6 +161,7 @@ class _Times:
             return np.full(count, none, self._dtype)
         if len(given) != count:
             raise InputError(f"{name} has {len(given)} entries, expected {count}, one per row")
+        require_cpu(given, name)
         return given.detach().contiguous().numpy().astype(self._dtype, copy=False)
 
     def at(self, positions: Int64s) -> NDArray[Any]:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.ops import gpu_sample
+from halohop.ops import gpu_eligible, gpu_sample
 from halohop.ops.device import DevicePool
 from halohop.ops.device_pieces import DevicePieces
+from halohop.ops.gpu_eligible import DeviceSpans
 from halohop.ops.pool import Pool
 
 if TYPE_CHECKING:
@@ -34,9 +35,15 @@ def sample(
     assert isinstance(indptr, DevicePieces)
     assert isinstance(pool, DevicePool)
     starts, degrees = gpu_sample.find(indptr, rows, edge_bounds, pool)
-    if weights is None and eligible is None and sources is None:
-        return gpu_sample.draw(starts, degrees, raw, key, limit, replace=replace, pool=pool)
-    raise InputError("weights, times and LABOR are not drawn by on a GPU; take mode='cpu'")
+    spans = DeviceSpans(starts=starts, lengths=degrees)
+    if eligible is not None:
+        spans = gpu_eligible.find(eligible, starts, degrees, limit, pool)
+    if sources is not None:
+        raise InputError("LABOR does not draw on a GPU yet; take mode='cpu'")
+    if weights is not None:
+        raise InputError("draws by weight are not made on a GPU yet; take mode='cpu'")
+    counts, places = gpu_sample.draw(spans.starts, spans.lengths, raw, key, limit, replace=replace, pool=pool)
+    return counts, spans.meant(places)
 
 
 def lengths(indptr: Any, rows: Tensor, pool: Pool | None) -> Tensor:

@@ -1,0 +1,213 @@
+"""Which neighbours may be drawn, on a GPU: what `halohop.ops.eligible` finds, bit for bit."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from halohop.errors import InputError
+from halohop.ops.device import DevicePool, Fault
+from halohop.ops.device_pieces import DevicePieces
+from halohop.ops.gpu_launch import kernel, launch, load_word
+from halohop.ops.rows import gather_rows
+
+if TYPE_CHECKING:
+    from halohop.ops.eligible import Eligible
+
+_WORDS = {torch.int32: tl.int32, torch.int64: tl.int64, torch.float32: tl.float32, torch.float64: tl.float64}
+_NEVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpans:
+    """The entries of rows' lists that may be drawn: places from starts[i] on, lengths[i] of them, int64 ``[n]`` each.
+
+    Args:
+        starts, lengths: of each row.
+        listing: what places mean: the positions of the entries, list after list; None: places are positions.
+        gaps: int64, never falling: places count only what is not excluded. The entry at place p has the position p + the number
+            of gaps that are at most p. Never together with a listing.
+    """
+
+    starts: Tensor
+    lengths: Tensor
+    listing: Tensor | None = None
+    gaps: Tensor | None = None
+
+    def meant(self, places: Tensor) -> Tensor:
+        """The positions of entries at some places, int64."""
+        if self.listing is not None:
+            return self.listing.index_select(0, places)
+        return places if self.gaps is None else places + torch.searchsorted(self.gaps, places, right=True)
+
+    def listed(self, pool: DevicePool) -> "DeviceSpans":
+        """The same with a listing where there are gaps. The host waits for its length."""
+        if self.gaps is None:
+            return self
+        _, places = every_place(self.starts, self.lengths, pool)
+        return replace(self, starts=_begins(self.lengths), listing=self.meant(places), gaps=None)
+
+
+def find(eligible: "Eligible", starts: Tensor, degrees: Tensor, limit: int, pool: DevicePool) -> DeviceSpans:
+    """The eligible entries of lists; with `last`, only the `limit` most recent of them.
+
+    Entries are listed, all at a time, only where times decide that may fall within a list: then the host waits for their number.
+    """
+    timed = eligible.latest is not None or eligible.earliest is not None or eligible.last
+    spans = DeviceSpans(starts=starts, lengths=degrees)
+    if timed and eligible.times_sorted:
+        spans = _cut(eligible, spans, pool)
+    if eligible.excluded is not None and len(eligible.excluded):
+        spans = _close_gaps(eligible.excluded, spans, pool)
+    if timed and not eligible.times_sorted:
+        spans = _listed_between(eligible, spans, limit, pool)
+    if eligible.last:
+        surplus = (spans.lengths - limit).clamp(min=0)
+        spans = replace(spans, starts=spans.starts + surplus, lengths=spans.lengths - surplus)
+    return spans
+
+
+def every_place(starts: Tensor, lengths: Tensor, pool: DevicePool) -> tuple[Tensor, Tensor]:
+    """Row and place of each entry, row after row, int64. The host waits for their number."""
+    ends = lengths.cumsum(0)
+    (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    row_of = torch.repeat_interleave(pool.arange(len(lengths)), lengths, output_size=total)
+    return row_of, (starts - (ends - lengths)).index_select(0, row_of) + pool.arange(total)
+
+
+def _begins(lengths: Tensor) -> Tensor:
+    return lengths.cumsum(0) - lengths
+
+
+def _close_gaps(excluded: Tensor, spans: DeviceSpans, pool: DevicePool) -> DeviceSpans:
+    """Places that count only what is not excluded; positions that occur again count once."""
+    new = torch.ones_like(excluded)
+    new[1:] = (excluded[1:] != excluded[:-1]).long()
+    each = torch.full_like(excluded, _NEVER).scatter_(0, new.cumsum(0) - 1, excluded)
+    before = torch.searchsorted(each, spans.starts)
+    inside = torch.searchsorted(each, spans.starts + spans.lengths) - before
+    gaps = torch.where(each == _NEVER, each, each - pool.arange(len(each)))
+    return DeviceSpans(starts=spans.starts - before, lengths=spans.lengths - inside, gaps=gaps)
+
+
+def _bound(name: str, given: Tensor | None, like: Tensor) -> Tensor | None:
+    """One time per row as kernels compare it: int64 or float64."""
+    if given is None:
+        return None
+    if len(given) != len(like):
+        raise InputError(f"{name} has {len(given)} entries, expected {len(like)}, one per row")
+    return given.detach().to(torch.float64 if given.dtype.is_floating_point else torch.int64).contiguous()
+
+
+def _listed_between(eligible: "Eligible", spans: DeviceSpans, limit: int, pool: DevicePool) -> DeviceSpans:
+    """A listing of the entries between the bounds; with `last`, lists longer than the limit are in the order of time."""
+    row_of, places = every_place(spans.starts, spans.lengths, pool)
+    positions = spans.meant(places)
+    entries = positions if eligible.via is None else gather_rows(eligible.via, positions, pool=pool)  # type: ignore[arg-type]
+    when = gather_rows(eligible.times, entries, pool=pool)  # type: ignore[arg-type]
+    when = when.to(torch.float64 if when.is_floating_point() else torch.int64) + 0  # which makes -0.0 a zero, for sorts
+    keep = when == when  # a time that is no number is not itself
+    latest = _bound("latest", eligible.latest, spans.starts)
+    earliest = _bound("earliest", eligible.earliest, spans.starts)
+    if latest is not None:
+        keep &= when <= latest.index_select(0, row_of)
+    if earliest is not None:
+        keep &= when >= earliest.index_select(0, row_of)
+    count = len(positions)
+    kept = torch.cat([pool.zeros((1,), torch.int64), keep.long().cumsum(0)])
+    into = torch.where(keep, kept[1:] - 1, count)  # what is dropped goes behind the rest, to one place
+
+    def packed(values: Tensor, none: int) -> Tensor:
+        return pool.zeros((count + 1,), values.dtype).fill_(none).scatter_(0, into, values)[:count]
+
+    ends = spans.lengths.cumsum(0)
+    lengths = kept.index_select(0, ends) - kept.index_select(0, ends - spans.lengths)
+    listing = packed(positions, 0)
+    if eligible.last:
+        rows = packed(row_of, len(lengths))
+        order = torch.sort(packed(when, 0), stable=True).indices
+        order = order.index_select(0, torch.sort(rows.index_select(0, order), stable=True).indices)
+        many = torch.cat([lengths > limit, pool.zeros((1,), torch.bool)]).index_select(0, rows)
+        listing = torch.where(many, listing.index_select(0, order), listing)
+    return DeviceSpans(starts=_begins(lengths), lengths=lengths, listing=listing)
+
+
+@kernel
+def search_times(
+    places: tl.tensor,
+    ends: tl.tensor,
+    num_pieces: tl.tensor,
+    via_places: tl.tensor,
+    via_ends: tl.tensor,
+    num_via_pieces: tl.tensor,
+    limits: tl.tensor,
+    starts: tl.tensor,
+    lengths: tl.tensor,
+    before: tl.tensor,
+    faults: tl.tensor,
+    count: tl.tensor,
+    through: tl.constexpr,
+    has_via: tl.constexpr,
+    word: tl.constexpr,
+    via_word: tl.constexpr,
+    wide: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    """How many entries of each list are before its limit; if `through`, at the limit too. Times never fall within a list."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < count
+    limit = tl.load(limits + at, mask=inside, other=0)
+    start = tl.load(starts + at, mask=inside, other=0)
+    low = start
+    high = start + tl.load(lengths + at, mask=inside, other=0)
+    while tl.max((low < high).to(tl.int32), axis=0) > 0:
+        searched = low < high
+        middle = (low + high) >> 1
+        entry = middle
+        live = searched
+        if has_via:
+            live = live & (entry >= 0) & (entry < tl.load(via_ends + num_via_pieces))
+            tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=searched & ~live)
+            entry = load_word(via_places, via_ends, num_via_pieces, entry, 0, 1, live, via_word).to(tl.int64)
+        known = live & (entry >= 0) & (entry < tl.load(ends + num_pieces))
+        tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=live & ~known)
+        time = load_word(places, ends, num_pieces, entry, 0, 1, known, word).to(wide)
+        if through:
+            earlier = time <= limit
+        else:
+            earlier = time < limit
+        low = tl.where(searched & earlier, middle + 1, low)
+        high = tl.where(searched & ~earlier, middle, high)
+    tl.store(before + at, low - start, mask=inside)
+
+
+def _table(pieces: DevicePieces) -> tuple[Tensor, Tensor, int]:
+    return pieces.addresses, pieces.bounds, pieces.num_pieces
+
+
+def _cut(eligible: "Eligible", spans: DeviceSpans, pool: DevicePool) -> DeviceSpans:
+    """The entries between the bounds, if times never fall: binary searches."""
+    times: Any = eligible.times
+    via: Any = eligible.via if eligible.via is not None else times
+    wide, most = (torch.float64, float("inf")) if times.dtype.is_floating_point else (torch.int64, 2**63 - 1)
+    starts, lengths = spans.starts, spans.lengths
+
+    def before(limits: Tensor, *, through: bool) -> Tensor:
+        found = torch.empty_like(starts)
+        bounds, words = (limits, starts, lengths, found), {"word": _WORDS[times.dtype], "via_word": _WORDS[via.dtype]}
+        options = words | {"wide": _WORDS[wide], "through": through, "has_via": eligible.via is not None}
+        tables = *_table(times), *_table(via)
+        launch(search_times, len(starts), *tables, *bounds, pool.faults[Fault.ROW :], len(starts), **options)
+        return found
+
+    latest = _bound("latest", eligible.latest, starts)
+    earliest = _bound("earliest", eligible.earliest, starts)
+    if latest is None:
+        latest = torch.full_like(starts, most, dtype=wide)
+    lengths = before(latest, through=True)
+    if earliest is not None:
+        skipped = before(earliest, through=False)
+        starts, lengths = starts + skipped, lengths - skipped
+    return DeviceSpans(starts=starts, lengths=lengths)
