@@ -117,8 +117,8 @@ def test_entries_without_a_time_are_a_fault():
 
 
 def test_one_time_per_row():
-    past = ops.Eligible(times=torch.arange(10), latest=torch.tensor([9]))
+    pool = any_pool()
+    lists = DevicePieces.of(Pieces([INDPTR], [0, 3], extra=1), pool, on_device=True)
+    past = moved(ops.Eligible(times=torch.arange(10), latest=torch.tensor([9])), pool)
     with pytest.raises(InputError, match="latest has 1 entries, expected 4"):
-        pool = any_pool()
-        lists = DevicePieces.of(Pieces([INDPTR], [0, 3], extra=1), pool, on_device=True)
-        ops.sample_neighbors(lists, pool.put(ROWS), pool.put(ROWS), 2, 7, eligible=moved(past, pool), pool=pool)
+        ops.sample_neighbors(lists, pool.put(ROWS), pool.put(ROWS), 2, 7, eligible=past, pool=pool)

@@ -82,6 +82,16 @@ LAUNCHES: dict[str, list[Launch]] = {
         for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
+    "gpu_eligible.search_times": [
+        Launch(
+            types=f"{_PIECES} {_PIECES} *{wide} *i64 *i64 *i64 *i64 int",
+            constants=_BLOCK
+            | {"through": through, "has_via": has_via, "word": f"tl.{word}", "via_word": "tl.int32", "wide": f"tl.{kind}"},
+            hot=True,
+        )
+        for word, kind, wide in (("int64", "int64", "i64"), ("int32", "int64", "i64"), ("float32", "float64", "fp64"))
+        for through, has_via in ((True, False), (False, True))
+    ],
     "gpu_relabel.enter_ids": [
         Launch(types=f"{_TABLE} *{ids} int *i64 int *i64 *i64 int", constants=_BLOCK | {"dense": dense}, hot=True)
         for ids in ("i64", "i32")

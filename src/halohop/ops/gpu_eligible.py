@@ -105,7 +105,7 @@ def _listed_between(eligible: "Eligible", spans: DeviceSpans, limit: int, pool: 
     """A listing of the entries between the bounds; with `last`, lists longer than the limit are in the order of time."""
     row_of, places = every_place(spans.starts, spans.lengths, pool)
     positions = spans.meant(places)
-    entries = positions if eligible.via is None else gather_rows(eligible.via, positions, pool=pool)  # type: ignore[arg-type]
+    entries = positions if eligible.via is None else gather_rows(eligible.via, positions, pool=pool)
     when = gather_rows(eligible.times, entries, pool=pool)  # type: ignore[arg-type]
     when = when.to(torch.float64 if when.is_floating_point() else torch.int64) + 0  # which makes -0.0 a zero, for sorts
     keep = when == when  # a time that is no number is not itself
@@ -174,17 +174,14 @@ def search_times(
         known = live & (entry >= 0) & (entry < tl.load(ends + num_pieces))
         tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=live & ~known)
         time = load_word(places, ends, num_pieces, entry, 0, 1, known, word).to(wide)
-        if through:
-            earlier = time <= limit
-        else:
-            earlier = time < limit
+        earlier = time <= limit if through else time < limit
         low = tl.where(searched & earlier, middle + 1, low)
         high = tl.where(searched & ~earlier, middle, high)
     tl.store(before + at, low - start, mask=inside)
 
 
 def _table(pieces: DevicePieces) -> tuple[Tensor, Tensor, int]:
-    return pieces.addresses, pieces.bounds, pieces.num_pieces
+    return pieces.places, pieces.ends, pieces.num_pieces
 
 
 def _cut(eligible: "Eligible", spans: DeviceSpans, pool: DevicePool) -> DeviceSpans:
