@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from halohop import ops
 from halohop.errors import IdError, InputError
 from halohop.ops.cached_rows import CachedRows
+from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
 from tests.support.pretend_gpu import PretendPool, home
 from tests.support.rows import DTYPES, SHAPES, assert_same, numbers
@@ -75,3 +76,12 @@ def test_memory_that_is_not_locked_is_said():
 
     with pytest.raises(InputError, match="ulimit"):
         CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), Refusing())
+
+
+def test_a_peer_that_cannot_be_read_is_said(monkeypatch):
+    here, there = (DevicePool.__new__(DevicePool) for _ in range(2))
+    here.device, there.device = torch.device("cuda", 0), torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: False)
+    with pytest.raises(InputError, match="cuda:0 cannot read the memory of cuda:1"):
+        here.reach(there)
+    here.reach(here)

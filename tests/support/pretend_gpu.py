@@ -110,6 +110,9 @@ class PretendPool(DevicePool):
     def settle(self) -> None:
         """What is put lies there."""
 
+    def reach(self, peer: DevicePool) -> None:
+        """All memory is the host's."""
+
     def numbers(self, tensor: Tensor) -> list[int]:
         assert tensor.is_cuda
         self.counters.add("device_waits", 1)

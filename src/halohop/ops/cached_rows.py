@@ -24,13 +24,14 @@ class CachedRows:
         hot: the rows to be copied to the device, int64 ``[n]`` on the CPU, ascending, each once; None: all.
         pool: of the device that reads the rows.
         peers: the pools of the devices that hold the hot rows, an equal share each, in order of `hot`; the pool alone if None.
-            All must be able to read each other's memory (`torch.cuda.can_device_access_peer`).
+            The device must be able to read the memory of all.
 
     Attributes:
         num_hot: how many rows lie on the device, or its peers.
 
     Raises:
-        InputError: the system does not lock the memory of the rows that stay with the host.
+        InputError: the system does not lock the memory of the rows that stay with the host; a peer whose memory the device cannot
+            read.
 
     Example:
         >>> CachedRows(Pieces([torch.tensor([[5.0], [6.0]])], [0, 2]), None, pool).num_hot  # doctest: +SKIP
@@ -53,6 +54,7 @@ class CachedRows:
         tensors, bounds = list(with_host.tensors), with_host.bounds.tolist()
         holders = [pool] if peers is None else peers
         for holder, share in zip(holders, hot.tensor_split(len(holders)), strict=True):
+            pool.reach(holder)
             tensors.append(holder.put(gather_rows(source, share)))
             bounds.append(bounds[-1] + len(share))
             holder.settle()

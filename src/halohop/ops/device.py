@@ -94,6 +94,18 @@ class DevicePool(Pool):
         from then on, and none of them waits for the one that put it."""
         torch.cuda.current_stream(self.device).synchronize()
 
+    def reach(self, peer: "DevicePool") -> None:
+        """Lets kernels of this device read the memory of another one of the host.
+
+        Raises:
+            InputError: they cannot.
+        """
+        if peer.device == self.device:
+            return
+        if not torch.cuda.can_device_access_peer(self.device, peer.device):
+            raise InputError(f"{self.device} cannot read the memory of {peer.device}; give each device a cache of its own")
+        peer.empty((1,), torch.uint8).to(self.device)  # by which torch turns it on
+
     def numbers(self, tensor: Tensor) -> list[int]:
         """What a tensor of the device holds, int64 ``[n]``: the one way by which the host waits for it."""
         self.counters.add("device_waits", 1)
