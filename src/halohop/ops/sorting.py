@@ -100,6 +100,8 @@ def ascending_order(ids: Tensor, *, pool: Pool | None = None) -> Tensor:
         >>> ascending_order(torch.tensor([7, 3, 5, 3])).tolist()
         [1, 3, 2, 0]
     """
+    if ids.is_cuda:
+        return torch.argsort(ids, stable=True)
     array = integers(ids, "ids")
     if not len(array):
         return torch.empty(0, dtype=torch.int64)

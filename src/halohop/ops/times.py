@@ -48,7 +48,7 @@ def window_start(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
 
 def _window_start_of_device(latest: Tensor, window: float, times: torch.dtype) -> Tensor:
     if times.is_floating_point or latest.is_floating_point():
-        early = latest.to(torch.float64) - window
+        early = latest.to(torch.float64) - float(window)
         return early if times.is_floating_point else _whole_of_device(early.ceil())
     width = int(min(window, 2**63 - 1))
     return latest.clamp(min=width - 2**63) - width
