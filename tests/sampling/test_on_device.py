@@ -1,7 +1,7 @@
 """The one hop loop on a GPU: the batches of the CPU, bit for bit. In Triton's interpreter, on a GPU that is pretended."""
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from halohop.cluster.graph import Graph
 from halohop.sampling import subgraph
 from halohop.sampling.batch import AnySeeds, Batch, NodeSet, Seeds
 from halohop.sampling.collect import collect
+from halohop.sampling.exclusion import SeedEdges
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
@@ -149,6 +150,43 @@ def test_induced_subgraphs_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subgraph, "_EDGES_PER_SLICE", 20)
     graph = partitioned(PLAIN, 2)
     check(graph, [4, 3], Rules(subgraph="induced"), seeds_of(NODE, [5, 17, 5, 40]))
+
+
+TIMES = {
+    "past": Rules(disjoint=True, time="time"),
+    "window": Rules(disjoint=True, time="time", time_window=5),
+    "last": Rules(disjoint=True, time="time", last=True),
+    "replace": Rules(disjoint=True, time="time", replace=True),
+}
+
+
+@pytest.mark.parametrize("rules", few_of(TIMES, "window", "last"))
+@pytest.mark.parametrize("of_nodes", [False, True])
+def test_times_of_edges_and_nodes(rules: str, of_nodes: bool) -> None:
+    edges, nodes = {}, {}
+    for relation, table in TYPED.edges.items():
+        column = {} if of_nodes else {"time": torch.arange(table.num_edges) * 7 % 20}
+        edges[relation] = replace(table, columns=table.columns | column)
+    for name, known in TYPED.nodes.items():
+        column = {"time": torch.arange(known.num_nodes) * 7 % 20} if of_nodes else {}
+        nodes[name] = replace(known, columns=known.columns | column)
+    graph = partitioned(replace(TYPED, nodes=nodes, edges=edges), 2)
+    check(graph, [3, 2], TIMES[rules], seeds_of("paper", [5, 17, 5], time=torch.tensor([12, 19, 3])))
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_excluded_edges_are_not_drawn(disjoint: bool) -> None:
+    graph = partitioned(PLAIN, 3)
+    links = SeedEdges(graph=graph, relation=EDGE, reverse=None)(some_edges(graph))
+    assert len(links.excluded[EDGE]) >= 3
+    check(graph, [4, 2], Rules(disjoint=disjoint), links)
+
+
+def some_edges(graph: Graph) -> LinkSeeds:
+    """Links that are edges of the graph."""
+    batch = NeighborSampler(graph, Fanouts.uniform([2], graph.schema)).sample(seeds_of(NODE, [5, 17, 40]))
+    src, dst = (batch.nodes[NODE].gid[bids] for bids in batch.edges[EDGE].ends_bid)
+    return LinkSeeds(relation=EDGE, src_gid=src, dst_gid=dst, input_id=torch.arange(len(src)), epoch=0, index=1)
 
 
 def links_of(relation: tuple[str, str, str], *, triplet: bool = False) -> LinkSeeds:
