@@ -33,7 +33,8 @@ CASES = [
 @pytest.mark.parametrize(("fanout", "replace", "bounds", "ids"), CASES, ids=str)
 def test_draws_are_those_of_the_cpu(fanout, replace, bounds, ids):
     indptr, edge_bounds = in_pieces(DEGREES, bounds)
-    rows = torch.randint(0, 60, (100,), generator=torch.Generator().manual_seed(1)).to(ids)
+    num_rows = 100 if fanout < 64 else 25  # the interpreter is slow
+    rows = torch.randint(0, 60, (num_rows,), generator=torch.Generator().manual_seed(1)).to(ids)
     raw = rows.long() * 3 + 1
     key = ops.stream_key(seed=1, epoch=2, batch=3, hop=0, relation=("a", "to", "a"))
     options = {"replace": replace, "edge_bounds": edge_bounds}
@@ -48,7 +49,7 @@ def test_draws_are_those_of_the_cpu(fanout, replace, bounds, ids):
     assert torch.equal(home(ops.list_lengths(lists, pool.put(rows), pool=pool)), DEGREES[rows.long()])
     places = pool.empty((len(positions),), torch.int64)
     ops.repeat_positions(counts, 7, places)
-    assert torch.equal(home(places), torch.repeat_interleave(torch.arange(100) + 7, expected[0]))
+    assert torch.equal(home(places), torch.repeat_interleave(torch.arange(num_rows) + 7, expected[0]))
 
 
 def test_nothing_is_drawn_for_no_rows():

@@ -164,7 +164,7 @@ class DeviceGraph(Lookups):
         return [tuple(self.pool.put(column) for column in next(found)) if names else () for names in far]
 
     def _answer(self, query: HopQuery, request: SampleRequest) -> HopAnswer:
-        if self._lists is not None and _is_uniform(query, request.draw.rules):
+        if self._lists is not None and not _by_weight(request.draw.rules):
             lists = self._lists.of(query.relation, edge_ids=query.edge_ids)
             return lists.sample(query, request.draw, self.pool, self.counters)
         near = _each(query, self.pool.bring)
@@ -173,10 +173,9 @@ class DeviceGraph(Lookups):
         return moved
 
 
-def _is_uniform(query: HopQuery, rules: Rules) -> bool:
-    """Whether neighbours are drawn alike, which is what kernels of the device do; by weight, by time, by LABOR and where edges
-    are excluded the host draws."""
-    return rules.weight is None and rules.time is None and not rules.labor and query.excluded is None
+def _by_weight(rules: Rules) -> bool:
+    """Whether neighbours are not drawn alike, for which the device has no kernels."""
+    return rules.weight is not None or rules.labor
 
 
 def _each(record: Any, move: Any) -> Any:
