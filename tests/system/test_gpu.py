@@ -24,8 +24,10 @@ def batches(parts: Path, **options: object) -> list[dict[str, torch.Tensor]]:
     """The tensors of an epoch's batches, as the CPU has them."""
     with halohop.open(parts, **options) as graph:
         loader = halohop.NeighborLoader(graph, [10, 5], input_nodes="train", batch_size=64, shuffle=True, seed=0)
+        made = list(loader)
+        assert all(batch.x.is_cuda == ("device" in options) for batch in made)
         return [
-            {name: value.cpu() for name, value in batch.to_dict().items() if isinstance(value, torch.Tensor)} for batch in loader
+            {name: value.cpu() for name, value in batch.to_dict().items() if isinstance(value, torch.Tensor)} for batch in made
         ]
 
 
