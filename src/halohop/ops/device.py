@@ -61,7 +61,7 @@ class DevicePool(Pool):
             self.faults = self._no_faults()
             if (row := found[Fault.ROW]) > NO_FAULT:
                 raise IdError(f"row {row} is not there")
-            raise WeightError(float("nan"), found[Fault.WEIGHT])
+            raise WeightError(None, found[Fault.WEIGHT])
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor on the device with arbitrary contents."""

@@ -30,14 +30,18 @@ _NO_SUMS = np.empty(0, np.float64)
 class WeightError(InputError):
     """A weight that is negative or not finite.
 
+    Args:
+        weight: its value; None where a GPU found it, which says the position only.
+        position: its own.
+
     Attributes:
         position: its own.
         problem: what is wrong with it.
     """
 
-    def __init__(self, weight: float, position: int) -> None:
+    def __init__(self, weight: float | None, position: int) -> None:
         self.position = position
-        self.problem = f"weight {weight:g}"
+        self.problem = "wrong weight" if weight is None else f"weight {weight:g}"
         super().__init__(f"{self.problem} at position {position}: a weight is a finite number, 0 or more")
 
 

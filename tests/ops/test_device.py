@@ -1,0 +1,28 @@
+"""What kernels of a GPU found wrong, as the host says it."""
+
+import pytest
+
+from halohop.errors import IdError
+from halohop.ops import WeightError
+from halohop.ops.device import Fault
+from tests.support.pretend_gpu import PretendPool
+
+
+def test_a_wrong_weight_is_said_by_its_position_once():
+    pool = PretendPool()
+    pool.faults[Fault.WEIGHT :].fill_(7)
+    with pytest.raises(WeightError, match=r"^wrong weight at position 7: a weight is a finite number, 0 or more$") as caught:
+        pool.check()
+    assert (caught.value.position, caught.value.problem) == (7, "wrong weight")
+    pool.check()
+
+
+def test_a_row_that_is_not_there_is_said_before_a_weight():
+    pool = PretendPool()
+    pool.faults[Fault.ROW :].fill_(-3)
+    with pytest.raises(IdError, match=r"^row -3 is not there$"):
+        pool.check()
+
+
+def test_the_value_of_a_weight_is_said_where_it_is_known():
+    assert str(WeightError(-0.5, 2)) == "weight -0.5 at position 2: a weight is a finite number, 0 or more"
