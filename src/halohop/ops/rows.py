@@ -78,7 +78,7 @@ def gather_rows_to(source: "Tensor | Pieces | DevicePieces", rows: Tensor, posit
 
     Args:
         source, rows: as of `gather_rows`.
-        positions: int64 ``[n]``; where one occurs twice, its last row stays.
+        positions: int64 ``[n]``; where one occurs twice, its last row stays (on a device, any of them).
         out: ``[num_rows, ...]``, contiguous, of the dtype of `source`; its other rows stay as they are.
 
     Raises:
@@ -154,7 +154,7 @@ def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
 
     Args:
         values: ``[n, ...]``, any dtype.
-        positions: int64 or int32 ``[n]``; where one occurs twice, its last row stays.
+        positions: int64 or int32 ``[n]``; where one occurs twice, its last row stays (on a device, any of them).
         out: ``[num_rows, ...]``, contiguous, of the dtype of `values`; its other rows stay as they are.
 
     Raises:
