@@ -1,16 +1,21 @@
 """A GPU that is not there: tensors that behave like those of CUDA, but whose memory is the host's, so that Triton's interpreter
 works on them.
 
-What would fail or wait on a GPU fails here: NumPy's view of such a tensor, an operation on it and a tensor of the CPU, and every
-operation by which the host would wait for the device, but `DevicePool.numbers`.
+What would fail or wait on a GPU fails here: NumPy's view of such a tensor, an operation on it and a tensor of the CPU, every
+operation by which the host would wait for the device, but `DevicePool.numbers`, and the use of a tensor by a stream that has not
+waited for the one on which it was made.
 """
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
+from triton.runtime.interpreter import GridExecutor
 
 from halohop.ops.device import DevicePool, device_pool
 from halohop.telemetry import Counters
@@ -30,12 +35,98 @@ WAITS = (
 )
 """Torch's functions by which the host waits for a device: their results are numbers, or have a size, that only it knows."""
 
+LOOKS = (
+    "__get__",
+    "__len__",
+    "size",
+    "dim",
+    "stride",
+    "numel",
+    "element_size",
+    "is_contiguous",
+    "data_ptr",
+    "as_subclass",
+    "detach",
+)
+"""What the host does with a tensor without its contents. (`data_ptr` is what a kernel is given, but also how memory is compared.)"""
+
 COPIES = ("copy_", "to", "cpu", "set_", "__get__", "device", "is_pinned", "new_empty")
 """Torch's functions that may see tensors of two devices."""
 
 
+class PretendStream:
+    """Counts what is launched on it, and knows what others had launched when it waited for them."""
+
+    def __init__(self) -> None:
+        self.launched = 0
+        self.seen: dict[PretendStream, int] = {}
+        self.waited = 0
+
+    def wait_event(self, event: "PretendEvent") -> None:
+        self.waited += 1
+        for stream, number in event.seen.items():
+            self.seen[stream] = max(number, self.seen.get(stream, 0))
+
+    def has_waited_for(self, stream: "PretendStream", number: int) -> bool:
+        return stream is self or self.seen.get(stream, 0) >= number
+
+
+class PretendEvent:
+    """A moment of a stream: what had been launched there, and what the stream had waited for. All that is launched has ended."""
+
+    clock = count()
+
+    def __init__(self, timed: bool) -> None:
+        self.timed = timed
+        self.seen: dict[PretendStream, int] = {}
+        self.time = -1
+
+    def record(self, stream: PretendStream) -> None:
+        self.seen = stream.seen | {stream: stream.launched}
+        self.time = next(self.clock)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """It has come."""
+
+    def elapsed_time(self, last: "PretendEvent") -> float:
+        assert self.timed
+        assert last.timed
+        assert 0 <= self.time < last.time
+        return 1.0
+
+
+DEFAULT_STREAM = PretendStream()
+_of_thread = threading.local()
+
+
+def current_stream() -> PretendStream:
+    """That of the calling thread."""
+    return getattr(_of_thread, "stream", DEFAULT_STREAM)
+
+
+@contextmanager
+def _upon(stream: PretendStream) -> Iterator[None]:
+    before = current_stream()
+    _of_thread.stream = stream
+    try:
+        yield
+    finally:
+        _of_thread.stream = before
+
+
 class PretendTensor(Tensor):
-    """A tensor on the pretended GPU."""
+    """A tensor on the pretended GPU.
+
+    Attributes:
+        made: the stream where it was written, and how much had been launched there by then.
+        used_by: other streams for which its memory is kept.
+    """
+
+    made: tuple[PretendStream, int]
+    used_by: list[PretendStream]
 
     @property
     def is_cuda(self) -> bool:  # type: ignore[override]
@@ -59,9 +150,15 @@ class PretendTensor(Tensor):
     def pin_memory(self, *args: Any, **kwargs: Any) -> Tensor:
         raise AssertionError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
 
+    def record_stream(self, stream: PretendStream) -> None:  # type: ignore[override]
+        self.used_by = [*getattr(self, "used_by", []), stream]
+
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        given = [one for one in _flat((*args, *(kwargs or {}).values())) if isinstance(one, PretendTensor)]
+        if name not in LOOKS:
+            _refuse_unjoined(name, given)
         with torch._C.DisableTorchFunctionSubclass():
             if name in WAITS:
                 raise AssertionError(f"the host waits for the device: {name}; use DevicePool.numbers")
@@ -69,12 +166,17 @@ class PretendTensor(Tensor):
                 raise AssertionError("the host waits for the device: a mask as an index; use DevicePool.numbers")
             if name not in COPIES:
                 _refuse_mixed(name, (*args, *(kwargs or {}).values()))
-        return super().__torch_function__(func, types, args, kwargs or {})
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if name not in LOOKS:
+            _launched(result, given, written=name.endswith("_") and not name.endswith("__"))
+        return result
 
 
 def pretended(tensor: Tensor) -> Tensor:
     """The tensor as one of the GPU; it shares the memory."""
-    return tensor.as_subclass(PretendTensor)  # type: ignore[no-any-return]
+    there: PretendTensor = tensor.as_subclass(PretendTensor)
+    there.made = _next()
+    return there
 
 
 def home(tensor: Tensor) -> Tensor:
@@ -114,10 +216,23 @@ class PretendPool(DevicePool):
         """All memory is the host's."""
 
     def numbers(self, tensor: Tensor) -> list[int]:
-        assert tensor.is_cuda
+        assert isinstance(tensor, PretendTensor)
+        _refuse_unjoined("numbers", [tensor])
         self.counters.add("device_waits", 1)
         found: list[int] = home(tensor).tolist()
         return found
+
+    def _new_stream(self) -> PretendStream:
+        return PretendStream()
+
+    def _stream(self) -> PretendStream:
+        return current_stream()
+
+    def _upon(self, stream: PretendStream) -> AbstractContextManager[Any]:
+        return _upon(stream)
+
+    def _new_event(self, timed: bool) -> PretendEvent:
+        return PretendEvent(timed)
 
     def page_locked(self, tensor: Tensor) -> Tensor:
         return tensor.clone()
@@ -135,6 +250,29 @@ def any_pool(counters: Counters | None = None) -> DevicePool:
     return PretendPool(counters) if interpreted else device_pool("cuda", counters)
 
 
+def _next() -> tuple[PretendStream, int]:
+    stream = current_stream()
+    stream.launched += 1
+    return stream, stream.launched
+
+
+def _refuse_unjoined(name: str, given: list["PretendTensor"]) -> None:
+    for one in given:
+        stream, number = getattr(one, "made", (DEFAULT_STREAM, 0))
+        if not current_stream().has_waited_for(stream, number):
+            raise AssertionError(f"a stream uses what another makes, and has not waited for it ({name}); see DevicePool.join")
+
+
+def _launched(result: Any, given: list["PretendTensor"], *, written: bool) -> None:
+    """Notes where results are made; views are as old as what they are views of."""
+    now = _next()
+    with torch._C.DisableTorchFunctionSubclass():
+        made = {one.untyped_storage().data_ptr(): getattr(one, "made", now) for one in given if one.layout == torch.strided}
+        for one in _flat((result,)):
+            if isinstance(one, PretendTensor) and one.layout == torch.strided:
+                one.made = now if written else made.get(one.untyped_storage().data_ptr(), now)
+
+
 def _refuse_mixed(name: str, arguments: tuple[Any, ...]) -> None:
     found = [one for one in _flat(arguments) if isinstance(one, Tensor) and one.dim() > 0]
     if any(not isinstance(one, PretendTensor) for one in found) and any(isinstance(one, PretendTensor) for one in found):
@@ -149,3 +287,22 @@ def _flat(values: Any) -> list[Any]:
 
 def _is_mask(index: Any) -> bool:
     return any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in _flat((index,)))
+
+
+class _OneAtATime:
+    """Triton's interpreter keeps what it works on in one place for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._run = GridExecutor.__call__
+
+    def install(self) -> None:
+        def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                _refuse_unjoined("a kernel", [one for one in args if isinstance(one, PretendTensor)])
+                return self._run(executor, *args, **kwargs)
+
+        GridExecutor.__call__ = call
+
+
+_OneAtATime().install()

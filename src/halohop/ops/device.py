@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
+from halohop.ops.lanes import Lanes, Mark
 from halohop.ops.pool import Pool
 from halohop.ops.weighted import WeightError
 from halohop.telemetry import Counters
@@ -24,10 +25,10 @@ class Fault(IntEnum):
     WEIGHT = 1
 
 
-class DevicePool(Pool):
+class DevicePool(Lanes, Pool):
     """Memory of one GPU, from torch's caching allocator, by the interface of `Pool`: what gets this pool works on the device.
 
-    Kernels are launched on the calling thread's current stream, and nothing here waits for them but `numbers`.
+    Kernels are launched on the calling thread's current stream (see `Lanes`), and nothing here waits for them but `numbers`.
 
     Args:
         device: the GPU, with its index.
@@ -41,7 +42,8 @@ class DevicePool(Pool):
     """
 
     def __init__(self, device: torch.device, counters: Counters | None = None) -> None:
-        super().__init__(limit_bytes=0)
+        Lanes.__init__(self)
+        Pool.__init__(self, limit_bytes=0)
         self.device = device
         self.counters = counters or Counters()
         self.faults = self._no_faults()
@@ -56,7 +58,23 @@ class DevicePool(Pool):
             IdError: a row that is not there.
             WeightError: a weight that is negative or not finite, by its position.
         """
-        found = self.numbers(self.faults)
+        self._refuse(self.numbers(self.faults))
+
+    def mark(self) -> Mark:
+        """The end of what this thread has launched, with what is found wrong until then: nobody waits (see `look`)."""
+        faults = self.page_locked(torch.full((len(Fault),), NO_FAULT))
+        faults.copy_(self.faults, non_blocking=True)
+        return Mark(event=self.now(), faults=faults)
+
+    def look(self, mark: Mark) -> None:
+        """Says what had been found wrong by a mark whose event has come.
+
+        Raises:
+            IdError, WeightError: as of `check`.
+        """
+        self._refuse(mark.faults.tolist())
+
+    def _refuse(self, found: list[int]) -> None:
         if max(found) > NO_FAULT:
             self.faults = self._no_faults()
             if (row := found[Fault.ROW]) > NO_FAULT:

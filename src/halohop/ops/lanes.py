@@ -1,0 +1,91 @@
+"""Streams of a device, for those who work side by side: each has a lane of its own, and hands over what it made by an event."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A moment of a lane, when what was launched before it will have ended.
+
+    Args:
+        event: comes with it.
+        faults: what kernels had found wrong by then, in page-locked memory, which is written before the event.
+    """
+
+    event: Any
+    faults: Tensor
+
+
+class Lanes:
+    """The streams of one device. The host never waits here, and one lane waits for another only where it says so.
+
+    A stream is lent to one thread at a time and comes back: torch keeps memory by stream, and new ones would each have to be
+    given their own.
+    """
+
+    device: torch.device
+
+    def __init__(self) -> None:
+        self._idle_streams: list[Any] = []
+        self._lending = threading.Lock()
+
+    @contextmanager
+    def lane(self, after: Any = None) -> Iterator[None]:
+        """Has the calling thread launch on a stream of its own.
+
+        Args:
+            after: an event that the stream waits for first.
+        """
+        with self._lending:
+            stream = self._idle_streams.pop() if self._idle_streams else None
+        stream = stream or self._new_stream()
+        try:
+            if after is not None:
+                stream.wait_event(after)
+            with self._upon(stream):
+                yield
+        finally:
+            with self._lending:
+                self._idle_streams.append(stream)
+
+    def now(self, *, timed: bool = False) -> Any:
+        """An event that comes when what this thread has launched will have ended.
+
+        Args:
+            timed: whether its time is to be known (`seconds_between`).
+        """
+        event = self._new_event(timed)
+        event.record(self._stream())
+        return event
+
+    def join(self, event: Any, tensors: Iterable[Tensor]) -> None:
+        """What this thread launches from now on waits for an event of another lane, and may use tensors that were made there: their
+        memory is not that lane's again before."""
+        stream = self._stream()
+        stream.wait_event(event)
+        for tensor in tensors:
+            if tensor.is_cuda:
+                tensor.record_stream(stream)
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        """Between two timed events that have come, on the device."""
+        return float(first.elapsed_time(last)) / 1e3
+
+    def _new_stream(self) -> Any:
+        return torch.cuda.Stream(self.device)
+
+    def _stream(self) -> Any:
+        return torch.cuda.current_stream(self.device)
+
+    def _upon(self, stream: Any) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(stream)
+
+    def _new_event(self, timed: bool) -> Any:
+        return torch.cuda.Event(enable_timing=timed)
