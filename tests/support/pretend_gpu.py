@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ LOOKS = (
     "as_subclass",
     "detach",
 )
-"""What the host does with a tensor without its contents. (`data_ptr` is what a kernel is given, but also how memory is compared.)"""
+"""What the host does with a tensor without its contents."""
 
 COPIES = ("copy_", "to", "cpu", "set_", "__get__", "device", "is_pinned", "new_empty")
 """Torch's functions that may see tensors of two devices."""
@@ -62,13 +63,17 @@ class PretendStream:
         self.seen: dict[PretendStream, int] = {}
         self.waited = 0
 
+    def synchronize(self) -> None:
+        """The host has waited, so whatever is launched later, on any stream, comes after what was launched here."""
+        host_has_seen.update(self.seen | {self: self.launched})
+
     def wait_event(self, event: "PretendEvent") -> None:
         self.waited += 1
         for stream, number in event.seen.items():
             self.seen[stream] = max(number, self.seen.get(stream, 0))
 
     def has_waited_for(self, stream: "PretendStream", number: int) -> bool:
-        return stream is self or self.seen.get(stream, 0) >= number
+        return stream is self or max(self.seen.get(stream, 0), host_has_seen.get(stream, 0)) >= number
 
 
 class PretendEvent:
@@ -99,6 +104,7 @@ class PretendEvent:
 
 
 DEFAULT_STREAM = PretendStream()
+host_has_seen: WeakKeyDictionary[PretendStream, int] = WeakKeyDictionary()
 _of_thread = threading.local()
 
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from halohop.cluster.graph import Graph
+from halohop.errors import InputError
 from halohop.loading.examples import Examples
 from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
 from halohop.loading.measured import Measured, Trial
+from halohop.loading.on_device import OnDevice
 from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
@@ -26,6 +29,9 @@ from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
 from halohop.telemetry import Counters, added
 from halohop.world import World
+
+_SHARE_OF_DEVICE = 8
+"""Batches in flight may take this part of the memory that is free on a device when the loader is made."""
 
 
 class BaseLoader(SentByArguments, DataLoader[Any]):
@@ -51,14 +57,15 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
             graph they do not.
         prefetch_factor: batches in flight per worker.
         backlog_bytes: what the batches in flight may weigh together; a batch in the making counts as much as the heaviest so far.
-            One may always be in flight. None: `halohop.memory.spare_bytes`.
+            One may always be in flight. None: `halohop.memory.spare_bytes`; of batches on a GPU an eighth of what is free there.
         timeout: seconds to wait for a batch before an error (0: 300 s).
         persistent_workers: processes and the memory that they share stay for the next epoch, and are forked anew when the graph,
             `transform` or `worker_init_fn` is another one. False: each epoch forks its own, which have all objects of this
             process as they are then, and pays for new memory. None is True for processes.
         worker_init_fn: called in each worker with its number. In processes Python's, NumPy's and torch's random numbers are
             seeded for each batch besides, so random transforms repeat for any number of workers.
-        pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it.
+        pin_memory: batches lie in page-locked memory where there is CUDA; threads gather them straight into it. Of a graph that
+            was opened with a device they lie there, and need none.
         batch_size, shuffle, drop_last, sampler_of_seeds, batch_sampler: as in torch's DataLoader.
 
     Raises:
@@ -96,10 +103,19 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         check_pin_memory_device(pin_memory_device)
         refuse_collating(self, BaseLoader.collate_fn)
         batch_size = None if batch_size is None else whole(batch_size, "batch_size")
+        self.counters = Counters()
+        there = graph.on_device
+        self._on_device = None if there is None else OnDevice(there.pool, self.counters)
+        if there is not None and backlog_bytes is None:
+            backlog_bytes = there.pool.free_bytes() // _SHARE_OF_DEVICE
         self._prefetch = prefetch_config(run, num_workers, prefetch_factor, backlog_bytes, timeout)
         self._in_processes = run == "processes"
         if self._in_processes:
             require_processes(local=graph.is_local)
+        if self._in_processes and there is not None:
+            raise InputError(
+                f"run='processes' makes no batches on {there.pool.device}: CUDA ends where a process forks; use run='threads'"
+            )
         self._blocks = seed_blocks(graph, seeds, locality)
         self._plan = plan_of(
             len(seeds),
@@ -126,7 +142,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         self._asked = graph
         self._seeds = seeds
         self._seed = whole(seed, "seed")
-        self._pin = pin_memory and torch.cuda.is_available()
+        self._pin = pin_memory and torch.cuda.is_available() and there is None  # what lies on a device is not locked
         if self._pin and not self._in_processes:
             graph.pool.delegate(page_locked)
         # Of other hosts' graphs batches wait, and a worker_init_fn expects workers.
@@ -135,7 +151,6 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         self._kept: Kept[BatchSpec, Any] | None = None
         self._progress = LoaderProgress(self._plan, seed=self._seed)
         self._backlog = Backlog(self._prefetch)
-        self.counters = Counters()
 
     def __len__(self) -> int:
         """Steps an epoch; the same on every rank of the world, unless each has seeds of its own."""
@@ -190,14 +205,24 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
 
     def _epoch(self, progress: EpochProgress) -> Iterator[Any]:
         specs: deque[BatchSpec] = deque()
-        begun = noted(progress.specs(), specs)
+        begun: Iterator[BatchSpec] = noted(progress.specs(), specs)
+        if self._on_device is not None:
+            begun = self._on_device.noted(begun)
         ahead = None if self._trial is None else lambda trial=self._trial: trial.ahead
         batches = in_order(begun, self._makers(), self._prefetch, backlog=self._backlog, counters=self.counters, ahead=ahead)
-        with closing(batches):
-            for batch in batches:
-                progress.hand_over()
-                yield self._current(batch, specs.popleft())
-                del batch  # its memory is the next one's
+        try:
+            with closing(batches):
+                for batch in batches:
+                    progress.hand_over()
+                    if self._on_device is not None:
+                        self._on_device.take(batch)
+                    yield self._current(batch, specs.popleft())
+                    del batch  # its memory is the next one's
+            if self._on_device is not None:
+                self._on_device.end()
+        finally:
+            if self._on_device is not None:
+                self._on_device.stop()
         progress.ended = True
 
     def _current(self, batch: Dated, spec: BatchSpec) -> Any:
@@ -210,7 +235,8 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _makers(self) -> Makers[BatchSpec, Any]:
         if self._in_processes:
             return self._processes()
-        make = initialised(self.worker_init_fn, self._make_for_epoch)
+        made = self._make_for_epoch if self._on_device is None else partial(self._on_device.make, self._make_for_epoch)
+        make = initialised(self.worker_init_fn, made)
         workers = self._prefetch.workers
         if not workers:
             return Inline(make, self.counters)

@@ -22,10 +22,11 @@ BatchSpec = tuple[int, Share]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dated:
-    """A finished batch, and the number of the state that its rows are of."""
+    """A finished batch, the number of the state that its rows are of, and of one on a device, when it will be there."""
 
     value: Any
     number: int
+    ready: Any = None
 
 
 def pinned(batch: Dated) -> Dated:

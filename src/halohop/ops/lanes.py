@@ -24,7 +24,7 @@ class Mark:
 
 
 class Lanes:
-    """The streams of one device. The host never waits here, and one lane waits for another only where it says so.
+    """The streams of one device. The host waits only in `for_all_lanes`, and one lane waits for another only where it says so.
 
     A stream is lent to one thread at a time and comes back: torch keeps memory by stream, and new ones would each have to be
     given their own.
@@ -55,6 +55,12 @@ class Lanes:
             with self._lending:
                 self._idle_streams.append(stream)
 
+    @contextmanager
+    def for_all_lanes(self) -> Iterator[None]:
+        """What is made inside is there for every lane afterwards: the host waits, once."""
+        yield
+        self._stream().synchronize()
+
     def now(self, *, timed: bool = False) -> Any:
         """An event that comes when what this thread has launched will have ended.
 
@@ -66,8 +72,10 @@ class Lanes:
         return event
 
     def join(self, event: Any, tensors: Iterable[Tensor]) -> None:
-        """What this thread launches from now on waits for an event of another lane, and may use tensors that were made there: their
-        memory is not that lane's again before."""
+        """What this thread launches from now on waits for an event of another lane, and may use tensors that were made there.
+
+        Their memory is not given to others before what this thread launches has used it.
+        """
         stream = self._stream()
         stream.wait_event(event)
         for tensor in tensors:

@@ -24,6 +24,76 @@ def places_in(rows: Tensor) -> Tensor:
     return torch.from_numpy(np.arange(len(rows)))
 
 
+def first_places(count: int, size: int, beside: Tensor) -> Tensor:
+    """Which of `size` places are among the first `count`, bool ``[size]``.
+
+    Args:
+        count, size: how many.
+        beside: a tensor that lies where the result is to lie.
+
+    Example:
+        >>> first_places(1, 3, torch.empty(0)).tolist()
+        [True, False, False]
+    """
+    if beside.is_cuda:
+        mask = beside.new_zeros((size,), dtype=torch.bool)
+        mask[:count].fill_(True)
+        return mask
+    return torch.from_numpy(np.arange(size) < count)
+
+
+def first_missing(ids: Tensor) -> Tensor:
+    """The first place where an id is -1, of which there is one: int64, a number.
+
+    Example:
+        >>> first_missing(torch.tensor([5, -1, -1])).item()
+        1
+    """
+    if ids.is_cuda:
+        return (ids < 0).to(torch.int8).argmax()
+    return torch.tensor(int((ids.numpy() < 0).argmax()))
+
+
+def in_turn(ids: Tensor, out: Tensor) -> Tensor:
+    """Writes ids again and again.
+
+    Args:
+        ids: int64 ``[n]``, at least one if `out` has any.
+        out: int64 ``[m]``, contiguous.
+
+    Returns:
+        `out`.
+
+    Example:
+        >>> in_turn(torch.tensor([7, 8]), torch.empty(3, dtype=torch.int64)).tolist()
+        [7, 8, 7]
+    """
+    if not len(out):
+        return out
+    if out.is_cuda:
+        return out.copy_(ids.repeat(-(-len(out) // len(ids)))[: len(out)])
+    out.numpy()[...] = np.resize(ids.numpy(), len(out))
+    return out
+
+
+def filled_up(values: Tensor, length: int, value: float | Tensor) -> Tensor:
+    """Rows, and behind them rows of one number.
+
+    Args:
+        values: ``[n, ...]``.
+        length: rows of the result, at least n.
+        value: the number, or a tensor of it that lies where the rows do.
+
+    Example:
+        >>> filled_up(torch.tensor([5]), 3, -1).tolist()
+        [5, -1, -1]
+    """
+    longer = values.new_empty((length, *values.shape[1:]))
+    longer[: len(values)].copy_(values)
+    longer[len(values) :].fill_(value)
+    return longer
+
+
 def shifted(ids: Tensor, by: int) -> Tensor:
     """Each id and a number.
 

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -188,7 +187,7 @@ def _fill_seeds(store: Any, seeds: Seeds, room: Room | None) -> None:
     if seeds.time is not None:
         attributes["seed_time"] = _lengthened(seeds.time, size, 0)
     if room is not None:
-        attributes["seed_mask"] = _first(len(seeds.input_id), size)
+        attributes["seed_mask"] = ops.first_places(len(seeds.input_id), size, seeds.input_id)
     put(store, attributes)
 
 
@@ -197,9 +196,9 @@ def _fill_links(out: Data | HeteroData, links: LinkSeeds, batch: Batch) -> None:
     sources, edges, destinations = (out if isinstance(out, Data) else out[key] for key in (src_type, links.relation, dst_type))
     metadata = link_metadata(links, *batch.ends_bid)
     if batch.room is not None:
-        edges.seed_mask = _first(links.num_pos, batch.room.seeds)
+        edges.seed_mask = ops.first_places(links.num_pos, batch.room.seeds, links.input_id)
         if not links.triplet:
-            edges.edge_label_mask = _first(len(links.dst_gid), batch.room.pairs)
+            edges.edge_label_mask = ops.first_places(len(links.dst_gid), batch.room.pairs, links.dst_gid)
         metadata = _padded_links(metadata, links, batch, batch.room)
     edges.input_id, *answers = metadata  # storages leave out what is None
     if links.triplet:
@@ -225,7 +224,7 @@ def link_metadata(links: LinkSeeds, src_bid: Tensor, dst_bid: Tensor) -> tuple[A
 def _padded_links(metadata: tuple[Any, ...], links: LinkSeeds, batch: Batch, room: Room) -> tuple[Any, ...]:
     """With as many entries as there are places; the further ones point at nodes that are none."""
     input_id, *answers = metadata
-    src, dst = (int(np.flatnonzero(batch.nodes[name].gid.numpy() < 0)[0]) for name in links.relation[::2])
+    src, dst = (ops.first_missing(batch.nodes[name].gid) for name in links.relation[::2])
     if links.triplet:
         longer = [_lengthened(part, room.seeds, value) for part, value in zip(answers, (src, dst, dst, 0), strict=True)]
     else:
@@ -236,24 +235,9 @@ def _padded_links(metadata: tuple[Any, ...], links: LinkSeeds, batch: Batch, roo
     return _lengthened(input_id, room.seeds, -1), *longer
 
 
-def _lengthened(values: Any, length: int, value: float) -> Any:
+def _lengthened(values: Tensor | None, length: int, value: float | Tensor) -> Tensor | None:
     """With `value` in the places that are left; None stays None."""
-    if values is None or len(values) == length:
-        return values
-    places = torch.from_numpy(np.append(np.arange(len(values)), np.full(length - len(values), -1)))
-    longer = ops.gather_known(values, places)
-    ops.fill_missing(longer, places, value)
-    return longer
-
-
-def _first(count: int, size: int) -> Tensor:
-    """Which of `size` places are among the first `count`."""
-    return torch.from_numpy(np.arange(size) < count)
-
-
-def _mask_of(block: NodeBlock | EdgeBlock) -> Tensor:
-    """Which places are not empty."""
-    return torch.from_numpy(block.gid.numpy() >= 0)
+    return values if values is None or len(values) == length else ops.filled_up(values, length, value)
 
 
 def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool, ids: Collection[str]) -> None:
@@ -267,7 +251,7 @@ def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool, ids: Collection[str
     if block.tree is not None:
         attributes["batch"] = block.tree
     if block.padded:
-        attributes["node_mask"] = _mask_of(block)
+        attributes["node_mask"] = ops.from_on(block.gid, 0)
     if block.num_sampled is not None:
         attributes["num_sampled_nodes"] = list(block.num_sampled)
     if gids and "n_gid" not in known:
@@ -279,13 +263,14 @@ def _fill_edges(store: Any, block: EdgeBlock, *, gids: bool, ids: Collection[str
     columns: dict[str, Any] = dict(block.columns)
     edge_id = columns.pop(EDGE_ID, None)
     known, whole = columns.keys() | store.keys(), store.get("edge_index")
-    attributes = {"edge_index": block.ends_bid if whole is None else block.ends_bid.to(whole.device)} | columns
+    ends = block.ends_bid if whole is None or block.ends_bid.is_cuda else block.ends_bid.to(whole.device)
+    attributes = {"edge_index": ends} | columns
     if "e_id" in ids and "e_id" not in known:
         attributes["e_id"] = edge_id
     if block.flips is not None:
         attributes["e_flipped"] = block.flips.mask
     if block.padded:
-        attributes["edge_mask"] = _mask_of(block)
+        attributes["edge_mask"] = ops.from_on(block.gid, 0)
     if block.num_sampled is not None:
         attributes["num_sampled_edges"] = list(block.num_sampled)
     if gids and "e_gid" not in known:

@@ -16,6 +16,7 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
 from halohop.errors import InputError, SchemaError
+from halohop.ops.device import DevicePool
 from halohop.pyg.attributes import Rows, is_sparse, plain, put, rows_of, stores_of
 from halohop.pyg.state import Attribute, State, is_now, state_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
@@ -162,8 +163,13 @@ class LiveRows:
             raise InputError(f"{rows.key!r} is sparse and {why}, which only dense columns may: use .to_dense()")
         return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value)], [0, len(rows.value)])
 
-    def filled(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        """A copy of the graph with the rows of a batch, as far as their columns are asked for, and what these weigh in bytes."""
+    def filled(
+        self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout, *, there: DevicePool | None = None
+    ) -> tuple[Data | HeteroData, int]:
+        """A copy of the graph with the rows of a batch, as far as their columns are asked for, and what these weigh in bytes.
+
+        Of a batch that lies on a device (`there`) the rows do, too.
+        """
         view = self.view()
         out = copy.copy(view.data)
         num_bytes = 0
@@ -175,10 +181,13 @@ class LiveRows:
                     del store[rows.key]
                     continue
                 has_rows = True
+                own = block if there is None else _beside(rows, block, there)
                 if is_sparse(rows.value):
-                    found = self._of_sparse(rows, block, view, fill, layout)
+                    found = self._of_sparse(rows, own, view, fill, layout)
                 else:
-                    found = self._of_block(rows, block, view, fill)
+                    found = self._of_block(rows, own, view, fill)
+                if there is not None and isinstance(found, Tensor):
+                    found = there.put(found)
                 taken[rows.key] = found
                 num_bytes += tensor_bytes(found) if isinstance(found, Tensor) else 0
             put(store, taken)
@@ -227,11 +236,22 @@ class LiveRows:
             if padded:
                 raise InputError(f"attribute {rows.key!r} of type {type(value).__name__} has no empty rows; leave out pad")
             return value[ids]
-        taken = value.index_select(rows.dim, ids.clamp(min=0).to(value.device))
+        taken = value.index_select(rows.dim, ids.clamp(min=0) if ids.is_cuda else ids.clamp(min=0).to(value.device))
         if not padded:
             return taken
+        if ids.is_cuda:
+            shape = [1] * value.dim()
+            shape[rows.dim] = len(ids)
+            return taken.masked_fill((ids < 0).view(shape), fill(rows.key, value.dtype))
         missing = (ids < 0).nonzero().view(-1).to(value.device)
         return taken.index_fill(rows.dim, missing, fill(rows.key, value.dtype))
+
+
+def _beside(rows: Rows, block: NodeBlock | EdgeBlock, there: DevicePool) -> NodeBlock | EdgeBlock:
+    """The ids of a block of a device, where a column lies; the host waits for them if that is not the device."""
+    if isinstance(rows.value, Tensor) and rows.value.is_cuda:
+        return block
+    return block.moved(there.bring)
 
 
 def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:

@@ -112,7 +112,7 @@ class SampledLoader(BatchLoader):
         plan = ShuffledPlan(num_seeds=len(self._seeds), batch_size=size, shuffle=True, drop_last=True, seed=self._seed)
         wanted = padding.batches if padding.caps == "measured" else 1
         shares = islice(plan.by_blocks(self._blocks).epoch(0), wanted)
-        batches = [self._rearranged(self._sampler.sample(self._seeds.seeds(0, share))) for share in shares]
+        batches = [self._rearranged(self._drawn_around(self._seeds.seeds(0, share))) for share in shares]
         most, sampler = None, self._sampler
         if isinstance(sampler, NeighborSampler | RemoteSampler) and not isinstance(batches[0].seeds, NodeSet):  # sets differ
             most = bound(sampler, batches[0])
@@ -159,7 +159,7 @@ class SampledLoader(BatchLoader):
         return (*super()._functions(), self.transform)
 
     def _collected(self, batch: Batch) -> Batch:
-        return self._tables.added(self._sampler.graph, self._source.collected(batch, self._columns))
+        return self._tables.added(self._graph(), self._source.collected(batch, self._columns))
 
     def _to_user(self, batch: Batch) -> Made[Any]:
         if self._padding is not None:
@@ -178,7 +178,7 @@ class SampledLoader(BatchLoader):
         if self._caps is None:
             return batch
         self.counters.add("batches_over_caps", int(self._caps.grows_for(Sizes.of(batch))))
-        return pad_batch(batch, self._caps, self._sampler.graph.pool)
+        return pad_batch(batch, self._caps, self._sampler.graph.pool)  # of the device, where that draws
 
     def _rearranged(self, batch: Batch) -> Batch:
         if self._transform_sampler_output is None:
@@ -221,6 +221,11 @@ class NeighborhoodLoader(SampledLoader):
 
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
             fanouts = fanouts_of(num_neighbors, graph.schema)
+            there = graph.on_device
+            if there is not None and there.draws and self.transform_sampler_output is None:  # which is given what the host has
+                return NeighborSampler(there, fanouts, seed=seed, rules=rules, edge_ids=self._edge_ids_along), examples(
+                    graph, seed, rules
+                )
             neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along)
             if self.transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(

@@ -82,7 +82,7 @@ class StoredSource:
         return 0
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph, batch, columns)
+        return collect(self.graph.on_device or self.graph, batch, columns)
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         return self._blank(), 0
@@ -112,10 +112,11 @@ class MemorySource:
         return self._rows.view().number
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph, batch, replace(columns, nodes={}, edges={}))
+        return collect(self.graph.on_device or self.graph, batch, replace(columns, nodes={}, edges={}))
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        return self._rows.filled(batch, columns, fill, layout)
+        there = self.graph.on_device
+        return self._rows.filled(batch, columns, fill, layout, there=None if there is None else there.pool)
 
 
 def source_of(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop import ops
+from halohop.cluster.device import DeviceGraph
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
@@ -15,8 +16,11 @@ from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation, TableKey
 
+AnyGraph = Graph | DeviceGraph
+"""Whoever has the rows of a batch; tensors lie where it answers."""
 
-def collect(graph: Graph, batch: Batch, columns: Columns = ALL) -> Batch:
+
+def collect(graph: AnyGraph, batch: Batch, columns: Columns = ALL) -> Batch:
     """The batch with the user's ids of its nodes and edges and with their columns, as far as they are asked for.
 
     One request for everything, so a peer is asked once a batch whatever the number of features. A flip has its original's rows.
@@ -63,7 +67,7 @@ def checked_layout(layout: torch.layout) -> torch.layout:
     return layout
 
 
-def laid_out(batch: Batch, layout: torch.layout, graph: Graph) -> Batch:
+def laid_out(batch: Batch, layout: torch.layout, graph: AnyGraph) -> Batch:
     """The batch with rows as users have them: in their dtypes, those that are stored sparse among the columns, dense
     (`torch.strided`) or as tensors in `torch.sparse_csr`."""
     nodes, edges = {}, {}
@@ -77,7 +81,7 @@ def laid_out(batch: Batch, layout: torch.layout, graph: Graph) -> Batch:
     return replace(batch, nodes=batch.nodes | nodes, edges=batch.edges | edges) if nodes or edges else batch
 
 
-def _as_given(graph: Graph, table: TableKey, block: NodeBlock | EdgeBlock) -> dict[str, Tensor]:
+def _as_given(graph: AnyGraph, table: TableKey, block: NodeBlock | EdgeBlock) -> dict[str, Tensor]:
     specs, places = graph.schema.table(table).columns, block.gid if block.padded else None
     return {
         name: specs[name].as_given(rows, graph.pool, places=places) if name in specs else rows
@@ -91,7 +95,7 @@ def _with(block: NodeBlock, found: dict[str, Tensor | ops.SparseRows]) -> NodeBl
     return replace(block, columns=block.columns | dense, sparse=sparse)
 
 
-def _names(graph: Graph, table: TableKey, columns: Columns) -> list[str]:
+def _names(graph: AnyGraph, table: TableKey, columns: Columns) -> list[str]:
     """The columns of a table that the batch gets."""
     return [name for name in columns.of(table, graph.schema.table(table).columns) if name != RAW_TEXT]
 
@@ -101,13 +105,13 @@ def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
     return [column for column in schema.table(table).columns if column != RAW_TEXT]
 
 
-def _node_query(graph: Graph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery:
+def _node_query(graph: AnyGraph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery:
     """For the rows of a block's nodes; without columns where the batch gets none, and their gids are the user's ids."""
     ids = (RAW_ID,) if columns.node_ids and name not in graph.identities else ()
     return RowQuery(table=name, columns=(*ids, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
 
 
-def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:
+def _edge_queries(graph: AnyGraph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:
     """For the rows of a block's edges, as far as they are not there; where some are flips, one query for the others and one for
     these."""
     ids = (EDGE_ID,) if columns.edge_ids and EDGE_ID not in block.columns else ()
@@ -123,7 +127,7 @@ def _edge_queries(graph: Graph, relation: Relation, block: EdgeBlock, columns: C
     ]
 
 
-def _merged(graph: Graph, block: EdgeBlock, queries: list[RowQuery], answers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+def _merged(graph: AnyGraph, block: EdgeBlock, queries: list[RowQuery], answers: list[tuple[Tensor, ...]]) -> dict[str, Tensor]:
     """The columns of a block in the order of its edges, by name; where some are flips, in the users' dtypes: each relation may
     be stored in a way of its own."""
     if not queries:

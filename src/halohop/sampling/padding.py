@@ -8,9 +8,7 @@ places gets the next of a geometric series of sizes: nothing is lost, and few sh
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from halohop import ops
@@ -27,7 +25,7 @@ def pad(batch: Batch, caps: Sizes, pool: ops.Pool) -> Batch:
     """
     sizes = Sizes.of(batch)
     room = caps.room_for(sizes)
-    places = {name: _NodeSlots.of(sizes.nodes[name], room.nodes[name]) for name in batch.nodes}
+    places = {name: _NodeSlots.of(sizes.nodes[name], room.nodes[name], pool) for name in batch.nodes}
     edges = {
         relation: _padded_edges(
             block, sizes.edges[relation], room.edges[relation], places[relation[0]], places[relation[2]], pool
@@ -42,7 +40,7 @@ def pad(batch: Batch, caps: Sizes, pool: ops.Pool) -> Batch:
         columns = {key: _spread_rows(column, gid, places[name], pool) for key, column in block.columns.items()}
         nodes[name] = replace(block, gid=gid, tree=tree, num_sampled=num_sampled, padded=True, columns=columns)
     ends = zip(batch.seeds.ends, batch.ends_bid, strict=True)
-    ends_bid = tuple(ops.gather_rows(places[end.node_type].of_bid, bids) for end, bids in ends)
+    ends_bid = tuple(ops.gather_rows(places[end.node_type].of_bid, bids, pool=pool) for end, bids in ends)
     return replace(batch, nodes=nodes, edges=edges, ends_bid=ends_bid, room=room.inputs)
 
 
@@ -71,17 +69,19 @@ class _NodeSlots:
     """Where the nodes of a type go: int64 ``[n]``; and the empty places, by hop."""
 
     of_bid: Tensor
-    empty: list[NDArray[np.int64]]
+    empty: list[Tensor]
 
     @classmethod
-    def of(cls, counts: tuple[int, ...], room: tuple[int, ...]) -> "_NodeSlots":
+    def of(cls, counts: tuple[int, ...], room: tuple[int, ...], pool: ops.Pool) -> "_NodeSlots":
         begins = list(accumulate(room, initial=0))
-        taken = [np.arange(begin, begin + count) for begin, count in zip(begins, counts, strict=False)]
-        spare = [np.arange(begin + count, end) for begin, count, end in zip(begins, counts, begins[1:], strict=False)]
-        return cls(of_bid=torch.from_numpy(np.concatenate(taken)), empty=spare)
+        every = ops.places_in(pool.empty((begins[-1],), torch.int64))
+        taken = [every[begin : begin + count] for begin, count in zip(begins, counts, strict=False)]
+        spare = [every[begin + count : end] for begin, count, end in zip(begins, counts, begins[1:], strict=False)]
+        return cls(of_bid=ops.join_ids(taken, pool.empty((sum(counts),), torch.int64)), empty=spare)
 
-    def empty_until(self, hop: int) -> NDArray[np.int64]:
-        return np.concatenate(self.empty[: hop + 1])
+    def empty_until(self, hop: int, pool: ops.Pool) -> Tensor:
+        spare = self.empty[: hop + 1]
+        return ops.join_ids(spare, pool.empty((sum(map(len, spare)),), torch.int64))
 
 
 def _padded_edges(
@@ -92,14 +92,12 @@ def _padded_edges(
         begin, at = 0, 0
         for hop, (count, size) in enumerate(zip(counts, room, strict=True)):
             ops.gather_rows(places.of_bid, old[begin : begin + count], out=new[at : at + count])
-            spare = places.empty_until(hop if block.num_sampled is not None else len(places.empty))
-            new[at + count : at + size].numpy()[...] = np.resize(spare, size - count)  # in turn: one would be a hub
+            spare = places.empty_until(hop if block.num_sampled is not None else len(places.empty), pool)
+            ops.in_turn(spare, out=new[at + count : at + size])  # one alone would be a hub
             begin, at = begin + count, at + size
     flips = block.flips
     if flips is not None:
-        mask = torch.zeros(sum(room), dtype=torch.bool)
-        mask[: len(flips.mask)] = flips.mask
-        flips = replace(flips, mask=mask)
+        flips = replace(flips, mask=ops.filled_up(flips.mask, sum(room), 0))
     return replace(
         block,
         ends_bid=ends_bid,
@@ -125,6 +123,6 @@ def _spread(ids: Tensor, counts: tuple[int, ...], room: tuple[int, ...], empty: 
     begin, at = 0, 0
     for count, size in zip(counts, room, strict=True):
         ops.copy_ids(ids[begin : begin + count], spread[at : at + count])
-        spread[at + count : at + size].numpy()[...] = empty
+        spread[at + count : at + size].fill_(empty)
         begin, at = begin + count, at + size
     return spread

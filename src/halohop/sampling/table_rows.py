@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.ops.device import DevicePool
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
 from halohop.sampling.columns import Columns
 from halohop.typing import TableKey
@@ -61,17 +62,27 @@ class TablesOfBatches:
                     f"batches have edges of {block.flips.relation} among those of {key!r}, and table {name!r} has no rows of "
                     "them; leave it out, or draw with another subgraph_type"
                 )
+        there = graph.on_device
+        if there is not None:
+            wanted = [(key, name, _on_host(block, there.pool)) for key, name, block in wanted]
         places = [_places(block) for *_, block in wanted]
         asked = [(name, block.gid if at is None else block.gid[at]) for (_, name, block), at in zip(wanted, places, strict=True)]
         found = graph.tables.read_later(asked).result()
         rows: dict[TableKey, dict[str, Tensor]] = {}
         for (key, name, block), at, some in zip(wanted, places, found, strict=True):
-            rows.setdefault(key, {})[name] = some if at is None else _spread(some, at, len(block.gid))
+            spread = some if at is None else _spread(some, at, len(block.gid))
+            rows.setdefault(key, {})[name] = spread if there is None else there.pool.put(spread)
         return replace(
             batch,
             nodes={key: _with(block, rows.get(key, {})) for key, block in batch.nodes.items()},
             edges={key: _with(block, rows.get(key, {})) for key, block in batch.edges.items()},
         )
+
+
+def _on_host(block: Block, pool: DevicePool) -> Block:
+    """The ids by which owners of tables are asked."""
+    gid = pool.bring(block.gid)
+    return replace(block, gid=gid, columns={})
 
 
 def _places(block: NodeBlock | EdgeBlock) -> Tensor | None:
