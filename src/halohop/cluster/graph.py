@@ -307,3 +307,7 @@ def local_graph(
         counters=counters,
         table_owners=table_owners or partial(owners_here, book, {shard.owner: tuple(parts)}),
     )
+
+
+AnyGraph = Graph | DeviceGraph
+"""Whoever answers requests of samplers and loaders: tensors lie where it does."""

@@ -1,10 +1,12 @@
 """Streams of a device, for those who work side by side: each has a lane of its own, and hands over what it made by an event."""
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import finalize
 
 import torch
 from torch import Tensor
@@ -23,18 +25,25 @@ class Mark:
     faults: Tensor
 
 
+class _Held:
+    """The stream of a thread, as long as there is the thread."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+
 class Lanes:
     """The streams of one device. The host waits only in `for_all_lanes`, and one lane waits for another only where it says so.
 
-    A stream is lent to one thread at a time and comes back: torch keeps memory by stream, and new ones would each have to be
-    given their own.
+    A thread has the same stream every time, as it may keep memory to work in from one batch to the next. When it ends another
+    gets the stream: torch keeps memory by stream, and new ones would each have to be given their own.
     """
 
     device: torch.device
 
     def __init__(self) -> None:
-        self._idle_streams: list[Any] = []
-        self._lending = threading.Lock()
+        self._idle_streams: deque[Any] = deque()
+        self._of_thread = threading.local()
 
     @contextmanager
     def lane(self, after: Any = None) -> Iterator[None]:
@@ -43,17 +52,14 @@ class Lanes:
         Args:
             after: an event that the stream waits for first.
         """
-        with self._lending:
-            stream = self._idle_streams.pop() if self._idle_streams else None
-        stream = stream or self._new_stream()
-        try:
-            if after is not None:
-                stream.wait_event(after)
-            with self._upon(stream):
-                yield
-        finally:
-            with self._lending:
-                self._idle_streams.append(stream)
+        held: _Held | None = getattr(self._of_thread, "held", None)
+        if held is None:
+            held = self._of_thread.held = _Held(self._lent())
+            finalize(held, self._idle_streams.append, held.stream).atexit = False
+        if after is not None:
+            held.stream.wait_event(after)
+        with self._upon(held.stream):
+            yield
 
     @contextmanager
     def for_all_lanes(self) -> Iterator[None]:
@@ -85,6 +91,12 @@ class Lanes:
     def seconds_between(self, first: Any, last: Any) -> float:
         """Between two timed events that have come, on the device."""
         return float(first.elapsed_time(last)) / 1e3
+
+    def _lent(self) -> Any:
+        try:
+            return self._idle_streams.popleft()
+        except IndexError:
+            return self._new_stream()
 
     def _new_stream(self) -> Any:
         return torch.cuda.Stream(self.device)

@@ -235,7 +235,7 @@ def _padded_links(metadata: tuple[Any, ...], links: LinkSeeds, batch: Batch, roo
     return _lengthened(input_id, room.seeds, -1), *longer
 
 
-def _lengthened(values: Tensor | None, length: int, value: float | Tensor) -> Tensor | None:
+def _lengthened(values: Any, length: int, value: Any) -> Any:
     """With `value` in the places that are left; None stays None."""
     return values if values is None or len(values) == length else ops.filled_up(values, length, value)
 

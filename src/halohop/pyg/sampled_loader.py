@@ -223,9 +223,9 @@ class NeighborhoodLoader(SampledLoader):
             fanouts = fanouts_of(num_neighbors, graph.schema)
             there = graph.on_device
             if there is not None and there.draws and self.transform_sampler_output is None:  # which is given what the host has
-                return NeighborSampler(there, fanouts, seed=seed, rules=rules, edge_ids=self._edge_ids_along), examples(
-                    graph, seed, rules
-                )
+                along = self._columns_along is not None and self._columns_along.edge_ids
+                drawing = NeighborSampler(there, fanouts, seed=seed, rules=rules, edge_ids=along)
+                return drawing, examples(graph, seed, rules)
             neighbors = neighbor_sampler(graph, fanouts, seed=seed, rules=rules, columns=self._columns_along)
             if self.transform_sampler_output is not None and any(mine != other for mine, other in neighbors.partners.items()):
                 raise InputError(

@@ -7,17 +7,13 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.device import DeviceGraph
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import AnyGraph
 from halohop.errors import InputError
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock
 from halohop.sampling.columns import ALL, Columns
 from halohop.store.requests import FetchReply, FetchRequest, RowQuery
 from halohop.store.schema import Schema
 from halohop.typing import EDGE_ID, RAW_ID, RAW_TEXT, NodeType, Relation, TableKey
-
-AnyGraph = Graph | DeviceGraph
-"""Whoever has the rows of a batch; tensors lie where it answers."""
 
 
 def collect(graph: AnyGraph, batch: Batch, columns: Columns = ALL) -> Batch:

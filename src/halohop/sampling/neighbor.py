@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from halohop import ops
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import AnyGraph, Graph
 from halohop.errors import InputError
 from halohop.ops.device import DevicePool
 from halohop.sampling.batch import AnySeeds, Batch
@@ -44,9 +44,9 @@ class NeighborSampler:
     """
 
     def __init__(
-        self, graph: Graph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None, edge_ids: bool = False
+        self, graph: AnyGraph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None, edge_ids: bool = False
     ) -> None:
-        self.graph = graph
+        self.graph: Any = graph  # of either kind; those who ask more than requests know which
         self.fanouts = fanouts
         self.rules = rules or Rules()
         self._edge_ids = edge_ids and self.rules.subgraph == "directional"
@@ -59,6 +59,7 @@ class NeighborSampler:
         self._device = graph.pool if isinstance(graph.pool, DevicePool) else None
         self._near: NearSampler | None = None
         if self._device is None:
+            assert isinstance(graph, Graph)
             self._near = NearSampler.of(
                 graph, fanouts, rules=self.rules, list_end=self._list_end, edge_ids=self._edge_ids, seed=seed
             )
@@ -125,7 +126,7 @@ class NeighborSampler:
         )
 
 
-def check_columns(graph: Graph, rules: Rules) -> None:
+def check_columns(graph: AnyGraph, rules: Rules) -> None:
     """
     Raises:
         InputError: a column of the rules that no relation or node type has.

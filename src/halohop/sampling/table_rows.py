@@ -79,10 +79,9 @@ class TablesOfBatches:
         )
 
 
-def _on_host(block: Block, pool: DevicePool) -> Block:
+def _on_host(block: NodeBlock | EdgeBlock, pool: DevicePool) -> NodeBlock | EdgeBlock:
     """The ids by which owners of tables are asked."""
-    gid = pool.bring(block.gid)
-    return replace(block, gid=gid, columns={})
+    return block.moved(pool.bring)
 
 
 def _places(block: NodeBlock | EdgeBlock) -> Tensor | None:

@@ -60,7 +60,8 @@ class DeviceLists:
         with self._lock:  # several threads make batches
             key = id(pieces)
             if key not in self._moved:
-                self._moved[key] = DevicePieces.of(pieces, self._pool, on_device=self._on_device)
+                with self._pool.for_all_lanes():
+                    self._moved[key] = DevicePieces.of(pieces, self._pool, on_device=self._on_device)
             return self._moved[key]
 
 
