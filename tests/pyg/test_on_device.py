@@ -7,32 +7,34 @@ import torch
 from torch import Tensor
 
 import halohop
+from halohop.cluster.device import DeviceOptions
 from halohop.cluster.graph import Graph
+from halohop.errors import InputError
 from halohop.testing import graphs
 from halohop.testing.worlds import partitioned
 from tests.support.pretend_gpu import home
-from tests.support.pretended import on_pretended
 
-MODES = ["cpu", "zero_copy", "cuda"]
 RUNS: list[dict[str, Any]] = [{"run": "inline"}, {"run": "threads", "num_workers": 2}]
 TYPED = ({"a": 50, "b": 20}, {("a", "to", "b"): 150, ("b", "rev_to", "a"): 120})
+OPTIONS: dict[str, Any] = {"batch_size": 11, "shuffle": True, "seed": 3}
+
+pytestmark = pytest.mark.usefixtures("pretended_gpu")
 
 
 def graph_of(kind: str, num_parts: int) -> Graph:
-    tables = graphs.power_law(60, 4, dim=3) if kind == "homogeneous" else graphs.typed(*TYPED, dim=3)
+    tables = graphs.power_law(40, 4, dim=3) if kind == "homogeneous" else graphs.typed(*TYPED, dim=3)
     return partitioned(tables, num_parts)
 
 
-def loader_of(graph: Graph, task: str, **options: Any) -> Any:
-    kind = "homogeneous" if graph.schema.is_homogeneous else "typed"
-    options = {"batch_size": 7, "shuffle": True, "seed": 3} | options
-    if task == "nodes":
-        nodes = torch.arange(20) if kind == "homogeneous" else ("b", torch.arange(20))
-        given = graph.select(None, "b" if kind == "typed" else "node")[0]
-        nodes = None if kind == "homogeneous" else ("b", None)
-        assert len(given)
-        return halohop.NeighborLoader(graph, [3, 2], nodes, **options)
-    raise AssertionError(task)
+def nodes_of(graph: Graph, **options: Any) -> Any:
+    nodes = None if graph.schema.is_homogeneous else ("b", None)
+    return halohop.NeighborLoader(graph, [3, 2], nodes, **{**OPTIONS, **options})
+
+
+def links_of(graph: Graph, **options: Any) -> Any:
+    index = torch.arange(30).view(2, 15)
+    edges = index if graph.schema.is_homogeneous else (("a", "to", "b"), index % 20)
+    return halohop.LinkNeighborLoader(graph, [3, 2], edges, **{**OPTIONS, **options})
 
 
 def assert_equal(there: Any, here: Any) -> None:
@@ -51,19 +53,49 @@ def assert_equal(there: Any, here: Any) -> None:
                 assert found == value, key
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("num_parts", [1, 4])
-@pytest.mark.parametrize("kind", ["homogeneous", "typed"])
-def test_batches_are_those_of_the_cpu(kind: str, num_parts: int, mode: str) -> None:
+def assert_same_batches(there: Any, here: list[Any]) -> None:
+    found = list(there)
+    assert len(found) == len(here) > 1
+    for one, other in zip(found, here, strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize("mode", ["cpu", "zero_copy", "cuda"])
+@pytest.mark.parametrize(("kind", "num_parts"), [("homogeneous", 1), ("homogeneous", 4), ("typed", 4)])
+def test_batches_are_those_of_the_cpu(kind: str, num_parts: int, mode: Any) -> None:
     graph = graph_of(kind, num_parts)
-    here = list(loader_of(graph, "nodes", run="inline"))
-    with on_pretended(graph, mode=mode):
-        for run in RUNS:
-            there = loader_of(graph, "nodes", **run)
-            found = list(there)
-            assert len(found) == len(here) > 1
-            for one, other in zip(found, here, strict=True):
-                assert_equal(one, other)
-            statistics = there.statistics()
-            assert statistics["device_sample_seconds"] > 0
-            assert statistics["device_gather_seconds"] > 0
+    here = list(nodes_of(graph, run="inline"))
+    graph.use_device(DeviceOptions(device="cuda:0", mode=mode))
+    for run in RUNS:
+        there = nodes_of(graph, **run)
+        assert_same_batches(there, here)
+        statistics = there.statistics()
+        assert statistics["device_sample_seconds"] > 0
+        assert statistics["device_gather_seconds"] > 0
+
+
+@pytest.mark.parametrize("kind", ["homogeneous", "typed"])
+@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
+def test_links_are_those_of_the_cpu(kind: str, negatives: Any) -> None:
+    graph = graph_of(kind, 4)
+    options = {"neg_sampling": negatives, **({"edge_label": torch.arange(15)} if negatives != "triplet" else {})}
+    here = list(links_of(graph, run="inline", **options))
+    graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
+    assert_same_batches(links_of(graph, run="threads", num_workers=2, **options), here)
+
+
+@pytest.mark.parametrize("make", [nodes_of, links_of])
+@pytest.mark.parametrize("mode", ["cpu", "cuda"])
+def test_padded_batches_are_those_of_the_cpu(make: Any, mode: Any) -> None:
+    graph = graph_of("typed", 1)
+    options = {"pad": "bound"}
+    here = list(make(graph, run="inline", **options))
+    graph.use_device(DeviceOptions(device="cuda:0", mode=mode))
+    assert_same_batches(make(graph, run="inline", **options), here)
+
+
+def test_processes_make_no_batches_on_a_device() -> None:
+    graph = graph_of("homogeneous", 1)
+    graph.use_device(DeviceOptions(device="cuda:0"))
+    with pytest.raises(InputError, match="run='processes' makes no batches on cuda:0"):
+        nodes_of(graph, run="processes", num_workers=1)
