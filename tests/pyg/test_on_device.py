@@ -10,8 +10,10 @@ import halohop
 from halohop.cluster.device import DeviceOptions
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.store.requests import FetchRequest, RowQuery
 from halohop.testing import graphs
 from halohop.testing.worlds import partitioned
+from halohop.typing import RAW_ID
 from tests.support.pretend_gpu import home
 
 RUNS: list[dict[str, Any]] = [{"run": "inline"}, {"run": "threads", "num_workers": 2}]
@@ -31,9 +33,16 @@ def nodes_of(graph: Graph, **options: Any) -> Any:
     return halohop.NeighborLoader(graph, [3, 2], nodes, **{**OPTIONS, **options})
 
 
+def raw_ids(graph: Graph, node_type: str) -> Tensor:
+    gid, _ = graph.select(None, node_type)
+    ((raw,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=(RAW_ID,), gid=gid),)))
+    return raw
+
+
 def links_of(graph: Graph, **options: Any) -> Any:
-    index = torch.arange(30).view(2, 15)
-    edges = index if graph.schema.is_homogeneous else (("a", "to", "b"), index % 20)
+    relation = next(iter(graph.schema.edges))
+    ends = [raw_ids(graph, relation[end])[:15] for end in (0, 2)]
+    edges = relation, torch.stack([ends[0], ends[1].flip(0)])
     return halohop.LinkNeighborLoader(graph, [3, 2], edges, **{**OPTIONS, **options})
 
 
