@@ -29,25 +29,21 @@ class DeviceLists:
         self._host, self._pool, self._on_device = topologies, pool, on_device
         self._moved: dict[int, DevicePieces] = {}
         self._lock = threading.Lock()
-        self._lists = {relation: self._of(topology, edge_ids=False) for relation, topology in topologies.items()}
-        self._with_ids: dict[Relation, Topology] = {}
+        with pool.for_all_lanes():
+            self._lists = {relation: self._of(topology) for relation, topology in topologies.items()}
 
     def of(self, relation: Relation, *, edge_ids: bool) -> Topology:
         """The lists of a relation, which is one of the graph's; `edge_ids`: with the user's ids of edges."""
-        if not edge_ids:
-            return self._lists[relation]
-        found = self._with_ids.get(relation)
-        if found is None:
-            found = self._with_ids[relation] = self._of(self._host[relation], edge_ids=True)
-        return found
+        lists, ids = self._lists[relation], self._host[relation].edge_ids
+        return replace(lists, edge_ids=self._move(ids)) if edge_ids and ids is not None else lists
 
-    def _of(self, host: Topology, *, edge_ids: bool) -> Topology:
+    def _of(self, host: Topology) -> Topology:
         return replace(
             host,
             indptr=self._move(host.indptr),
             indices=self._move(host.indices),
             edge_bounds=self._pool.put(torch.as_tensor(host.edge_bounds)),
-            edge_ids=self._move(host.edge_ids) if edge_ids and host.edge_ids is not None else None,
+            edge_ids=None,  # moved where batches are to have them
             dst_raw=None if host.dst_raw is None else self._move(host.dst_raw),
             src_raw=None if host.src_raw is None else self._move(host.src_raw),
             columns=_Moved(host.columns, self._move),
