@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -121,12 +121,13 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
         return
-    if isinstance(value, Mapping):
-        parts: Iterable[Any] = value.values()
-    elif isinstance(value, list | tuple):
+    parts: Iterable[Any]
+    if isinstance(value, list | tuple):
         parts = value
     elif hasattr(value, "stores"):  # PyG's Data and HeteroData
         parts = [part for store in value.stores for part in store.values()]
+    elif hasattr(value, "keys"):
+        parts = value.values()
     elif is_dataclass(value) and not isinstance(value, type):
         parts = [getattr(value, field.name) for field in fields(value)]
     else:
