@@ -15,6 +15,7 @@ class Beside(Generic[Known]):
     device gets, nothing is known.
 
     Example:
+        >>> import torch
         >>> beside, ends = Beside[str](), torch.tensor([0, 0, 1])
         >>> beside.keep(ends, "sorted")
         >>> beside.of(ends), beside.of(ends.clone())
