@@ -146,8 +146,8 @@ MUTATIONS = {
     ),
     "padding: empty edges at the last real node of a hop": Mutation(
         module="sampling/padding.py",
-        line="np.arange(begin + count, end)",
-        instead="np.arange(begin + max(count - 1, 0), end)",
+        line="every[begin + count : end]",
+        instead="every[begin + max(count - 1, 0) : end]",
         found_by=("pyg/test_padding.py",),
     ),
     "dedup: the first seed is found again as a new node": Mutation(

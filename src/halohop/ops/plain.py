@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from halohop.ops.arguments import ARRAY_DTYPES
 from halohop.ops.device import DevicePool
 from halohop.ops.pool import Pool, empty
 
@@ -88,10 +89,16 @@ def filled_up(values: Tensor, length: int, value: float | Tensor) -> Tensor:
         >>> filled_up(torch.tensor([5]), 3, -1).tolist()
         [5, -1, -1]
     """
-    longer = values.new_empty((length, *values.shape[1:]))
-    longer[: len(values)].copy_(values)
-    longer[len(values) :].fill_(value)
-    return longer
+    kind = ARRAY_DTYPES.get(values.dtype)
+    if values.is_cuda or kind is None:
+        longer = values.new_empty((length, *values.shape[1:]))
+        longer[: len(values)].copy_(values)
+        longer[len(values) :].fill_(value)
+        return longer
+    array = np.empty((length, *values.shape[1:]), kind)
+    array[: len(values)] = values.numpy()
+    array[len(values) :] = value.numpy() if isinstance(value, Tensor) else value
+    return torch.from_numpy(array)
 
 
 def shifted(ids: Tensor, by: int) -> Tensor:

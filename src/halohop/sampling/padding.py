@@ -119,10 +119,8 @@ def _spread_rows(column: Tensor, gid: Tensor, places: _NodeSlots, pool: ops.Pool
 
 def _spread(ids: Tensor, counts: tuple[int, ...], room: tuple[int, ...], empty: int, pool: ops.Pool) -> Tensor:
     """Ids in their places, and `empty` in the others."""
-    spread = pool.empty((sum(room),), torch.int64)
-    begin, at = 0, 0
-    for count, size in zip(counts, room, strict=True):
-        ops.copy_ids(ids[begin : begin + count], spread[at : at + count])
-        spread[at + count : at + size].fill_(empty)
-        begin, at = begin + count, at + size
-    return spread
+    begins = accumulate(counts, initial=0)
+    hops = [
+        ops.filled_up(ids[begin : begin + count], size, empty) for begin, count, size in zip(begins, counts, room, strict=False)
+    ]
+    return ops.join_ids(hops, pool.empty((sum(room),), torch.int64))
