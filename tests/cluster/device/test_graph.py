@@ -7,8 +7,10 @@ import halohop
 from halohop.cluster.device import DeviceGraph, DeviceOptions
 from halohop.datasets import synthetic
 from halohop.errors import InputError
+from halohop.ops.device_pieces import DevicePieces
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import FetchRequest, HopQuery, RowQuery, SampleRequest
+from halohop.testing.worlds import hosts
 from halohop.typing import RAW_ID, degree_column
 from tests.support.pretend_gpu import PretendPool, home, pretended
 
@@ -120,3 +122,39 @@ def test_a_device_that_is_not_there(tmp_path, device, words):
     halohop.partition(synthetic("tiny"), tmp_path / "parts", num_parts=1, method="random")
     with pytest.raises(InputError, match=words):
         halohop.open(tmp_path / "parts", device=device)
+
+
+def test_a_share_as_text_is_a_share():
+    assert DeviceOptions(device="cuda:0", feature_cache="0.5").cache_bytes(1000) == 500
+    assert DeviceOptions(device="cuda:0", feature_cache="1KB").cache_bytes(5000) == 1000
+    with pytest.raises(InputError, match="is no share"):
+        DeviceOptions(device="cuda:0", feature_cache="1.5")
+
+
+def test_lists_that_do_not_fit_are_refused(host, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(DevicePieces, "of", full)
+    with pytest.raises(InputError, match="do not fit into cuda:0, which has 1073741824 bytes free; take mode='zero_copy'"):
+        device_graph(host, mode="cuda")
+
+
+@pytest.mark.parametrize("mode", ["cpu", "cuda"])
+def test_of_a_graph_of_several_hosts_the_host_draws(tmp_path, mode):
+    tables = synthetic("tiny")
+    halohop.partition(tables, tmp_path / "parts", num_parts=2, method="random")
+    (relation,) = tables.edges
+    gid = torch.arange(60)
+    asked = HopQuery(relation=relation, fanout=3, dst_gid=gid)
+    draw = Draw(seed=1, epoch=0, batch=2, hop=1)
+    with hosts(tmp_path / "parts", [[0], [1]]) as (first, _):
+        graph = device_graph(first, mode=mode)
+        assert not graph.draws
+        (expected,) = first.sample(SampleRequest(draw=draw, queries=(asked,))).answers
+        near = HopQuery(relation=relation, fanout=3, dst_gid=pretended(gid))
+        (found,) = graph.sample(SampleRequest(draw=draw, queries=(near,))).answers
+        assert torch.equal(home(found.src_gid), expected.src_gid)
+        (name,) = first.schema.nodes
+        rows = [FetchRequest(queries=(RowQuery(table=name, columns=("x",), gid=ids),)) for ids in (gid, pretended(gid))]
+        assert torch.equal(home(graph.fetch_stored(rows[1]).rows[0][0]), first.fetch_stored(rows[0]).rows[0][0])

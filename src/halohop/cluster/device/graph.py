@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from halohop.cluster.device.lists import DeviceLists
@@ -45,7 +46,8 @@ class DeviceOptions:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError(f"mode={self.mode!r} is none of {list(MODES)}")
-        if isinstance(self.feature_cache, float) and not 0 <= self.feature_cache <= 1:
+        share = _share(self.feature_cache)
+        if share is not None and not 0 <= share <= 1:
             raise InputError(f"feature_cache={self.feature_cache} is no share of the free memory; give 0.0 to 1.0, or a size")
 
     def cache_bytes(self, free: int) -> int:
@@ -54,8 +56,10 @@ class DeviceOptions:
         Raises:
             InputError: it is larger, or no size.
         """
-        if isinstance(self.feature_cache, float):
-            return int(free * self.feature_cache)
+        share = _share(self.feature_cache)
+        if share is not None:
+            return int(free * share)
+        assert not isinstance(self.feature_cache, float)
         wanted = parse_size(self.feature_cache)
         if wanted > free:
             raise InputError(
@@ -94,7 +98,7 @@ class DeviceGraph(Lookups):
         schema, book, counters, identities, narrow_tables, pool: as of `Graph`; the pool is the device's.
 
     Raises:
-        InputError: a cache that is larger than the device's free memory; memory that the system does not lock.
+        InputError: lists or a cache that are larger than the device's free memory; memory that the system does not lock.
     """
 
     pool: DevicePool
@@ -103,16 +107,22 @@ class DeviceGraph(Lookups):
         self.host, self.pool, self.options = host, pool, options
         self.schema, self.book, self.counters = host.schema, host.book, pool.counters
         self.identities, self.narrow_tables = host.identities, host.narrow_tables
-        self.draws = options.mode != "cpu"
         self._router = host.router
         self._listed_ids = {}
-        shard = host.router.only_shard
+        shard = host.router.only_shard  # of several hosts' graphs the host draws, with one request a hop
+        self.draws = options.mode != "cpu" and isinstance(shard, LocalShard)
         options.cache_bytes(pool.free_bytes())  # refused before anything is copied
         self._lists: DeviceLists | None = None
         self._rows: DeviceRows | None = None
         if isinstance(shard, LocalShard):
             if self.draws:
-                self._lists = DeviceLists(shard.topologies, pool, on_device=options.mode == "cuda")
+                try:
+                    self._lists = DeviceLists(shard.topologies, pool, on_device=options.mode == "cuda")
+                except torch.OutOfMemoryError as error:
+                    raise InputError(
+                        f"the lists of neighbours do not fit into {pool.device}, which has {pool.free_bytes()} bytes free; take "
+                        "mode='zero_copy' or mode='cpu'"
+                    ) from error
             cache_bytes = options.cache_bytes(pool.free_bytes())  # of what the lists have left
             self._rows = DeviceRows(shard, host.schema, pool, cache_bytes=cache_bytes)
 
@@ -176,6 +186,13 @@ class DeviceGraph(Lookups):
 def _by_weight(rules: Rules) -> bool:
     """Whether neighbours are not drawn alike, for which the device has no kernels."""
     return rules.weight is not None or rules.labor
+
+
+def _share(cache: str | float) -> float | None:
+    """A cache as a share of what is free: 0.5, or as text; None where it is a number of bytes."""
+    if isinstance(cache, str) and "." in cache and cache.replace(".", "", 1).isdigit():
+        return float(cache)
+    return cache if isinstance(cache, float) else None
 
 
 def _each(record: Any, move: Any) -> Any:
