@@ -24,18 +24,14 @@ class DeviceRows:
         schema: of the graph.
         pool: of the device.
         cache_bytes: of the device's memory, for the hottest rows of nodes' columns.
-
-    Attributes:
-        hot: how many rows of each node type the device has.
     """
 
     def __init__(self, shard: LocalShard, schema: Schema, pool: DevicePool, *, cache_bytes: int) -> None:
-        self._shard, self._pool = shard, pool
+        self._pool = pool
         self._lock = threading.Lock()
         self._columns: dict[tuple[TableKey, str], CachedRows] = {}
         self._stored = {table: _readable(shard.stored(table)) for table in schema.tables}
         self._hot = _hottest(shard, {name: self._stored[name] for name in schema.nodes}, cache_bytes)
-        self.hot: dict[NodeType, int] = {name: len(rows) for name, rows in self._hot.items()}
 
     def has(self, table: TableKey, column: str) -> bool:
         """Whether rows of a column can be read by the device."""
