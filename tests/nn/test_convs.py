@@ -116,6 +116,18 @@ def test_gcn_divides_by_the_degrees_of_the_whole_batch(weighted: bool) -> None:
         torch.testing.assert_close(listed(batch.x[: hop.num_src], hop, weight), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"add_self_loops": False}], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gcn_over_a_hop_that_is_a_graph_of_its_own(weighted: bool, options: dict[str, Any]) -> None:
+    batch = batch_of(made(), expand="all")
+    weight = torch.rand(batch.num_edges) if weighted else None
+    layer, listed = both(pyg.GCNConv(5, 4, **options))
+    for hop in hops(batch, cumulative=False):
+        of_hop = None if weight is None else weight[hop.edges]
+        expected = layer(batch.x[: hop.num_src], torch.stack([hop.src, hop.dst]), of_hop)[: hop.num_dst]
+        torch.testing.assert_close(listed(batch.x[: hop.num_src], hop, weight), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("options", [{}, {"num_bases": 2}, {"num_blocks": 3}, {"aggr": "max"}, {"root_weight": False}], ids=str)
 def test_relations_of_edges(options: dict[str, Any]) -> None:
     types = torch.randint(5, (EDGES,))

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric import nn as pyg
 
 from halohop.nn.aggregation import Rows, is_product, multiplied, pair_of
@@ -71,7 +72,8 @@ def _degrees(
     """The sum of the weights of the edges to each node, and of them that of the node's edge to itself, which each has if `loops`
     are given: those that are there, whose weights count."""
     if edge_weight is None:
-        degree = whole.begins.diff().to(x.dtype)
+        # nodes that no edge leads to are among the sources of a hop that is a graph of its own
+        degree = pad(whole.begins.diff().to(x.dtype), (0, whole.num_src - whole.num_dst))
         if loops is None:
             return degree, None
         # as many as there are loops fewer, and one more
@@ -79,7 +81,7 @@ def _degrees(
         return (degree + 1).index_add(0, whole.src[loops], -twice), degree.new_ones(len(degree))
     of_all = whole.of_edges(edge_weight).view(-1)
     if loops is None:
-        return of_all.new_zeros(whole.num_dst).index_add(0, whole.dst, of_all), None
-    own = of_all.new_full((whole.num_dst,), fill).index_put((whole.src[loops],), of_all[loops])
+        return of_all.new_zeros(whole.num_src).index_add(0, whole.dst, of_all), None
+    own = of_all.new_full((whole.num_src,), fill).index_put((whole.src[loops],), of_all[loops])
     others = of_all.index_fill(0, loops, 0)
     return own.index_add(0, whole.dst, others), own
