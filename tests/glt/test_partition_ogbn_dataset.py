@@ -41,7 +41,11 @@ def run(scripts: Path, command: str) -> tuple[int, str]:
     ("name", "command"),
     [
         pytest.param("ogbn-products", "--dataset=ogbn-products --num_partitions=2", marks=pytest.mark.full),
-        ("ogbn-papers100M", "--dataset=ogbn-papers100M --root_dir=../../../data/ogbn-papers100M --num_partitions=3"),
+        pytest.param(
+            "ogbn-papers100M",
+            "--dataset=ogbn-papers100M --root_dir=../../../data/ogbn-papers100M --num_partitions=3",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_the_documents_commands(scripts: Path, tmp_path: Path, name: str, command: str) -> None:

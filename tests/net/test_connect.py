@@ -385,6 +385,7 @@ graph.close()
 """
 
 
+@pytest.mark.full
 def test_trainers_without_a_graph_compile_what_picks_seeds_alone(parts, tmp_path):
     with served(parts, (0,), (1, 2)) as servers:
         variables = environment() | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}

@@ -257,8 +257,8 @@ def assert_same_batches(loader: Any, expected: list[dict[str, Any]]) -> None:
 
 
 REPEATED = (
-    *("2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "own partitions on hosts"),
-    *("own partitions on servers", "servers"),
+    *("one graph in memory", "2 in memory", "3 in memory", "8 in memory", "2 shards", "3 shards", "own partitions"),
+    *("own partitions on hosts", "own partitions on servers", "disk", "servers"),
 )
 """What other places show already."""
 
@@ -278,7 +278,7 @@ def test_wherever_the_graph_lies(folders, expected, place):
 
 @pytest.mark.parametrize(
     "place",
-    [pytest.param(name, marks=[pytest.mark.full] * (name in ("hosts", "servers"))) for name in PLACES_WITH_COPIES],
+    [pytest.param(name, marks=[pytest.mark.full] * (name != "hosts with a cache")) for name in PLACES_WITH_COPIES],
 )
 def test_whatever_hosts_have_copied(folders_with_copies, expected, place):
     for source in SOURCES:

@@ -82,7 +82,7 @@ def test_lightning_link_data(data, parts):
     assert sorted(chain(*model.seen[:2])) == list(range(100))
 
 
-@pytest.mark.parametrize("run", ["threads", "processes"])
+@pytest.mark.parametrize("run", [pytest.param("threads", marks=pytest.mark.full), "processes"])
 def test_lightning_takes_our_loaders(data, parts, run):
     """Directly and from hooks; for predictions Lightning makes the loader of a hook anew, with the same arguments."""
 

@@ -122,7 +122,11 @@ def expected(whole) -> dict[tuple[str, int], list[list[tuple[Any, ...]]]]:
     return {(name, ranks): by_steps([whole], name, ranks) for name in LOADERS for ranks in (1, 4)}
 
 
-@pytest.mark.parametrize("place", PLACES)
+REPEATED = ("one host, 8 partitions", "two hosts, one partition each", "servers")
+"""What other places show already."""
+
+
+@pytest.mark.parametrize("place", [pytest.param(name, marks=[pytest.mark.full] * (name in REPEATED)) for name in PLACES])
 def test_batches_are_the_same_wherever_the_graph_lies(folders, expected, place):
     names = LOADERS if place.startswith("one host") else ("nodes", "links")  # what the others go through is no other
     with PLACES[place](folders) as graphs:
@@ -169,6 +173,7 @@ def test_seeds_that_live_at_the_servers_have_their_blocks_there(folders, expecte
         assert batches(loader) == [batch for (batch,) in expected["nodes", 1]]
 
 
+@pytest.mark.full
 def test_blocks_of_metis_are_the_same_in_any_number_of_partitions(tmp_path):
     found = []
     for num_parts in (2, 4, 8):

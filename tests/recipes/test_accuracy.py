@@ -69,6 +69,7 @@ def test_aifb_learns_its_vectors_on_two_hosts_as_in_one_process(
     assert sum(apart) / 5 > sum(alone) / 5 - 0.03
 
 
+@pytest.mark.full
 def test_aifb(pyg_root: Path, tmp_path: Path) -> None:
     pytest.importorskip("rdflib")
     pytest.importorskip("pandas")

@@ -229,7 +229,7 @@ def play_workers(network: list[Host], folders: dict[int, Path], undisturbed: Lin
 @pytest.mark.parametrize(
     ("play", "rounds"),
     [
-        (play_servers, 1),
+        pytest.param(play_servers, 1, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_servers, 2, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_workers, 1, marks=[pytest.mark.full, pytest.mark.timeout(480)]),
         pytest.param(play_servers, 20, marks=[pytest.mark.soak, pytest.mark.timeout(2400)]),

@@ -45,6 +45,7 @@ def test_killed_and_restarted_in_mid_epoch(parts, start, sampling):
         assert told(got) == undisturbed
 
 
+@pytest.mark.full
 def test_a_server_of_another_data_set_takes_the_port_of_a_killed_one(parts, start, tmp_path):
     """Nothing of it is believed; the right one, when it is back at its port, is."""
     halohop.partition(ring(600), tmp_path / "other", num_parts=2, method="random", seed=1)

@@ -45,6 +45,7 @@ def end(nodes: list[subprocess.Popen[str]], seconds: float) -> list[tuple[int, s
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.full
 def test_two_nodes_on_one_machine(tmp_path):
     """Loss falls, the results file has a whole line of every trainer and epoch, and the nodes end well."""
     write_products(tmp_path / "data", easy(400))

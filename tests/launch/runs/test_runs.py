@@ -91,8 +91,8 @@ def test_a_run_leaves_metrics_checkpoint_picture_and_says_where(trained: tuple[P
 @pytest.mark.parametrize(
     "options",
     [
-        ["--nodes", "2", "--trainers", "2"],
-        pytest.param([], marks=pytest.mark.full),
+        pytest.param(["--nodes", "2", "--trainers", "2"], marks=pytest.mark.full),
+        [],
         pytest.param(["--fanout", "-1,-1"], marks=pytest.mark.full),
     ],
     ids=" ".join,
@@ -122,6 +122,7 @@ def test_results_for_machines(trained: tuple[Path, str], tiny_parts: Path, tmp_p
     ]
 
 
+@pytest.mark.full
 def test_events_for_machines_of_a_source_that_is_partitioned_into_the_run_folder(tmp_path: Path) -> None:
     source = ("synthetic:tiny", "--method", "random")
     done = run("-q", "train", *source, *SMALL, "--epochs", "1", "--json", "--out", tmp_path / "run")

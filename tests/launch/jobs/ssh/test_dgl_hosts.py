@@ -113,6 +113,7 @@ def hosts(launches, parts: Path) -> Hosts:
     found.clear()
 
 
+@pytest.mark.full
 def test_files_are_copied_and_the_command_runs(hosts: Hosts) -> None:
     """The hosts do not see the launcher's folders, and each has its own partition only."""
     code, _, err = ended(hosts.copy())
