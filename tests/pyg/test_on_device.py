@@ -1,49 +1,97 @@
-"""Loaders of a graph on a GPU: the batches of the CPU, bit for bit, in any mode, in order, from any number of threads."""
+"""Loaders of a graph on a GPU: the batches of the CPU, bit for bit, in any mode, of every loader."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NegativeSampling
 
 import halohop
 from halohop.cluster.device import DeviceOptions
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
-from halohop.store.requests import FetchRequest, RowQuery
-from halohop.testing import graphs
-from halohop.testing.worlds import partitioned
-from halohop.typing import RAW_ID
-from tests.support.pretend_gpu import home
+from halohop.pyg.convert import tables_from_pyg
+from halohop.testing.worlds import hosts, partitioned
+from tests.support.pretend_gpu import PretendTensor, home, pretended
 
-RUNS: list[dict[str, Any]] = [{"run": "inline"}, {"run": "threads", "num_workers": 2}]
-TYPED = ({"a": 50, "b": 20}, {("a", "to", "b"): 150, ("b", "rev_to", "a"): 120})
-OPTIONS: dict[str, Any] = {"batch_size": 11, "shuffle": True, "seed": 3}
+CITES, WRITES, BACK = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+THERE = {"device": "cuda:0", "mode": "cuda"}
 
 pytestmark = pytest.mark.usefixtures("pretended_gpu")
 
 
-def graph_of(kind: str, num_parts: int) -> Graph:
-    tables = graphs.power_law(40, 4, dim=3) if kind == "homogeneous" else graphs.typed(*TYPED, dim=3)
-    return partitioned(tables, num_parts)
+def typed_data() -> HeteroData:
+    torch.manual_seed(0)
+    data, counts = HeteroData(), {"paper": 30, "author": 12, "venue": 1}
+    for name, count in counts.items():
+        data[name].x, data[name].when = torch.randn(count, 3), torch.randint(100, (count,))
+    for relation in (CITES, WRITES, BACK):
+        data[relation].edge_index = torch.stack([torch.randint(counts[relation[end]], (90,)) for end in (0, 2)])
+        data[relation].time, data[relation].weight = torch.randint(100, (90,)), torch.rand(90)
+        data[relation].edge_attr = torch.randn(90, 2).bfloat16()
+    return data
 
 
-def nodes_of(graph: Graph, **options: Any) -> Any:
-    nodes = None if graph.schema.is_homogeneous else ("b", None)
-    return halohop.NeighborLoader(graph, [3, 2], nodes, **{**OPTIONS, **options})
+def plain_data() -> Data:
+    torch.manual_seed(1)
+    half = torch.randint(40, (2, 100))
+    return Data(x=torch.randn(40, 3), y=torch.arange(40), edge_index=torch.cat([half, half.flip(0)], dim=1))
 
 
-def raw_ids(graph: Graph, node_type: str) -> Tensor:
-    gid, _ = graph.select(None, node_type)
-    ((raw,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=(RAW_ID,), gid=gid),)))
-    return raw
+SOURCES: dict[str, Callable[[], Any]] = {"typed": typed_data, "plain": plain_data}
 
 
-def links_of(graph: Graph, **options: Any) -> Any:
-    relation = next(iter(graph.schema.edges))
-    ends = [raw_ids(graph, relation[end])[:15] for end in (0, 2)]
-    edges = relation, torch.stack([ends[0], ends[1].flip(0)])
-    return halohop.LinkNeighborLoader(graph, [3, 2], edges, **{**OPTIONS, **options})
+def around_papers(**options: Any) -> Callable[..., Any]:
+    return lambda graph, **how: halohop.NeighborLoader(
+        graph, [2, 2], ("paper", torch.arange(24)), **{"batch_size": 16, **options}, **how
+    )
+
+
+def around_links(**options: Any) -> Callable[..., Any]:
+    return lambda graph, **how: halohop.LinkNeighborLoader(graph, [2, 2], (CITES, None), **{"batch_size": 50, **options}, **how)
+
+
+def asked(draws: halohop.Draws, seeds: dict[str, Tensor]) -> Data:
+    hop = draws.neighbors(seeds, 3)
+    rows = draws.rows({"paper": (hop[CITES].src, ["x"])})
+    return Data(src=hop[CITES].src, edge_id=hop[CITES].edge_id, x=rows["paper"]["x"], number=draws.number)
+
+
+FULL = pytest.mark.full
+LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "uniform": ("typed", around_papers(shuffle=True)),
+    "plain": ("plain", lambda graph, **how: halohop.NeighborLoader(graph, [3, 2], None, batch_size=16, shuffle=True, **how)),
+    "without ids": ("typed", around_papers(ids=())),
+    "ids of edges": ("typed", around_papers(ids=("e_id",), gids=True)),
+    "transformed": ("typed", around_papers(transform=lambda batch: batch.update({"double": batch["paper"].x * 2}))),
+    "sampler's output": ("typed", around_papers(transform_sampler_output=lambda output: output)),
+    "times": ("typed", around_papers(time_attr="time", input_time=torch.arange(24) + 40)),
+    "times of nodes, last": ("typed", around_papers(time_attr="when", temporal_strategy="last")),
+    "weights": ("typed", around_papers(weight_attr="weight")),
+    "labor": ("typed", around_papers(method="labor")),
+    "disjoint": ("typed", around_papers(disjoint=True)),
+    "induced": ("typed", around_papers(subgraph_type="induced")),
+    "bidirectional": ("typed", around_papers(subgraph_type="bidirectional")),
+    "padded": ("typed", around_papers(pad="bound", batch_size=12)),
+    "links": ("typed", around_links(edge_label=torch.arange(90))),
+    "links, binary": ("typed", around_links(neg_sampling=NegativeSampling("binary", 1.5), exclude_seed_edges=True)),
+    "links, strict triplets": ("typed", around_links(neg_sampling="triplet", strict_negatives=True, disjoint=True)),
+    "links, padded": ("typed", around_links(pad="bound", neg_sampling="binary", batch_size=45)),
+    "subgraphs": ("typed", lambda graph, **how: halohop.SubGraphLoader(graph, [2], ("paper", None), batch_size=16, **how)),
+    "HGT": ("typed", lambda graph, **how: halohop.HGTLoader(graph, [4, 3], ("paper", None), batch_size=16, **how)),
+    "clusters": ("typed", lambda graph, **how: halohop.ClusterLoader(graph, 4, batch_size=2, shuffle=True, **how)),
+    "PPR": ("plain", lambda graph, **how: halohop.PPRLoader(graph, 5, torch.arange(16), batch_size=8, **how)),
+    "function": ("typed", lambda graph, **how: halohop.FunctionLoader(graph, asked, ("paper", None), batch_size=16, **how)),
+    "SAINT, nodes": ("plain", lambda graph, **how: halohop.GraphSAINTNodeSampler(graph, 10, num_steps=2, **how)),
+    "SAINT, edges": ("plain", lambda graph, **how: halohop.GraphSAINTEdgeSampler(graph, 6, num_steps=2, **how)),
+    "SAINT, walks": ("plain", lambda graph, **how: halohop.GraphSAINTRandomWalkSampler(graph, 4, 3, num_steps=2, **how)),
+}
+REPEATED = ("disjoint", "links", "SAINT, nodes", "SAINT, edges", "labor")
+"""What others show already."""
 
 
 def assert_equal(there: Any, here: Any) -> None:
@@ -69,42 +117,90 @@ def assert_same_batches(there: Any, here: list[Any]) -> None:
         assert_equal(one, other)
 
 
-@pytest.mark.parametrize("mode", ["cpu", "zero_copy", "cuda"])
-@pytest.mark.parametrize(("kind", "num_parts"), [("homogeneous", 1), ("homogeneous", 4), ("typed", 4)])
-def test_batches_are_those_of_the_cpu(kind: str, num_parts: int, mode: Any) -> None:
-    graph = graph_of(kind, num_parts)
-    here = list(nodes_of(graph, run="inline"))
-    graph.use_device(DeviceOptions(device="cuda:0", mode=mode))
-    for run in RUNS:
-        there = nodes_of(graph, **run)
-        assert_same_batches(there, here)
-        statistics = there.statistics()
-        assert statistics["device_sample_seconds"] > 0
-        assert statistics["device_gather_seconds"] > 0
-
-
-@pytest.mark.parametrize("kind", ["homogeneous", "typed"])
-@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
-def test_links_are_those_of_the_cpu(kind: str, negatives: Any) -> None:
-    graph = graph_of(kind, 4)
-    options = {"neg_sampling": negatives, **({"edge_label": torch.arange(15)} if negatives != "triplet" else {})}
-    here = list(links_of(graph, run="inline", **options))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] * (name in REPEATED)) for name in LOADERS])
+def test_batches_of_every_loader_are_those_of_the_cpu(name: str) -> None:
+    source, make = LOADERS[name]
+    graph = partitioned(tables_from_pyg(SOURCES[source]()), 2)
+    here = list(make(graph, run="inline", seed=3))
     graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
-    assert_same_batches(links_of(graph, run="threads", num_workers=2, **options), here)
+    assert_same_batches(make(graph, run="inline", seed=3), here)
 
 
-@pytest.mark.parametrize("make", [nodes_of, links_of])
+@pytest.mark.parametrize("mode", ["cpu", "zero_copy", "cuda"])
+@pytest.mark.parametrize("num_parts", [1, pytest.param(4, marks=FULL)])
+def test_any_mode_and_number_of_threads(mode: Any, num_parts: int) -> None:
+    graph = partitioned(tables_from_pyg(typed_data()), num_parts)
+    make = around_papers(shuffle=True, seed=3)
+    here = list(make(graph, run="inline"))
+    graph.use_device(DeviceOptions(device="cuda:0", mode=mode, feature_cache=300))
+    there = make(graph, run="threads", num_workers=2)
+    assert_same_batches(there, here)
+    assert there.statistics()["device_sample_seconds"] > 0
+    assert there.statistics()["device_gather_seconds"] > 0
+
+
+@pytest.mark.parametrize("name", ["links, binary", "padded"])
+def test_lists_of_the_host(name: str) -> None:
+    graph, make = partitioned(tables_from_pyg(typed_data()), 2), LOADERS[name][1]
+    here = list(make(graph, run="inline", seed=3))
+    graph.use_device(DeviceOptions(device="cuda:0", mode="cpu"))
+    assert_same_batches(make(graph, run="inline", seed=3), here)
+
+
+@pytest.mark.parametrize("name", ["uniform", "bidirectional", "padded"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_graph_of_pyg_has_columns_where_its_user_puts_them(name: str, moved: bool) -> None:
+    data, make = typed_data(), LOADERS[name][1]
+    here = list(make(data, run="inline", seed=3))
+    if moved:  # as of data.to(device, "x")
+        for store in data.node_stores:
+            store.x = pretended(store.x)
+    graph = halohop.graph(data, **THERE)
+    before = graph.on_device.statistics().get("device_waits", 0)
+    found = list(make(graph, run="inline", seed=3))
+    for one, other in zip(found, here, strict=True):
+        assert_equal(one, other)
+    assert (graph.on_device.statistics()["device_waits"] - before) / len(found) < 40
+
+
+def test_ids_are_brought_to_the_host_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = typed_data()
+    data["paper"].more, data["author"].more = torch.randn(30, 2), torch.randn(12, 2)
+    graph = halohop.graph(data, **THERE)
+    brought, bring = [], graph.on_device.pool.bring
+    monkeypatch.setattr(graph.on_device.pool, "bring", lambda tensor: brought.append(tensor) or bring(tensor))
+    assert len(list(around_papers()(graph, run="inline"))) == 2
+    assert len(brought) == 2
+
+
 @pytest.mark.parametrize("mode", ["cpu", "cuda"])
-def test_padded_batches_are_those_of_the_cpu(make: Any, mode: Any) -> None:
-    graph = graph_of("typed", 1)
-    options = {"pad": "bound"}
-    here = list(make(graph, run="inline", **options))
-    graph.use_device(DeviceOptions(device="cuda:0", mode=mode))
-    assert_same_batches(make(graph, run="inline", **options), here)
+def test_a_graph_of_several_hosts(tmp_path: Path, mode: Any) -> None:
+    halohop.partition(typed_data(), tmp_path / "parts", num_parts=2, method="random")
+    make = around_papers(shuffle=True, seed=3)
+    with hosts(tmp_path / "parts", [[0], [1]]) as (first, _):
+        here = list(make(first, run="inline"))
+        first.use_device(DeviceOptions(device="cuda:0", mode=mode))
+        assert_same_batches(make(first, run="threads", num_workers=2), here)
+
+
+def test_rows_of_tables_lie_on_the_device(tmp_path: Path) -> None:
+    halohop.partition(typed_data(), tmp_path / "parts", num_parts=2, method="random")
+    with halohop.open(tmp_path / "parts") as graph:
+        state = halohop.DistTensor(graph, (None, 2), name="state", node_type="paper")
+        state[torch.arange(30)] = torch.randn(30, 2)
+        options = {"node_columns": {"paper": ["x", "state"]}}
+        here = list(around_papers(**options)(graph, run="inline", seed=3))
+        graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
+        assert_same_batches(around_papers(**options)(graph, run="threads", num_workers=2, seed=3), here)
 
 
 def test_processes_make_no_batches_on_a_device() -> None:
-    graph = graph_of("homogeneous", 1)
-    graph.use_device(DeviceOptions(device="cuda:0"))
+    graph: Graph = halohop.graph(plain_data(), **THERE)
     with pytest.raises(InputError, match="run='processes' makes no batches on cuda:0"):
-        nodes_of(graph, run="processes", num_workers=1)
+        halohop.NeighborLoader(graph, [2], None, run="processes", num_workers=1)
+
+
+def test_what_the_fixture_makes_is_pretended() -> None:
+    graph = halohop.graph(plain_data(), **THERE)
+    (batch, *_) = halohop.NeighborLoader(graph, [2], torch.arange(3), run="inline")
+    assert isinstance(batch.x, PretendTensor)

@@ -3,7 +3,8 @@ works on them.
 
 What would fail or wait on a GPU fails here: NumPy's view of such a tensor, an operation on it and a tensor of the CPU, every
 operation by which the host would wait for the device, but `DevicePool.numbers`, and the use of a tensor by a stream that has not
-waited for the one on which it was made.
+waited for the one on which it was last written, by torch or by a kernel. (Atomic operations of kernels on what several streams
+count in are left out.)
 """
 
 import os
@@ -16,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from triton.runtime.interpreter import GridExecutor
+from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 from halohop.ops.device import DevicePool, device_pool
 from halohop.telemetry import Counters
@@ -65,7 +66,7 @@ class PretendStream:
 
     def synchronize(self) -> None:
         """The host has waited, so whatever is launched later, on any stream, comes after what was launched here."""
-        host_has_seen.update(self.seen | {self: self.launched})
+        _host_sees(self.seen | {self: self.launched})
 
     def wait_event(self, event: "PretendEvent") -> None:
         self.waited += 1
@@ -94,7 +95,8 @@ class PretendEvent:
         return True
 
     def synchronize(self) -> None:
-        """It has come."""
+        """The host has waited, as of a stream."""
+        _host_sees(self.seen)
 
     def elapsed_time(self, last: "PretendEvent") -> float:
         assert self.timed
@@ -105,7 +107,14 @@ class PretendEvent:
 
 DEFAULT_STREAM = PretendStream()
 host_has_seen: WeakKeyDictionary[PretendStream, int] = WeakKeyDictionary()
+written: dict[int, tuple[PretendStream, int]] = {}
+"""By the address of memory, the stream that wrote there last, and how much had been launched on it by then."""
 _of_thread = threading.local()
+
+
+def _host_sees(seen: dict[PretendStream, int]) -> None:
+    for stream, number in seen.items():
+        host_has_seen[stream] = max(number, host_has_seen.get(stream, 0))
 
 
 def current_stream() -> PretendStream:
@@ -127,11 +136,9 @@ class PretendTensor(Tensor):
     """A tensor on the pretended GPU.
 
     Attributes:
-        made: the stream where it was written, and how much had been launched there by then.
         used_by: other streams for which its memory is kept.
     """
 
-    made: tuple[PretendStream, int]
     used_by: list[PretendStream]
 
     @property
@@ -174,14 +181,14 @@ class PretendTensor(Tensor):
                 _refuse_mixed(name, (*args, *(kwargs or {}).values()))
         result = super().__torch_function__(func, types, args, kwargs or {})
         if name not in LOOKS:
-            _launched(result, given, written=name.endswith("_") and not name.endswith("__"))
+            _launched(name, result, given, args, kwargs or {})
         return result
 
 
 def pretended(tensor: Tensor) -> Tensor:
     """The tensor as one of the GPU; it shares the memory."""
     there: PretendTensor = tensor.as_subclass(PretendTensor)
-    there.made = _next()
+    _stamp([there], _next())
     return there
 
 
@@ -214,9 +221,6 @@ class PretendPool(DevicePool):
             return tensor
         self.counters.add("device_put_bytes", tensor.nbytes)
         return pretended(tensor.clone())
-
-    def settle(self) -> None:
-        """What is put lies there."""
 
     def reach(self, peer: DevicePool) -> None:
         """All memory is the host's."""
@@ -264,19 +268,32 @@ def _next() -> tuple[PretendStream, int]:
 
 def _refuse_unjoined(name: str, given: list["PretendTensor"]) -> None:
     for one in given:
-        stream, number = getattr(one, "made", (DEFAULT_STREAM, 0))
+        stream, number = written.get(_memory(one), (DEFAULT_STREAM, 0))
         if not current_stream().has_waited_for(stream, number):
             raise AssertionError(f"a stream uses what another makes, and has not waited for it ({name}); see DevicePool.join")
 
 
-def _launched(result: Any, given: list["PretendTensor"], *, written: bool) -> None:
-    """Notes where results are made; views are as old as what they are views of."""
+def _launched(name: str, result: Any, given: list["PretendTensor"], args: Any, kwargs: dict[str, Any]) -> None:
+    """Notes where something is written: into a result, unless it is a view, and where torch's function writes in place."""
     now = _next()
+    known = {_memory(one) for one in given}
+    _stamp([one for one in _flat((result,)) if isinstance(one, PretendTensor) and _memory(one) not in known], now)
+    if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+        _stamp(args[:1], now)
+    if "out" in kwargs:
+        _stamp(_flat((kwargs["out"],)), now)
+
+
+def _stamp(tensors: Any, now: tuple[PretendStream, int]) -> None:
+    for one in tensors:
+        if isinstance(one, PretendTensor) and (memory := _memory(one)):
+            written[memory] = now
+
+
+def _memory(tensor: Tensor) -> int:
+    """Where its memory begins; 0 where it has none of its own."""
     with torch._C.DisableTorchFunctionSubclass():
-        made = {one.untyped_storage().data_ptr(): getattr(one, "made", now) for one in given if one.layout == torch.strided}
-        for one in _flat((result,)):
-            if isinstance(one, PretendTensor) and one.layout == torch.strided:
-                one.made = now if written else made.get(one.untyped_storage().data_ptr(), now)
+        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
 
 
 def _refuse_mixed(name: str, arguments: tuple[Any, ...]) -> None:
@@ -296,19 +313,36 @@ def _is_mask(index: Any) -> bool:
 
 
 class _OneAtATime:
-    """Triton's interpreter keeps what it works on in one place for all threads."""
+    """Triton's interpreter keeps what it works on in one place for all threads. Notes which memory a kernel has written."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._run = GridExecutor.__call__
+        self._store = InterpreterBuilder.create_masked_store
+        self._stored: list[tuple[int, int]] = []
 
     def install(self) -> None:
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             with self._lock:
-                _refuse_unjoined("a kernel", [one for one in args if isinstance(one, PretendTensor)])
-                return self._run(executor, *args, **kwargs)
+                given = [one for one in args if isinstance(one, PretendTensor)]
+                _refuse_unjoined("a kernel", given)
+                self._stored.clear()
+                result = self._run(executor, *args, **kwargs)
+                _stamp([one for one in given if self._wrote(one)], _next())
+                return result
+
+        def store(builder: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+            if mask.data.any():
+                addresses = pointers.data[mask.data]
+                self._stored.append((int(addresses.min()), int(addresses.max())))
+            return self._store(builder, pointers, value, mask, *rest)
 
         GridExecutor.__call__ = call
+        InterpreterBuilder.create_masked_store = store
+
+    def _wrote(self, tensor: "PretendTensor") -> bool:
+        begin, end = home(tensor).data_ptr(), home(tensor).data_ptr() + home(tensor).nbytes
+        return any(begin <= first <= last < end for first, last in self._stored)
 
 
 _OneAtATime().install()

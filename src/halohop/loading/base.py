@@ -17,7 +17,7 @@ from halohop.loading.examples import Examples
 from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
 from halohop.loading.measured import Measured, Trial
-from halohop.loading.on_device import OnDevice
+from halohop.loading.on_device import DeviceEpoch, OnDevice
 from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
@@ -185,7 +185,11 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _one_batch(self, index: int, positions: Tensor) -> Any:
         world = self._plan.world if isinstance(self._plan, OwnPlan) else World()
         share = Share(index=numbered(index, world), positions=positions)
-        return self._make((self._progress.epoch, share)).item.value
+        return self._now(self._make, (self._progress.epoch, share))
+
+    def _now(self, make: Callable[[BatchSpec], Made[Dated]], spec: BatchSpec) -> Any:
+        """A batch that nobody has made ahead."""
+        return make(spec).item.value if self._on_device is None else self._on_device.one(make, spec)
 
     def _graph(self) -> Graph:
         return self._asked
@@ -206,23 +210,21 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _epoch(self, progress: EpochProgress) -> Iterator[Any]:
         specs: deque[BatchSpec] = deque()
         begun: Iterator[BatchSpec] = noted(progress.specs(), specs)
-        if self._on_device is not None:
-            begun = self._on_device.noted(begun)
+        there = None if self._on_device is None else self._on_device.epoch()
+        if there is not None:
+            begun = there.noted(begun)
         ahead = None if self._trial is None else lambda trial=self._trial: trial.ahead
-        batches = in_order(begun, self._makers(), self._prefetch, backlog=self._backlog, counters=self.counters, ahead=ahead)
-        try:
-            with closing(batches):
-                for batch in batches:
-                    progress.hand_over()
-                    if self._on_device is not None:
-                        self._on_device.take(batch)
-                    yield self._current(batch, specs.popleft())
-                    del batch  # its memory is the next one's
-            if self._on_device is not None:
-                self._on_device.end()
-        finally:
-            if self._on_device is not None:
-                self._on_device.stop()
+        makers = self._makers(there)
+        batches = in_order(begun, makers, self._prefetch, backlog=self._backlog, counters=self.counters, ahead=ahead)
+        with closing(batches):
+            for batch in batches:
+                progress.hand_over()
+                if there is not None:
+                    there.take(batch)
+                yield self._current(batch, specs.popleft())
+                del batch  # its memory is the next one's
+        if there is not None:
+            there.end()
         progress.ended = True
 
     def _current(self, batch: Dated, spec: BatchSpec) -> Any:
@@ -230,12 +232,12 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         if batch.number == self._number():
             return batch.value
         self.counters.add("batches_remade", 1)
-        return self._make_for_epoch(spec).item.value
+        return self._now(self._make_for_epoch, spec)
 
-    def _makers(self) -> Makers[BatchSpec, Any]:
+    def _makers(self, there: DeviceEpoch | None) -> Makers[BatchSpec, Any]:
         if self._in_processes:
             return self._processes()
-        made = self._make_for_epoch if self._on_device is None else partial(self._on_device.make, self._make_for_epoch)
+        made = self._make_for_epoch if there is None else partial(there.make, self._make_for_epoch)
         make = initialised(self.worker_init_fn, made)
         workers = self._prefetch.workers
         if not workers:

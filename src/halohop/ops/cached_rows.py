@@ -45,7 +45,8 @@ class CachedRows:
             hot = torch.arange(len(source))
         self.num_hot = len(source) if hot is None else len(hot)
         self._pool = pool
-        self._hits = pool.zeros((1,), torch.int64)
+        with pool.for_all_lanes():
+            self._hits = pool.zeros((1,), torch.int64)
         self._place: Tensor | None = None
         if hot is None or not len(hot):
             self._pieces = DevicePieces.of(source, pool, on_device=hot is None)
@@ -55,14 +56,14 @@ class CachedRows:
         holders = [pool] if peers is None else peers
         for holder, share in zip(holders, hot.tensor_split(len(holders)), strict=True):
             pool.reach(holder)
-            tensors.append(holder.put(gather_rows(source, share)))
+            with holder.for_all_lanes():
+                tensors.append(holder.put(gather_rows(source, share)))
             bounds.append(bounds[-1] + len(share))
-            holder.settle()
         self._pieces = DevicePieces(tensors, bounds, pool=pool)
         place = torch.full((len(source),), -1, dtype=torch.int32 if len(hot) < 2**31 else torch.int64)
         place[hot] = torch.arange(len(hot), dtype=place.dtype)
-        self._place = pool.put(place)
-        pool.settle()
+        with pool.for_all_lanes():
+            self._place = pool.put(place)
 
     def take(self, rows: Tensor, *, padded: bool = False, pool: Pool | None = None) -> Tensor:
         """Some rows, int64 ``[n]`` on the device; if `padded`, -1 is none: zeros. A row that is not there is a fault."""

@@ -1,5 +1,6 @@
 """A GPU as the operations see it: a pool whose tensors lie there, and the few numbers that the host waits for."""
 
+from collections import deque
 from enum import IntEnum
 from typing import Any
 
@@ -15,7 +16,7 @@ from halohop.ops.weighted import WeightError
 from halohop.telemetry import Counters
 
 NO_FAULT = -(2**63)
-"""What `DevicePool.faults` holds at first: kernels raise it, atomically, to the number that they cannot work with."""
+"""What `DevicePool.faults` holds at first. A kernel raises it, atomically, to a number that it cannot work with."""
 
 
 class Fault(IntEnum):
@@ -28,17 +29,17 @@ class Fault(IntEnum):
 class DevicePool(Lanes, Pool):
     """Memory of one GPU, from torch's caching allocator, by the interface of `Pool`: what gets this pool works on the device.
 
-    Kernels are launched on the calling thread's current stream (see `Lanes`), and nothing here waits for them but `numbers`.
+    Kernels are launched on the calling thread's current stream (see `Lanes`). The host waits for them in `numbers`, `bring`,
+    `check` and `wait_for`, and where something is made that all streams read (`for_all_lanes`).
 
     Args:
         device: the GPU, with its index.
-        counters: of the times that the host waited for numbers ("device_waits"), and of the bytes that were copied to the device
+        counters: of the times that the host waited for the device ("device_waits"), and of the bytes that were copied there
             ("device_put_bytes").
 
     Attributes:
         device: the GPU.
         counters: what is counted.
-        faults: what kernels found wrong, a number for each of `Fault` (see `check`), int64 on the device.
     """
 
     def __init__(self, device: torch.device, counters: Counters | None = None) -> None:
@@ -46,40 +47,58 @@ class DevicePool(Lanes, Pool):
         Pool.__init__(self, limit_bytes=0)
         self.device = device
         self.counters = counters or Counters()
-        self.faults = self._no_faults()
+        self._faults = self._no_faults()
+        self._idle_marks: deque[Tensor] = deque()
+
+    @property
+    def faults(self) -> Tensor:
+        """What kernels found wrong, as they cannot raise: a number for each of `Fault`, int64 on the device. Those of a lane have
+        memory of their own, which says of which batch it is."""
+        lane = self._inside()
+        return self._faults if lane is None else lane.faults
 
     def _no_faults(self) -> Tensor:
         return self.empty((len(Fault),), torch.int64).fill_(NO_FAULT)
 
     def check(self) -> None:
-        """Waits for what was launched, and says what kernels found wrong since the last time: they cannot raise.
+        """Waits for what this thread has launched, and raises what its kernels found wrong since the last `check` or `mark`.
 
         Raises:
             IdError: a row that is not there.
             WeightError: a weight that is negative or not finite, by its position.
         """
-        self._refuse(self.numbers(self.faults))
+        found = self.numbers(self.faults)
+        if max(found) > NO_FAULT:
+            self.faults.fill_(NO_FAULT)
+            _refuse(found)
 
     def mark(self) -> Mark:
-        """The end of what this thread has launched, with what is found wrong until then: nobody waits (see `look`)."""
-        faults = self.page_locked(torch.full((len(Fault),), NO_FAULT))
-        faults.copy_(self.faults, non_blocking=True)
-        return Mark(event=self.now(), faults=faults)
+        """The end of what this thread has launched so far, and what its kernels find wrong between the last mark and this one.
+        The host does not wait for it; see `wait_for` and `raise_faults`."""
+        try:
+            found = self._idle_marks.popleft()
+        except IndexError:
+            found = self.page_locked(torch.full((len(Fault),), NO_FAULT))
+        faults = self.faults
+        found.copy_(faults, non_blocking=True)
+        faults.fill_(NO_FAULT)
+        return Mark(event=self.now(), faults=found)
 
-    def look(self, mark: Mark) -> None:
-        """Says what had been found wrong by a mark whose event has come.
+    def wait_for(self, mark: Mark) -> None:
+        """The host waits until the device has come to a mark."""
+        if not mark.event.query():
+            self.counters.add("device_waits", 1)
+            mark.event.synchronize()
+
+    def raise_faults(self, mark: Mark) -> None:
+        """Raises what kernels found wrong up to a mark to which the device has come. Each mark is asked once.
 
         Raises:
             IdError, WeightError: as of `check`.
         """
-        self._refuse(mark.faults.tolist())
-
-    def _refuse(self, found: list[int]) -> None:
-        if max(found) > NO_FAULT:
-            self.faults = self._no_faults()
-            if (row := found[Fault.ROW]) > NO_FAULT:
-                raise IdError(f"row {row} is not there")
-            raise WeightError(None, found[Fault.WEIGHT])
+        found = mark.faults.tolist()
+        self._idle_marks.append(mark.faults)
+        _refuse(found)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor on the device with arbitrary contents."""
@@ -106,11 +125,6 @@ class DevicePool(Lanes, Pool):
             return tensor
         self.counters.add("device_put_bytes", tensor.nbytes)
         return tensor.to(self.device, non_blocking=True)
-
-    def settle(self) -> None:
-        """Waits until what the current stream has put lies there. For what is put once, such as a column: every stream reads it
-        from then on, and none of them waits for the one that put it."""
-        torch.cuda.current_stream(self.device).synchronize()
 
     def reach(self, peer: "DevicePool") -> None:
         """Lets kernels of this device read the memory of another one of the host.
@@ -159,6 +173,17 @@ class DevicePool(Lanes, Pool):
     def trim(self) -> None:
         """Gives memory that lies idle back to the device."""
         torch.cuda.empty_cache()
+
+
+def _refuse(found: list[int]) -> None:
+    """
+    Raises:
+        IdError, WeightError: a number of `DevicePool.faults` is one.
+    """
+    if (row := found[Fault.ROW]) > NO_FAULT:
+        raise IdError(f"row {row} is not there")
+    if (position := found[Fault.WEIGHT]) > NO_FAULT:
+        raise WeightError(None, position)
 
 
 def device_pool(name: str | torch.device, counters: Counters | None = None) -> DevicePool:

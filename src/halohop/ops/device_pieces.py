@@ -41,10 +41,10 @@ class DevicePieces(Pieces):
         self.tensors: tuple[Tensor, ...] = tuple(tensors)
         self.on_disk = False
         self.bounds = np.array(bounds, np.int64)
-        self.places = pool.put(torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64))
-        self.ends = pool.put(torch.tensor(list(bounds), dtype=torch.int64))
         self.device = pool.device
-        pool.settle()
+        with pool.for_all_lanes():  # the pieces, too, as far as this thread has just put them there
+            self.places = pool.put(torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64))
+            self.ends = pool.put(torch.tensor(list(bounds), dtype=torch.int64))
 
     @classmethod
     def of(cls, pieces: Pieces, pool: DevicePool, *, on_device: bool) -> "DevicePieces":

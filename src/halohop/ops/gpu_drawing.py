@@ -1,5 +1,6 @@
 """Which kernels of a GPU draw neighbours, by what is asked for."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,15 +36,20 @@ def sample(
     assert isinstance(indptr, DevicePieces)
     assert isinstance(pool, DevicePool)
     starts, degrees = gpu_sample.find(indptr, rows, edge_bounds, pool)
-    spans = DeviceSpans(starts=starts, lengths=degrees)
+    parts: Iterable[tuple[slice, DeviceSpans]] = [(slice(0, len(rows)), DeviceSpans(starts=starts, lengths=degrees))]
     if eligible is not None:
-        spans = gpu_eligible.find(eligible, starts, degrees, limit, pool)
+        parts = gpu_eligible.find(eligible, starts, degrees, limit, pool)
     if sources is not None:
         raise InputError("LABOR does not draw on a GPU yet; take mode='cpu'")
     if weights is not None:
         raise InputError("draws by weight are not made on a GPU yet; take mode='cpu'")
-    counts, places = gpu_sample.draw(spans.starts, spans.lengths, raw, key, limit, replace=replace, pool=pool)
-    return counts, spans.meant(places)
+    drawn = []
+    for part, spans in parts:
+        counts, places = gpu_sample.draw(spans.starts, spans.lengths, raw[part], key, limit, replace=replace, pool=pool)
+        drawn.append((counts, spans.meant(places)))
+    if len(drawn) == 1:
+        return drawn[0]
+    return torch.cat([counts for counts, _ in drawn]), torch.cat([positions for _, positions in drawn])
 
 
 def lengths(indptr: Any, rows: Tensor, pool: Pool | None) -> Tensor:

@@ -1,6 +1,8 @@
 """Which neighbours may be drawn, on a GPU: what `halohop.ops.eligible` finds, bit for bit."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _WORDS = {torch.int32: tl.int32, torch.int64: tl.int64, torch.float32: tl.float32, torch.float64: tl.float64}
 _NEVER = 2**63 - 1
+_AT_ONCE = 1 << 22
+"""Entries that are listed at a time, some 100 bytes each; a longer list is listed as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +54,13 @@ class DeviceSpans:
         return replace(self, starts=_begins(self.lengths), listing=self.meant(places), gaps=None)
 
 
-def find(eligible: "Eligible", starts: Tensor, degrees: Tensor, limit: int, pool: DevicePool) -> DeviceSpans:
-    """The eligible entries of lists; with `last`, only the `limit` most recent of them.
+def find(
+    eligible: "Eligible", starts: Tensor, degrees: Tensor, limit: int, pool: DevicePool
+) -> Iterator[tuple[slice, DeviceSpans]]:
+    """The eligible entries of lists, some rows at a time, in order; with `last`, only the `limit` most recent of them.
 
-    Entries are listed, all at a time, only where times decide that may fall within a list: then the host waits for their number.
+    Entries are listed only where times decide that may fall within a list. Then the host waits for their number, and where there
+    are many, for the number of each list.
     """
     timed = eligible.latest is not None or eligible.earliest is not None or eligible.last
     spans = DeviceSpans(starts=starts, lengths=degrees)
@@ -61,20 +68,48 @@ def find(eligible: "Eligible", starts: Tensor, degrees: Tensor, limit: int, pool
         spans = _cut(eligible, spans, pool)
     if eligible.excluded is not None and len(eligible.excluded):
         spans = _close_gaps(eligible.excluded, spans, pool)
-    if timed and not eligible.times_sorted:
-        spans = _listed_between(eligible, spans, limit, pool)
-    if eligible.last:
-        surplus = (spans.lengths - limit).clamp(min=0)
-        spans = replace(spans, starts=spans.starts + surplus, lengths=spans.lengths - surplus)
-    return spans
+    if not timed or eligible.times_sorted:
+        yield slice(0, len(starts)), _last(spans, limit) if eligible.last else spans
+        return
+    latest, earliest = _bound("latest", eligible.latest, starts), _bound("earliest", eligible.earliest, starts)
+    for rows, total in _slices(spans.lengths, pool):
+        some = replace(spans, starts=spans.starts[rows], lengths=spans.lengths[rows])
+        bounds = None if latest is None else latest[rows], None if earliest is None else earliest[rows]
+        listed = _listed_between(eligible, some, total, bounds, limit, pool)
+        yield rows, _last(listed, limit) if eligible.last else listed
 
 
-def every_place(starts: Tensor, lengths: Tensor, pool: DevicePool) -> tuple[Tensor, Tensor]:
-    """Row and place of each entry, row after row, int64. The host waits for their number."""
+def every_place(starts: Tensor, lengths: Tensor, pool: DevicePool, total: int | None = None) -> tuple[Tensor, Tensor]:
+    """Row and place of each entry, row after row, int64. The host waits for their number, unless it knows the `total`."""
     ends = lengths.cumsum(0)
-    (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    if total is None:
+        (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
     row_of = torch.repeat_interleave(pool.arange(len(lengths)), lengths, output_size=total)
     return row_of, (starts - (ends - lengths)).index_select(0, row_of) + pool.arange(total)
+
+
+def _slices(lengths: Tensor, pool: DevicePool) -> list[tuple[slice, int]]:
+    """Rows whose lists have at most `_AT_ONCE` entries together, or are a single one, and the number of these entries."""
+    ends = lengths.cumsum(0)
+    (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    if total <= _AT_ONCE:
+        return [(slice(0, len(lengths)), total)]
+    known = pool.bring(ends).numpy()
+    bounds, before = [0], 0
+    while bounds[-1] < len(known):
+        end = max(int(known.searchsorted(before + _AT_ONCE, side="right")), bounds[-1] + 1)
+        bounds.append(end)
+        before = int(known[end - 1])
+    sums = [0, *(int(known[end - 1]) for end in bounds[1:])]
+    return [
+        (slice(begin, end), after - before)
+        for (begin, end), (before, after) in zip(pairwise(bounds), pairwise(sums), strict=True)
+    ]
+
+
+def _last(spans: DeviceSpans, limit: int) -> DeviceSpans:
+    surplus = (spans.lengths - limit).clamp(min=0)
+    return replace(spans, starts=spans.starts + surplus, lengths=spans.lengths - surplus)
 
 
 def _begins(lengths: Tensor) -> Tensor:
@@ -101,16 +136,23 @@ def _bound(name: str, given: Tensor | None, like: Tensor) -> Tensor | None:
     return given.detach().to(torch.float64 if given.dtype.is_floating_point else torch.int64).contiguous()
 
 
-def _listed_between(eligible: "Eligible", spans: DeviceSpans, limit: int, pool: DevicePool) -> DeviceSpans:
-    """A listing of the entries between the bounds; with `last`, lists longer than the limit are in the order of time."""
-    row_of, places = every_place(spans.starts, spans.lengths, pool)
+def _listed_between(
+    eligible: "Eligible",
+    spans: DeviceSpans,
+    total: int,
+    bounds: tuple[Tensor | None, Tensor | None],
+    limit: int,
+    pool: DevicePool,
+) -> DeviceSpans:
+    """A listing of those of `total` entries that are between the bounds (latest, earliest); with `last`, lists longer than the
+    limit are in the order of time."""
+    latest, earliest = bounds
+    row_of, places = every_place(spans.starts, spans.lengths, pool, total)
     positions = spans.meant(places)
     entries = positions if eligible.via is None else gather_rows(eligible.via, positions, pool=pool)
     when = gather_rows(eligible.times, entries, pool=pool)  # type: ignore[arg-type]
     when = when.to(torch.float64 if when.is_floating_point() else torch.int64) + 0  # which makes -0.0 a zero, for sorts
     keep = when == when  # a time that is no number is not itself
-    latest = _bound("latest", eligible.latest, spans.starts)
-    earliest = _bound("earliest", eligible.earliest, spans.starts)
     if latest is not None:
         keep &= when <= latest.index_select(0, row_of)
     if earliest is not None:

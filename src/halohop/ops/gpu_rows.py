@@ -156,13 +156,13 @@ def gather_known(source: Any, rows: Tensor, pool: Pool | None) -> Tensor:
     return gather_rows(source, rows, None, pool, padded=True)
 
 
-def gather_rows_to(source: Any, rows: Tensor, positions: Tensor, out: Tensor, pool: Pool | None = None) -> None:
+def gather_rows_to(source: Any, rows: Tensor, positions: Tensor, out: Tensor, pool: Pool | None) -> None:
     """`halohop.ops.gather_rows_to`, of positions that differ from each other."""
     _check_out(out, (len(out), *_row_shape(source)), source.dtype)
     _copy(source, rows, positions, out, pool)
 
 
-def scatter_rows(values: Tensor, positions: Tensor, out: Tensor, pool: Pool | None = None) -> None:
+def scatter_rows(values: Tensor, positions: Tensor, out: Tensor, pool: Pool | None) -> None:
     """`halohop.ops.scatter_rows`, of positions that differ from each other."""
     _check_out(out, (len(out), *values.shape[1:]), values.dtype)
     _copy(values, None, positions, out, pool)

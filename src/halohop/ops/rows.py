@@ -73,13 +73,16 @@ def pick_rows(source: Tensor, rows: Tensor, *, pool: Pool | None = None) -> Tens
     return gather_rows(source, rows, pool=pool)
 
 
-def gather_rows_to(source: "Tensor | Pieces | DevicePieces", rows: Tensor, positions: Tensor, out: Tensor) -> None:
+def gather_rows_to(
+    source: "Tensor | Pieces | DevicePieces", rows: Tensor, positions: Tensor, out: Tensor, *, pool: Pool | None = None
+) -> None:
     """Writes row ``rows[i]`` of `source` to row ``positions[i]`` of `out`: a gather and a scatter in one pass.
 
     Args:
         source, rows: as of `gather_rows`.
         positions: int64 ``[n]``; where one occurs twice, its last row stays (on a device, any of them).
         out: ``[num_rows, ...]``, contiguous, of the dtype of `source`; its other rows stay as they are.
+        pool: of the device, which says later that a row is not there; not asked on the CPU.
 
     Raises:
         IdError: a row outside `source`, or a position outside `out`; part of `out` may be written then.
@@ -94,7 +97,7 @@ def gather_rows_to(source: "Tensor | Pieces | DevicePieces", rows: Tensor, posit
     if rows.is_cuda:
         from halohop.ops import gpu_rows
 
-        gpu_rows.gather_rows_to(source, rows, positions, out)
+        gpu_rows.gather_rows_to(source, rows, positions, out, pool)
         return
     assert isinstance(source, Pieces | Tensor)
     pieces = source if isinstance(source, Pieces) else None
@@ -149,13 +152,14 @@ def join_rows(pieces: Sequence[Tensor], *, pool: Pool | None = None) -> Tensor:
     return out
 
 
-def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
+def scatter_rows(values: Tensor, positions: Tensor, out: Tensor, *, pool: Pool | None = None) -> None:
     """Writes row i of `values` to row ``positions[i]`` of `out`; the inverse of `gather_rows`.
 
     Args:
         values: ``[n, ...]``, any dtype.
         positions: int64 or int32 ``[n]``; where one occurs twice, its last row stays (on a device, any of them).
         out: ``[num_rows, ...]``, contiguous, of the dtype of `values`; its other rows stay as they are.
+        pool: of the device, which says later that a position is outside; not asked on the CPU.
 
     Raises:
         IdError: a position outside `out`; part of `out` may be written then.
@@ -170,7 +174,7 @@ def scatter_rows(values: Tensor, positions: Tensor, out: Tensor) -> None:
     if values.is_cuda:
         from halohop.ops import gpu_rows
 
-        gpu_rows.scatter_rows(values, positions, out)
+        gpu_rows.scatter_rows(values, positions, out, pool)
         return
     _require_rows(values, "values")
     _require_rows(out, "out")

@@ -6,8 +6,8 @@ graph holds when the loop gets the batch, as with PyG's loaders that make batche
 
 import copy
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -171,6 +171,7 @@ class LiveRows:
         Of a batch that lies on a device (`there`) the rows do, too.
         """
         view = self.view()
+        near = {} if there is None else _near(batch, [t for t in view.rows if self._reads_host(view, t, columns)], there)
         out = copy.copy(view.data)
         num_bytes = 0
         for table, store in stores_of(out):
@@ -181,7 +182,7 @@ class LiveRows:
                     del store[rows.key]
                     continue
                 has_rows = True
-                own = block if there is None else _beside(rows, block, there)
+                own = block if _is_there(rows) else near.get(table, block)
                 if is_sparse(rows.value):
                     found = self._of_sparse(rows, own, view, fill, layout)
                 else:
@@ -194,6 +195,9 @@ class LiveRows:
             if isinstance(table, str) and ("num_nodes" in store or not has_rows):
                 store.num_nodes = len(block.gid)
         return out, num_bytes
+
+    def _reads_host(self, view: View, table: TableKey, columns: Columns) -> bool:
+        return any(columns.has(table, rows.key) and not _is_there(rows) for rows in view.rows[table])
 
     def _of_block(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill) -> Any:
         if isinstance(block, NodeBlock):
@@ -247,11 +251,31 @@ class LiveRows:
         return taken.index_fill(rows.dim, missing, fill(rows.key, value.dtype))
 
 
-def _beside(rows: Rows, block: NodeBlock | EdgeBlock, there: DevicePool) -> NodeBlock | EdgeBlock:
-    """The ids of a block of a device, where a column lies; the host waits for them if that is not the device."""
-    if isinstance(rows.value, Tensor) and rows.value.is_cuda:
-        return block
-    return block.moved(there.bring)
+def _is_there(rows: Rows) -> bool:
+    return isinstance(rows.value, Tensor) and rows.value.is_cuda
+
+
+def _near(batch: Batch, tables: Sequence[TableKey], there: DevicePool) -> dict[TableKey, NodeBlock | EdgeBlock]:
+    """The blocks of some tables with their ids on the host, which waits for them once; what else they have stays where it is."""
+    blocks = {name: batch.nodes[name] if isinstance(name, str) else batch.edges[name] for name in tables}
+    wanted = []
+    for block in blocks.values():
+        wanted.append(block.gid)
+        if isinstance(block, EdgeBlock):
+            wanted.append(block.columns[EDGE_ID])
+            wanted.append(block.gid[:0] if block.flips is None else block.flips.mask.long())
+    if not wanted:
+        return {}
+    found = iter(there.bring(ops.join_rows(wanted)).split([len(ids) for ids in wanted]))
+    near: dict[TableKey, NodeBlock | EdgeBlock] = {}
+    for name, block in blocks.items():
+        if isinstance(block, NodeBlock):
+            near[name] = replace(block, gid=next(found))
+            continue
+        gid, ids, mask = (next(found) for _ in range(3))
+        flips = None if block.flips is None else replace(block.flips, mask=mask.bool())
+        near[name] = replace(block, gid=gid, flips=flips, columns={EDGE_ID: ids})
+    return near
 
 
 def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:

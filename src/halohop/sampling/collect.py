@@ -136,7 +136,7 @@ def _merged(graph: AnyGraph, block: EdgeBlock, queries: list[RowQuery], answers:
     for own, flipped in zip(*given, strict=True):
         out = graph.pool.empty((len(block.gid), *own.shape[1:]), own.dtype)
         for values, positions in zip((own, flipped), block.own_and_flipped(), strict=True):
-            ops.scatter_rows(values, positions, out)
+            ops.scatter_rows(values, positions, out, pool=graph.pool)
         if block.padded:
             ops.fill_missing(out, block.gid)
         merged.append(out)

@@ -91,7 +91,7 @@ def _padded_edges(
     for old, new, places in zip(block.ends_bid, ends_bid, (src, dst), strict=True):
         begin, at = 0, 0
         for hop, (count, size) in enumerate(zip(counts, room, strict=True)):
-            ops.gather_rows(places.of_bid, old[begin : begin + count], out=new[at : at + count])
+            ops.gather_rows(places.of_bid, old[begin : begin + count], out=new[at : at + count], pool=pool)
             spare = places.empty_until(hop if block.num_sampled is not None else len(places.empty), pool)
             ops.in_turn(spare, out=new[at + count : at + size])  # one alone would be a hub
             begin, at = begin + count, at + size
@@ -112,7 +112,7 @@ def _padded_edges(
 def _spread_rows(column: Tensor, gid: Tensor, places: _NodeSlots, pool: ops.Pool) -> Tensor:
     """Rows that the sampler has made, in their places."""
     spread = pool.empty((len(gid), *column.shape[1:]), column.dtype)
-    ops.scatter_rows(column, places.of_bid, spread)
+    ops.scatter_rows(column, places.of_bid, spread, pool=pool)
     ops.fill_missing(spread, gid)
     return spread
 

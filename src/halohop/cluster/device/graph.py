@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from halohop import ops
 from halohop.cluster.device.lists import DeviceLists
 from halohop.cluster.device.rows import DeviceRows
 from halohop.cluster.lookups import Lookups
@@ -163,14 +164,13 @@ class DeviceGraph(Lookups):
 
     def _fetched(self, queries: tuple[RowQuery, ...], far: list[tuple[str, ...]]) -> list[tuple[Tensor, ...]]:
         """What the host has to read, with one request."""
-        asked = [
-            replace(query, columns=names, gid=self.pool.bring(query.gid))
-            for query, names in zip(queries, far, strict=True)
-            if names
-        ]
-        found = iter(
-            self.host.fetch_stored(FetchRequest(queries=tuple(asked))).dense(tuple(asked), self.host.pool) if asked else ()
-        )
+        some = [(query, names) for query, names in zip(queries, far, strict=True) if names]
+        if not some:
+            return [()] * len(far)
+        gids = self.pool.bring(ops.join_rows([query.gid for query, _ in some]))  # all at once: the host waits for them
+        near = gids.split([len(query.gid) for query, _ in some])
+        asked = tuple(replace(query, columns=names, gid=gid) for (query, names), gid in zip(some, near, strict=True))
+        found = iter(self.host.fetch_stored(FetchRequest(queries=asked)).dense(asked, self.host.pool))
         return [tuple(self.pool.put(column) for column in next(found)) if names else () for names in far]
 
     def _answer(self, query: HopQuery, request: SampleRequest) -> HopAnswer:

@@ -29,8 +29,7 @@ class DeviceLists:
         self._host, self._pool, self._on_device = topologies, pool, on_device
         self._moved: dict[int, DevicePieces] = {}
         self._lock = threading.Lock()
-        with pool.for_all_lanes():
-            self._lists = {relation: self._of(topology) for relation, topology in topologies.items()}
+        self._lists = {relation: self._of(topology) for relation, topology in topologies.items()}
 
     def of(self, relation: Relation, *, edge_ids: bool) -> Topology:
         """The lists of a relation, which is one of the graph's; `edge_ids`: with the user's ids of edges."""
@@ -38,11 +37,13 @@ class DeviceLists:
         return replace(lists, edge_ids=self._move(ids)) if edge_ids and ids is not None else lists
 
     def _of(self, host: Topology) -> Topology:
+        with self._pool.for_all_lanes():
+            edge_bounds = self._pool.put(torch.as_tensor(host.edge_bounds))
         return replace(
             host,
             indptr=self._move(host.indptr),
             indices=self._move(host.indices),
-            edge_bounds=self._pool.put(torch.as_tensor(host.edge_bounds)),
+            edge_bounds=edge_bounds,
             edge_ids=None,  # moved where batches are to have them
             dst_raw=None if host.dst_raw is None else self._move(host.dst_raw),
             src_raw=None if host.src_raw is None else self._move(host.src_raw),
@@ -56,8 +57,7 @@ class DeviceLists:
         with self._lock:  # several threads make batches
             key = id(pieces)
             if key not in self._moved:
-                with self._pool.for_all_lanes():
-                    self._moved[key] = DevicePieces.of(pieces, self._pool, on_device=self._on_device)
+                self._moved[key] = DevicePieces.of(pieces, self._pool, on_device=self._on_device)
             return self._moved[key]
 
 

@@ -49,8 +49,7 @@ class DeviceRows:
                 source = self._stored[table][column]
                 hot = self._hot.get(table) if isinstance(table, str) else None
                 hot = torch.empty(0, dtype=torch.int64) if hot is None else hot
-                with self._pool.for_all_lanes():
-                    found = CachedRows(source, None if 0 < len(source) == len(hot) else hot, self._pool)
+                found = CachedRows(source, None if 0 < len(source) == len(hot) else hot, self._pool)
                 self._columns[table, column] = found
         return found.take(rows, padded=padded, pool=self._pool)
 
