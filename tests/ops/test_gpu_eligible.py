@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from halohop import ops
 from halohop.errors import IdError, InputError
+from halohop.ops import gpu_eligible
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.pieces import Pieces
 from tests.ops.test_eligible import questions
@@ -95,6 +96,23 @@ def test_times_of_each_dtype_and_excluded_entries(dtype, last):
     excluded = torch.tensor([-3, 2, 2, 8, 50])
     for chosen in ({}, {"latest": latest}, {"latest": latest, "earliest": latest - 4, "excluded": excluded}):
         same(INDPTR, ROWS, ROWS, 2, 7, eligible=ops.Eligible(times=times, last=last, **chosen))
+
+
+@settings(deadline=None, max_examples=10)
+@given(questions(), st.integers(1, 12))
+def test_rows_whose_lists_are_long_are_listed_some_at_a_time(question, most):
+    arguments, options = asked(question)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_eligible, "_AT_ONCE", most)
+        same(*arguments, **options, waits=2 + len(arguments[1]))
+
+
+def test_at_most_so_many_entries_are_listed_at_a_time(monkeypatch):
+    monkeypatch.setattr(gpu_eligible, "_AT_ONCE", 7)
+    pool = any_pool()
+    lengths = pool.put(torch.tensor([0, 3, 4, 1, 0, 9, 2, 0, 7, 0]))
+    slices = gpu_eligible._slices(lengths, pool)
+    assert [(part.start, part.stop, total) for part, total in slices] == [(0, 3, 7), (3, 5, 1), (5, 6, 9), (6, 8, 2), (8, 10, 7)]
 
 
 def test_excluded_entries_are_left_out_without_a_listing():

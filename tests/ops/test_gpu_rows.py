@@ -84,6 +84,20 @@ def test_a_row_that_has_no_place_is_left_out():
     assert out.tolist() == [0, 0, 6, 0]
 
 
+def test_a_row_that_has_no_place_is_said_at_the_next_check():
+    pool, values = PretendPool(), torch.arange(6.0).view(3, 2)
+    positions, rows = pool.put(torch.tensor([0, 4, 1])), pool.put(torch.tensor([0, 1, 2]))
+    for write in (
+        lambda out: ops.scatter_rows(pool.put(values), positions, out, pool=pool),
+        lambda out: ops.gather_rows_to(pool.put(values), rows, positions, out, pool=pool),
+    ):
+        out = pool.zeros((3, 2), torch.float32)
+        write(out)
+        assert home(out).tolist() == [[0, 1], [4, 5], [0, 0]]
+        with pytest.raises(IdError, match="row 4 is not there"):
+            pool.check()
+
+
 @pytest.mark.parametrize("rows", [torch.tensor([-1, 4, -1, 0]), torch.tensor([-1]), torch.empty(0, dtype=torch.int64)], ids=len)
 def test_places_that_are_known_and_missing(rows):
     pool = PretendPool()

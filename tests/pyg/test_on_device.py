@@ -61,13 +61,18 @@ def asked(draws: halohop.Draws, seeds: dict[str, Tensor]) -> Data:
     return Data(src=hop[CITES].src, edge_id=hop[CITES].edge_id, x=rows["paper"]["x"], number=draws.number)
 
 
+def doubled(batch: HeteroData) -> HeteroData:
+    batch["paper"].double = batch["paper"].x * 2
+    return batch
+
+
 FULL = pytest.mark.full
 LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "uniform": ("typed", around_papers(shuffle=True)),
     "plain": ("plain", lambda graph, **how: halohop.NeighborLoader(graph, [3, 2], None, batch_size=16, shuffle=True, **how)),
     "without ids": ("typed", around_papers(ids=())),
     "ids of edges": ("typed", around_papers(ids=("e_id",), gids=True)),
-    "transformed": ("typed", around_papers(transform=lambda batch: batch.update({"double": batch["paper"].x * 2}))),
+    "transformed": ("typed", around_papers(transform=doubled)),
     "sampler's output": ("typed", around_papers(transform_sampler_output=lambda output: output)),
     "times": ("typed", around_papers(time_attr="time", input_time=torch.arange(24) + 40)),
     "times of nodes, last": ("typed", around_papers(time_attr="when", temporal_strategy="last")),
@@ -85,7 +90,6 @@ LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "HGT": ("typed", lambda graph, **how: halohop.HGTLoader(graph, [4, 3], ("paper", None), batch_size=16, **how)),
     "clusters": ("typed", lambda graph, **how: halohop.ClusterLoader(graph, 4, batch_size=2, shuffle=True, **how)),
     "PPR": ("plain", lambda graph, **how: halohop.PPRLoader(graph, 5, torch.arange(16), batch_size=8, **how)),
-    "function": ("typed", lambda graph, **how: halohop.FunctionLoader(graph, asked, ("paper", None), batch_size=16, **how)),
     "SAINT, nodes": ("plain", lambda graph, **how: halohop.GraphSAINTNodeSampler(graph, 10, num_steps=2, **how)),
     "SAINT, edges": ("plain", lambda graph, **how: halohop.GraphSAINTEdgeSampler(graph, 6, num_steps=2, **how)),
     "SAINT, walks": ("plain", lambda graph, **how: halohop.GraphSAINTRandomWalkSampler(graph, 4, 3, num_steps=2, **how)),
@@ -192,6 +196,18 @@ def test_rows_of_tables_lie_on_the_device(tmp_path: Path) -> None:
         here = list(around_papers(**options)(graph, run="inline", seed=3))
         graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
         assert_same_batches(around_papers(**options)(graph, run="threads", num_workers=2, seed=3), here)
+
+
+def test_of_a_function_the_host_makes_the_batches() -> None:
+    def make(graph: Graph) -> list[Any]:
+        loader = halohop.FunctionLoader(graph, asked, {"paper": torch.arange(24)}, batch_size=16, run="inline")
+        return [batch.to_dict() for batch in loader]
+
+    graph = partitioned(tables_from_pyg(typed_data()), 2)
+    here = make(graph)
+    graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
+    for one, other in zip(make(graph), here, strict=True):
+        assert all(torch.equal(one[key], other[key]) for key in ("src", "edge_id", "x"))
 
 
 def test_processes_make_no_batches_on_a_device() -> None:

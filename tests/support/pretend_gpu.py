@@ -146,6 +146,10 @@ class PretendTensor(Tensor):
         return True
 
     @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
+
+    @property
     def is_cpu(self) -> bool:  # type: ignore[override]
         return False
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from torch_geometric.data import Data, HeteroData
 
+from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.pyg.inputs import InputNodes
 from halohop.pyg.neighbor_loader import NeighborLoader
@@ -56,5 +55,5 @@ def with_mapping(batch: Data | HeteroData) -> Data | HeteroData:
     """Tells the positions of the seeds."""
     for store in batch.node_stores:
         if "input_id" in store:  # the seeds' type; seeds come first, each at a position of its own
-            store.mapping = torch.from_numpy(np.arange(store.batch_size))
+            store.mapping = ops.places_in(store.input_id)
     return batch
