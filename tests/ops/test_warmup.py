@@ -301,6 +301,22 @@ def test_nothing_is_compiled_after_warming_up_for_tables():
     assert compiled() == before
 
 
+EVERY = """
+from halohop import ops
+from halohop.ops import warmup
+from tests.ops.test_warmup import kernels
+warmup._compile = lambda kind, calls, announce: [call() for call in calls]
+ops.compile_kernels()
+print(*(name for (_, name), kernel in kernels().items() if not (kernel.signatures or name.startswith("_"))))
+"""
+
+
+def test_every_kernel_is_among_what_is_compiled_beforehand():
+    """But for those that other kernels call, which have no machine code of their own."""
+    result = subprocess.run([sys.executable, "-c", EVERY], capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "\n", "")
+
+
 def test_nothing_is_compiled_for_layers_after_everything_was():
     for call in variants.of_layers():
         call()

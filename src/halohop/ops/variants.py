@@ -8,14 +8,17 @@ import torch
 
 from halohop.ops import cpu_paging, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
+from halohop.ops.cache import CacheIndex
 from halohop.ops.eligible import Eligible
 from halohop.ops.hops import NearHops, NearLists
 from halohop.ops.index import bucket, build_csc, repeat_positions
 from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
+from halohop.ops.narrow import Narrow, widened
 from halohop.ops.packing import pack_integers, unpack_integers
 from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
+from halohop.ops.ranked import RankedRuns, RankedSet
 from halohop.ops.records import Records
 from halohop.ops.relabel import Relabeler
 from halohop.ops.rows import gather_rows, gather_rows_to, scatter_rows
@@ -75,15 +78,18 @@ def others() -> Iterator[Call]:
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)
     yield from (partial(_unpack, values, wide=wide) for wide in (False, True))
     yield from (partial(_fill_sparse, value, index) for value in values for index in (torch.int32, torch.int16))
+    yield _cache
+    yield from (partial(_find_kept, ids) for ids in _ID_DTYPES)
+    yield from (partial(_widen, dtype) for dtype in (torch.float32, torch.float64))
 
 
 def of_layers() -> Iterator[Call]:
     """What layers over lists need, and their gradients."""
     yield from (partial(sorted_begins, _IDS.to(ids), 2) for ids in _ID_DTYPES)
-    for number in range(len(_AGGREGATIONS)):
-        yield from (partial(_aggregate, number, dtype) for dtype in (torch.float32, torch.float64))
-    for number in range(_OF_HALVES):
-        yield from (partial(_aggregate, number, dtype) for dtype in (torch.bfloat16, torch.float16))
+    for which in range(len(_AGGREGATIONS)):
+        yield from (partial(_aggregate, which, dtype) for dtype in (torch.float32, torch.float64))
+    for which in range(_OF_HALVES):
+        yield from (partial(_aggregate, which, dtype) for dtype in (torch.bfloat16, torch.float16))
 
 
 def of_tables() -> Iterator[Call]:
@@ -151,6 +157,22 @@ def _unpack(dtypes: tuple[torch.dtype, ...], *, wide: bool) -> None:
 
 def _fill_sparse(values: torch.dtype, indices: torch.dtype) -> None:
     SparseRows(indptr=_INDPTR, indices=_IDS.to(indices), values=torch.ones(3, dtype=values), width=2).dense()
+
+
+def _cache() -> None:
+    index = CacheIndex(1)
+    index.take_places(_IDS, 1)
+    index.find(_IDS, 1)
+
+
+def _find_kept(ids: torch.dtype) -> None:
+    RankedSet(_IDS[:2].to(ids), 2).places(_IDS.to(ids))
+    RankedRuns(_IDS[:1], _IDS[:2]).places(_IDS.to(ids))
+
+
+def _widen(dtype: torch.dtype) -> None:
+    widened(torch.zeros(1, 1, dtype=torch.int8), Narrow(dtype="int8", scale=(1.0,), low=(0.0,)), dtype)
+    widened(torch.zeros(1, 1, dtype=torch.float16), Narrow(dtype="float16"), dtype)
 
 
 _OF_HALVES = 2  # the first of these read halves as they are; the others get them as float32

@@ -83,9 +83,10 @@ def compile_kernels(announce: Callable[[str], None] = cpu_kept.say) -> None:
             if named
             else "there is no directory to keep machine code in; name one by NUMBA_CACHE_DIR"
         )
-    _compile(
-        "-all", chain(variants.near(), variants.common(), variants.others(), variants.of_layers(), variants.of_tables()), announce
-    )
+    from halohop.ops.variants_of_building import of_building  # whoever loads batches does without what it imports
+
+    batches = chain(variants.near(), variants.common(), variants.others(), variants.of_layers(), variants.of_tables())
+    _compile("-all", chain(batches, of_building()), announce)
     for kind in ("", "-near", "-tables"):
         if (folder := cpu_kept.folders().written) is not None:
             _marker(folder, kind).touch()
