@@ -107,6 +107,7 @@ def _join(world: World, device: torch.device, deadline_s: float) -> None:
             rank=world.rank,
             world_size=world.size,
             timeout=timedelta(seconds=deadline_s),
+            device_id=device if device.type == "cuda" else None,  # the thread that joins has another current device
         )
 
     try:

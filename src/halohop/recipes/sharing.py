@@ -28,29 +28,47 @@ def cores_per_trainer(world: World) -> int:
 
 
 def choose_device(name: str, world: World) -> torch.device:
-    """The device called `name`; "auto" and "cuda" give every trainer of a host a GPU of its own.
+    """The device called `name`; "auto" and "cuda" give every trainer of a host a GPU of its own, and "auto" takes the CPU where
+    there are too few: ranks that share a GPU cannot meet through NCCL.
 
     Raises:
-        InputError: no such device here.
+        InputError: no such device here, or fewer GPUs than trainers.
     """
     gpus = torch.cuda.device_count()
-    if name == "cpu" or (name == "auto" and not gpus):
+    rank, size = _place(world)
+    # Who sees one GPU that a launcher has chosen has it alone; ranks whose hosts are not known may have theirs elsewhere.
+    chosen = gpus == 1 and any(os.environ.get(key) for key in _VISIBLE)
+    shared = size > 1 and not chosen and _is_known(world)
+    if name == "cpu" or (name == "auto" and (not gpus or (shared and size > gpus))):
         return torch.device("cpu")
     if name in ("auto", "cuda") and gpus:
-        return torch.device("cuda", _place(world)[0] % gpus)
+        if shared and size > gpus:
+            raise InputError(
+                f"device={name!r}: this host has {size} trainers and {gpus} GPUs, and each needs its own; "
+                f"start {gpus} trainers, or use device='cpu'"
+            )
+        return torch.device("cuda", rank % gpus)
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"device={name!r} is no device of torch; use auto, cpu, cuda or cuda:N") from error
     if device.type != "cuda" or (device.index or 0) >= gpus:
         raise InputError(f"device={name!r} is not here: torch sees {gpus} GPUs; use device='cpu'")
+    if shared:
+        raise InputError(f"device={name!r} is one GPU for {size} trainers of this host; device='cuda' gives each its own")
     return device
+
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def _place(world: World) -> tuple[int, int]:
     """This rank among those that share its machine, as far as is known: of ranks that may be anywhere, all may be here."""
-    known = world.hosts_known or world.local_size > 1
-    return (world.local_rank, world.local_size) if known else (world.rank, world.size)
+    return (world.local_rank, world.local_size) if _is_known(world) else (world.rank, world.size)
+
+
+def _is_known(world: World) -> bool:
+    return world.hosts_known or world.local_size > 1
 
 
 @contextmanager
@@ -67,6 +85,8 @@ def shared_graph(config: TrainConfig | InferConfig, *, world: World, device: tor
         ClusterError: all hosts answer, so a trainer has ended or stalled.
     """
     torch.set_num_threads(cores_per_trainer(world))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # what asks for "cuda" without a number means this one
     with (
         process_group(world, device, config.deadline_s),
         opened(config.parts, config, world, device) as graph,

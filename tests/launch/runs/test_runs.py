@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from rich.console import Console
 
 from halohop.errors import DatasetError, InputError
-from halohop.launch.runs.nodes import node_folders
+from halohop.launch.runs.nodes import node_folders, run_recipe
 from halohop.launch.runs.source import is_partitioned
 from halohop.recipes.config import InferConfig
 from halohop.recipes.inference import infer
@@ -187,6 +190,17 @@ def test_no_node_or_no_data_set(tiny_parts: Path, tmp_path: Path) -> None:
         node_folders(tiny_parts, tmp_path, 0)
     with pytest.raises(DatasetError):
         node_folders(tmp_path, tmp_path, 2)
+
+
+def test_more_trainers_than_gpus_are_refused_before_anything_starts(
+    tiny_parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    config = InferConfig(parts=str(tiny_parts), checkpoint="none", out=str(tmp_path / "out"), device="cuda")
+    how: dict[str, Any] = {"console": Console(), "on_event": print, "start": None}
+    with pytest.raises(InputError, match="4 trainers on this machine, and torch sees 3 GPUs; start as many, or use device='cpu'"):
+        run_recipe("halohop.recipes.inference", config, nodes=2, trainers=2, **how)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_counts_as_partitioned(tiny_parts: Path, tmp_path: Path) -> None:

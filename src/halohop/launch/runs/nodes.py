@@ -48,11 +48,17 @@ def run_recipe(
     Raises:
         ClusterError: a process failed; names it.
         DatasetError: the data set cannot be used, or has changed meanwhile.
+        InputError: fewer GPUs than processes, where GPUs are asked for.
     """
     gpus = torch.cuda.device_count()
     if config.device == "auto" and 0 < gpus < nodes * trainers:  # ranks that share a GPU cannot meet through NCCL
         console.print(f"{nodes * trainers} trainers share {counted(gpus, 'GPU')}: computing on the CPU", style="yellow")
         config = replace(config, device="cpu")
+    elif config.device.startswith("cuda") and gpus < nodes * trainers:
+        raise InputError(
+            f"device={config.device!r}: {nodes * trainers} trainers on this machine, and torch sees {counted(gpus, 'GPU')}; "
+            "start as many, or use device='cpu'"
+        )
     out = Path(config.out)
     configs, served = [], bool(servers_of(config.parts))
     folders = [] if served else node_folders(Path(config.parts), out / "nodes", nodes)
