@@ -74,10 +74,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """``device="cuda:0"`` is a GPU that is pretended."""
+    import torch
+
     from halohop.ops import device
     from tests.support.pretend_gpu import PretendPool
 
-    monkeypatch.setattr(device, "device_pool", lambda name, counters=None: PretendPool(counters))
+    def pool(name: str, counters: object = None) -> PretendPool:
+        return PretendPool(counters, index=torch.device(name).index or 0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(device, "device_pool", pool)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from halohop import ops
 from halohop.errors import IdError, InputError
-from halohop.ops.cached_rows import CachedRows
+from halohop.ops.cached_rows import CachedRows, HotPlaces
 from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
 from tests.support.pretend_gpu import PretendPool, home
@@ -71,11 +71,11 @@ def test_rows_are_taken_without_waiting():
 
 def test_memory_that_is_not_locked_is_said():
     class Refusing(PretendPool):
-        def page_locked(self, tensor: torch.Tensor) -> torch.Tensor:
-            raise InputError("raise the limit (ulimit -l)")
+        def page_locked_bytes(self, num_bytes: int) -> torch.Tensor:
+            raise RuntimeError("CUDA error: out of memory")
 
     with pytest.raises(InputError, match="ulimit"):
-        CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), Refusing())
+        CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), Refusing(locks=False))
 
 
 def test_a_peer_that_cannot_be_read_is_said(monkeypatch):
@@ -85,3 +85,17 @@ def test_a_peer_that_cannot_be_read_is_said(monkeypatch):
     with pytest.raises(InputError, match="cuda:0 cannot read the memory of cuda:1"):
         here.reach(there)
     here.reach(here)
+
+
+def test_columns_share_the_places_of_their_rows():
+    pool, rows = PretendPool(), torch.tensor([1, 2])
+    places = HotPlaces(rows, 5, pool)
+    before = pool.counters.snapshot()["device_put_bytes"]
+    columns = [torch.rand(5, 3), torch.arange(5)]
+    cached = [CachedRows(Pieces([column], [0, 5]), places, pool) for column in columns]
+    tables = 2 * (3 * 8 + 2 * 8) + 8  # addresses and bounds of two pieces, and of one
+    assert pool.counters.snapshot()["device_put_bytes"] - before <= 2 * (12 + 8) + 2 * tables
+    asked = torch.tensor([4, 2, 1])
+    for column, one in zip(columns, cached, strict=True):
+        assert torch.equal(home(one.take(pool.put(asked), pool=pool)), column[asked])
+    assert places.num_hits() == 4

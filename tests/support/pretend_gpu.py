@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from torch import Tensor
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 from halohop.ops.device import DevicePool, device_pool
+from halohop.ops.locked import LockedMemory
 from halohop.telemetry import Counters
 
 WAITS = (
@@ -137,9 +139,11 @@ class PretendTensor(Tensor):
 
     Attributes:
         used_by: other streams for which its memory is kept.
+        gpu: the index of its GPU, where that is not 0.
     """
 
     used_by: list[PretendStream]
+    gpu: int
 
     @property
     def is_cuda(self) -> bool:  # type: ignore[override]
@@ -166,6 +170,11 @@ class PretendTensor(Tensor):
 
     def pin_memory(self, *args: Any, **kwargs: Any) -> Tensor:
         raise AssertionError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        if args and isinstance(args[0], torch.device | str) and torch.device(args[0]).type == "cuda":
+            return self
+        return super().to(*args, **kwargs)
 
     def record_stream(self, stream: PretendStream) -> None:  # type: ignore[override]
         self.used_by = [*getattr(self, "used_by", []), stream]
@@ -208,11 +217,23 @@ class PretendPool(DevicePool):
 
     Args:
         free: bytes that it says are free.
+        index: of the GPU.
+        locks: whether the system locks memory in place.
+
+    Attributes:
+        locked: bytes that are locked in place, by address.
+        page_locked_at: where page-locked memory was made.
+        finished: how often the host waited for all that was launched.
     """
 
-    def __init__(self, counters: Counters | None = None, *, free: int = 1 << 30) -> None:
-        self.free = free
-        super().__init__(torch.device("cuda", 0), counters)
+    least_locked = 1
+
+    def __init__(self, counters: Counters | None = None, *, free: int = 1 << 30, index: int = 0, locks: bool = True) -> None:
+        self.free, self.locks = free, locks
+        self.locked: dict[int, int] = {}
+        self.page_locked_at: set[int] = set()
+        self.finished = 0
+        super().__init__(torch.device("cuda", index), counters)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return pretended(torch.empty(shape, dtype=dtype))
@@ -248,14 +269,38 @@ class PretendPool(DevicePool):
     def _new_event(self, timed: bool) -> PretendEvent:
         return PretendEvent(timed)
 
-    def page_locked(self, tensor: Tensor) -> Tensor:
-        return tensor.clone()
+    def _locking(self) -> LockedMemory:
+        return LockedMemory(partial(_lock, self.locked, self.locks), partial(_unlock, self.locked))
+
+    def page_locked_bytes(self, num_bytes: int) -> Tensor:
+        memory = torch.empty(num_bytes, dtype=torch.uint8)
+        self.page_locked_at.add(memory.data_ptr())
+        return memory
+
+    def holds(self, tensor: Tensor) -> bool:
+        return isinstance(tensor, PretendTensor) and getattr(tensor, "gpu", 0) == self.device.index
+
+    def finish(self) -> None:
+        """All that is launched has ended."""
+        self.finished += 1
 
     def free_bytes(self) -> int:
         return self.free
 
     def trim(self) -> None:
         """Nothing lies idle."""
+
+
+def _lock(locked: dict[int, int], locks: bool, address: int, num_bytes: int) -> bool:
+    if locks:
+        assert address not in locked
+        locked[address] = num_bytes
+    return locks
+
+
+def _unlock(locked: dict[int, int], addresses: list[int]) -> None:
+    for address in addresses:
+        del locked[address]
 
 
 def any_pool(counters: Counters | None = None) -> DevicePool:

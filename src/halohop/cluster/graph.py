@@ -4,6 +4,7 @@ import atexit
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -161,7 +162,14 @@ class Graph(Counted, Lookups, Jobs):
             InputError: see `DeviceGraph`.
         """
         if options is not None:
-            self.on_device = DeviceGraph(self, device.device_pool(options.device), options)
+            pool = device.device_pool(options.device)
+            peers = [device.device_pool(name) for name in options.cache_devices]
+            peers = [pool if peer.device == pool.device else peer for peer in peers]
+            self.on_device = DeviceGraph(self, pool, options, peers or None)
+
+    def columns_beside(self) -> Mapping[TableKey, Mapping[str, ops.Pieces]]:
+        """Columns in memory of the process that do not lie with the partitions, as kernels read them."""
+        return {}
 
     @property
     def topologies(self) -> Mapping[Relation, Topology] | None:
@@ -218,12 +226,13 @@ class Graph(Counted, Lookups, Jobs):
             self._closed = True
             atexit.unregister(self._close_at_exit)
             self._forget_child_end()
-            try:
-                if self._tables is not None:
-                    self._tables.shut(wait=wait)
-            finally:
+            with ExitStack() as ends:  # the last one first
+                if self.on_device is not None:
+                    ends.callback(self.on_device.close)
                 if self._connections is not None:
-                    self._connections.close(wait=wait)
+                    ends.callback(self._connections.close, wait=wait)
+                if self._tables is not None:
+                    ends.callback(self._tables.shut, wait=wait)
 
     def keep_until_exit(self) -> None:
         """Closes the graph when the process ends, if it was not closed before; until then it stays open without a reference, too.

@@ -294,6 +294,8 @@ class Lookups:
 
 
 def _one_dimensional(ids: Tensor, what: str) -> Tensor:
+    if ids.is_cuda:
+        raise InputError(f"ids of {what} lie on {ids.device}, and are looked up by the host; give them as .cpu()")
     if ids.dim() != 1:
         raise InputError(f"ids of {what} have shape {tuple(ids.shape)}, but they must be one-dimensional; use .view(-1)")
     return ids.long()

@@ -43,7 +43,7 @@ from halohop.store.topology import Topology
 from halohop.store.weight_sums import summed
 from halohop.tables.owner import Owner
 from halohop.telemetry import Counters
-from halohop.typing import BLOCK, EDGE_ID, RAW_ID, NodeType, Relation, TableKey, degree_column
+from halohop.typing import BLOCK, EDGE_ID, HOTNESS, RAW_ID, NodeType, Relation, TableKey, degree_column
 
 _SHARE = 4  # of what may be held without need, one part of these is for copies of narrow columns
 
@@ -98,6 +98,7 @@ class LocalShard:
             self._tables[name] = _Table(
                 ids=self._ids(name, {index: held.raw_id for index, held in nodes.items()}),
                 blocks=self._ids(name, {index: held.block for index, held in nodes.items()}),
+                hotness=self._ids(name, {index: held.hotness for index, held in nodes.items()}),
                 columns=self._columns(name, {index: held.columns for index, held in nodes.items()}),
                 features=self._sparse(name, {index: held.sparse for index, held in nodes.items()}),
             )
@@ -285,8 +286,9 @@ class LocalShard:
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor | ops.SparseRows:
         if (query.table, name) in self._degrees:
             return self._degrees[query.table, name].degrees(query.gid, self._pool)
-        if name == BLOCK and table.blocks is not None:
-            return Stored(pieces=table.blocks).take(query.gid, padded=query.padded, pool=self._pool)
+        beside = table.blocks if name == BLOCK else table.hotness if name == HOTNESS else None
+        if beside is not None:
+            return Stored(pieces=beside).take(query.gid, padded=query.padded, pool=self._pool)
         if name not in (RAW_ID, EDGE_ID):
             if name in table.columns:
                 self._count_disk(table.columns[name], query)
@@ -316,9 +318,10 @@ def _summed(held: dict[int, EdgePart], wanted: Sequence[str]) -> list[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """The rows of a node type or relation: the user's ids (None where they are the gids), the dense columns, those columns whose
-    rows are found in another way, and the blocks of nodes (None where there are none)."""
+    rows are found in another way, and the blocks of nodes and how often they are read (None where that is not stored)."""
 
     ids: ops.Pieces | None
     columns: dict[str, ops.Pieces]
     features: dict[str, Feature] = field(default_factory=dict)
     blocks: ops.Pieces | None = None
+    hotness: ops.Pieces | None = None

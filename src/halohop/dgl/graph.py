@@ -112,12 +112,12 @@ class DGLGraph(Asked, Remade, CrossPasses, Lacking):
         return _given(data, "node", nodes, kept.src), _given(data, "edge", edges, kept.edges)
 
     def _drawn_from(self, weights: dict[Relation, Tensor], name: str) -> Data | HeteroData:
-        data = to_pyg(self, columns=False)
+        data = to_pyg(self, columns=False).cpu()  # where the host draws
         if weights and isinstance(data, Data) and data.num_nodes == data.num_edges:
             data = data.to_heterogeneous(node_type_names=self.ntypes, edge_type_names=self.canonical_etypes)  # names say whose
         for relation, rows in weights.items():
             store = data if isinstance(data, Data) else data[relation]
-            store[name] = rows if rows.is_floating_point() else rows.float()
+            store[name] = (rows if rows.is_floating_point() else rows.float()).cpu()
         return data
 
     def to_pyg(self) -> Data | HeteroData:

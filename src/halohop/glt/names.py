@@ -108,10 +108,10 @@ REFUSED: dict[str, str] = {
 ACCEPTED: dict[str, str] = {
     "graph_mode": "there is no GPU here, so neighbours are drawn on the CPU; batches are the same",
     "directed": "neighbours are drawn along the edges that are given, by edge_dir",
-    "sort_func": "rows are gathered on the CPU, in the order in which they lie; batches are the same",
+    "sort_func": "rows stay in the order in which they lie; a GPU keeps those of the hottest nodes; batches are the same",
     "strategy": "neighbours are drawn at random, by their weights with with_weight",
-    "split_ratio": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
-    "device_group_list": "rows are gathered on the CPU, none are kept on a GPU; batches are the same",
+    "split_ratio": "there is no GPU here that keeps rows; batches are the same",
+    "device_group_list": "there is no GPU here that keeps rows, or they are on several hosts; batches are the same",
     "trials_num": "pairs are drawn until none of them is an edge, and there are as many as were asked for",
     "num_rpc_threads": "the transport of halohop has the threads that it needs",
     "use_all2all": "rows of all types are asked for together as it is",

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from halohop.cluster.device import DeviceGraph
-from halohop.cluster.graph import Graph
+from halohop.cluster.graph import AnyGraph
 from halohop.loading.base import BaseLoader
 from halohop.loading.examples import Examples
 from halohop.loading.pipeline import Made
@@ -43,10 +43,10 @@ class BatchLoader(BaseLoader):
     def _collected(self, batch: Batch) -> Batch:
         return collect(self._rows_from(), batch)
 
-    def _rows_from(self) -> Graph:
+    def _rows_from(self) -> AnyGraph:
         """The graph that is asked for the rows of batches: where there is a device, that of the device."""
         there = self._graph().on_device
-        return self._graph() if there is None else there  # type: ignore[return-value]
+        return self._graph() if there is None else there
 
     def _drawn_around(self, seeds: AnySeeds) -> Batch:
         """The structure of a batch as the sampler gives it."""

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from halohop import ops
 from halohop.cluster.cache import cache_of
+from halohop.cluster.device import DeviceOptions
 from halohop.cluster.graph import Graph, GraphReference
 from halohop.cluster.holding import Holding, book_of
 from halohop.cluster.router import Router
@@ -42,6 +43,9 @@ def connect(
     folder: str | Path | None = None,
     cache: str | int | None = "auto",
     num_servers: int | None = None,
+    device: str | None = None,
+    feature_cache: str | float | None = None,
+    cache_devices: Sequence[str] | None = None,
 ) -> Graph:
     """The graph that some servers hold together (`halohop serve`); public as `halohop.connect`.
 
@@ -66,6 +70,10 @@ def connect(
         deadline: seconds to wait at the start for all servers, and for those that they learn of, until every partition is there.
         num_servers: how many servers there are, of which `servers` may name only some: all of them are waited for, and must
             have been started among as many (`halohop.serve(world=...)`). None: as many as it takes.
+        device: a GPU ("cuda", "cuda:1") on which batches lie; None: the CPU. Neighbours are drawn by the servers, or by this
+            process, and rows come through page-locked memory.
+        feature_cache, cache_devices: as of `halohop.open`, where batches are made here (`sampling` "client"): the rows of nodes
+            that are read most are fetched once, now.
 
     Raises:
         PeerLostError: a server that is needed did not come in time; names it.
@@ -74,7 +82,8 @@ def connect(
             partition; names it, and the servers that were asked.
         DatasetError: the folder has no complete, healthy data set of this version.
         InputError: no servers, something that is no address, a `cache` that is no size, a `first` that is none of the servers,
-            or a `folder` where servers make the batches.
+            a `folder` or a `feature_cache` where servers make the batches, no such GPU, or a cache that is larger than what is
+            free there.
     """
     if not servers:
         raise InputError(f"servers={servers!r} is no list of addresses; give one 'HOST:PORT' for each server")
@@ -85,6 +94,11 @@ def connect(
         raise InputError(f"num_servers={num_servers}; a graph lies on one server at least, or leave it out")
     if folder is not None and sampling == "servers":
         raise InputError(f"folder={str(folder)!r} is of use where batches are made here; pass sampling='client', or leave it out")
+    on_device = DeviceOptions.of(device, None, feature_cache, cache_devices)
+    if on_device is not None and on_device.caches and sampling == "servers":
+        raise InputError(
+            f"feature_cache={feature_cache!r} is of use where batches are made here; pass sampling='client', or leave it out"
+        )
     folder = None if folder is None else Path(folder).resolve()
     here = None if folder is None else Holding.of(folder)
     graph = connected(where, sampling=sampling, deadline=deadline, first=first, here=here, cache=cache, num_servers=num_servers)
@@ -98,8 +112,16 @@ def connect(
         folder=folder,
         cache=cache,
         num_servers=num_servers,
+        device=device,
+        feature_cache=feature_cache,
+        cache_devices=cache_devices,
     )
     graph.opened_by = GraphReference(opens=opens)
+    try:
+        graph.use_device(on_device)
+    except BaseException:
+        graph.shut(wait=False)
+        raise
     return graph
 
 

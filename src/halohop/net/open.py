@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from halohop.cluster.device import DeviceOptions, Mode
 from halohop.cluster.graph import Graph, GraphReference, local_graph
@@ -53,6 +54,7 @@ def open_graph(
     device: str | None = None,
     mode: Mode | None = None,
     feature_cache: str | float | None = None,
+    cache_devices: Sequence[str] | None = None,
 ) -> Graph:
     """Opens a partitioned graph; public as `halohop.open`.
 
@@ -94,7 +96,10 @@ def open_graph(
         mode: who draws neighbours: "cpu", the host (None); "zero_copy", the GPU, from page-locked memory of the host; "cuda", the
             GPU, from its own memory.
         feature_cache: how much of the GPU's memory is for the rows of nodes that are read most: in bytes, as text ("4GB"), or
-            as a share of what is free (0.5); the others are read from page-locked memory of the host. None: none.
+            as a share of what is free (0.5); the others are read from page-locked memory of the host. None: none. It is filled
+            now, with the rows of all columns; those of other hosts are fetched once.
+        cache_devices: GPUs of this host that divide the cache, an equal share each, and can read each other's memory; None: the
+            device has it alone. For one process; several that each open the graph have a cache each.
 
     Raises:
         DatasetError: the folder is no complete, healthy data set of this version; names the file.
@@ -115,7 +120,8 @@ def open_graph(
         ...         graph.book.num_parts
         2
     """
-    on_device = DeviceOptions.of(device, mode, feature_cache)
+    on_device = DeviceOptions.of(device, mode, feature_cache, cache_devices)
+    told: dict[str, Any] = {"device": device, "mode": mode, "feature_cache": feature_cache, "cache_devices": cache_devices}
     world = world or World.from_env()
     folder = None if tables is None else Path(tables)
     found = None
@@ -154,7 +160,7 @@ def open_graph(
         )
         if isinstance(path, str | Path):
             again = partial(open_graph, Path(path).resolve(), partitions=partitions, columns=with_absolute_paths(columns))
-            again = partial(again, memory=memory, hot_memory=hot_memory, cache=cache)
+            again = partial(again, memory=memory, hot_memory=hot_memory, cache=cache, **told)
             graph.opened_by = GraphReference(opens=partial(again, world=world))  # the other's environment may name no rank
         return _ready(graph, found, on_device)
     assert rendezvous is not None
@@ -164,7 +170,7 @@ def open_graph(
     servers = Servers(finder=rendezvous.addresses, token=token, limits=limits or Limits(), label="host")
     meeting = Meeting(rendezvous=rendezvous, world=world, listen=listen, advertise=advertise, master=master_host(master))
     graph = joined(replace(holding, tables=folder), meeting, servers, deadline=deadline, cache=cache)
-    again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache)
+    again = partial(rejoin, rendezvous.addresses(), limits=servers.limits, deadline=deadline, cache=cache, on_device=on_device)
     if isinstance(path, str | Path):
         again = partial(again, Path(path).resolve(), tuple(holding.parts), columns=with_absolute_paths(columns))
         again = partial(again, memory=memory, hot_memory=hot_memory)
@@ -194,13 +200,15 @@ def rejoin(
     cache: str | int | None = "auto",
     limits: Limits,
     deadline: float,
+    on_device: DeviceOptions | None = None,
 ) -> Graph:
     """The graph of several hosts in one more process of one of them: a client of their servers, which maps what lies here."""
     here = None
     if path is not None:
         here = Holding.of(path, partitions=partitions, memory=memory, hot_memory=hot_memory).with_columns(columns)
     where = Servers(finder=finder_of(servers), token=load_token(), limits=limits)
-    return connected(where, sampling="client", deadline=deadline, here=here, cache=cache)
+    graph = connected(where, sampling="client", deadline=deadline, here=here, cache=cache)
+    return _ready(graph, None, on_device)
 
 
 def _is_whole(held: Holding | OwnParts) -> bool:

@@ -13,6 +13,37 @@ from halohop.ops.pool import Pool
 from halohop.ops.rows import gather_rows
 
 
+class HotPlaces:
+    """Which rows of a table caches hold, and where: a table of places on the device that reads them, shared by all columns.
+
+    Args:
+        rows: int64 ``[n]`` on the CPU, ascending, each once, at least one.
+        count: rows of the table.
+        pool: of the device.
+
+    Attributes:
+        rows: as given.
+        places: of each row of the table, or -1; int32, or int64 where there are too many, on the device.
+        hits: rows that were read from caches, int64 ``[1]`` on the device.
+    """
+
+    def __init__(self, rows: Tensor, count: int, pool: DevicePool) -> None:
+        self.rows, self._pool = rows, pool
+        place = torch.full((count,), -1, dtype=_dtype(len(rows)))
+        place[rows] = torch.arange(len(rows), dtype=place.dtype)
+        with pool.for_all_lanes():
+            self.places, self.hits = pool.put(place), pool.zeros((1,), torch.int64)
+
+    @staticmethod
+    def num_bytes(count: int) -> int:
+        """What the table of places takes on the device, at most, for the rows of a table."""
+        return count * _dtype(count).itemsize
+
+    def num_hits(self) -> int:
+        """The rows that were read from caches so far. The host waits for their number."""
+        return self._pool.numbers(self.hits)[0]
+
+
 class CachedRows:
     """Rows in two places, read by one kernel: those on the device are one more piece behind the pieces of the host (GLT's and
     GraphBolt's feature caches).
@@ -21,7 +52,8 @@ class CachedRows:
 
     Args:
         source: the column, all of whose pieces are here.
-        hot: the rows to be copied to the device, int64 ``[n]`` on the CPU, ascending, each once; None: all.
+        hot: the rows to be copied to the device, int64 ``[n]`` on the CPU, ascending, each once; or where they are, as other
+            columns of the table have them; None: all.
         pool: of the device that reads the rows.
         peers: the pools of the devices that hold the hot rows, an equal share each, in order of `hot`; the pool alone if None.
             The device must be able to read the memory of all.
@@ -32,6 +64,7 @@ class CachedRows:
     Raises:
         InputError: the system does not lock the memory of the rows that stay with the host; a peer whose memory the device cannot
             read.
+        torch.OutOfMemoryError: a device has not so much.
 
     Example:
         >>> CachedRows(Pieces([torch.tensor([[5.0], [6.0]])], [0, 2]), None, pool).num_hot  # doctest: +SKIP
@@ -39,40 +72,39 @@ class CachedRows:
     """
 
     def __init__(
-        self, source: Pieces, hot: Tensor | None, pool: DevicePool, *, peers: Sequence[DevicePool] | None = None
+        self, source: Pieces, hot: Tensor | HotPlaces | None, pool: DevicePool, *, peers: Sequence[DevicePool] | None = None
     ) -> None:
         if hot is None and peers is not None:
             hot = torch.arange(len(source))
-        self.num_hot = len(source) if hot is None else len(hot)
-        self._pool = pool
-        with pool.for_all_lanes():
-            self._hits = pool.zeros((1,), torch.int64)
-        self._place: Tensor | None = None
-        if hot is None or not len(hot):
+        self.num_hot = len(source) if hot is None else len(hot.rows if isinstance(hot, HotPlaces) else hot)
+        self._places: HotPlaces | None = None
+        if hot is None or not self.num_hot:
             self._pieces = DevicePieces.of(source, pool, on_device=hot is None)
             return
+        self._places = hot if isinstance(hot, HotPlaces) else HotPlaces(hot, len(source), pool)
         with_host = DevicePieces.of(source, pool, on_device=False)
         tensors, bounds = list(with_host.tensors), with_host.bounds.tolist()
         holders = [pool] if peers is None else peers
-        for holder, share in zip(holders, hot.tensor_split(len(holders)), strict=True):
+        for holder, share in zip(holders, self._places.rows.tensor_split(len(holders)), strict=True):
             pool.reach(holder)
             with holder.for_all_lanes():
                 tensors.append(holder.put(gather_rows(source, share)))
             bounds.append(bounds[-1] + len(share))
         self._pieces = DevicePieces(tensors, bounds, pool=pool)
-        place = torch.full((len(source),), -1, dtype=torch.int32 if len(hot) < 2**31 else torch.int64)
-        place[hot] = torch.arange(len(hot), dtype=place.dtype)
-        with pool.for_all_lanes():
-            self._place = pool.put(place)
 
     def take(self, rows: Tensor, *, padded: bool = False, pool: Pool | None = None) -> Tensor:
         """Some rows, int64 ``[n]`` on the device; if `padded`, -1 is none: zeros. A row that is not there is a fault."""
-        if self._place is None:
+        if self._places is None:
             return (gather_known if padded else gather_rows)(self._pieces, rows, pool=pool)
         from halohop.ops import gpu_cache
 
-        return gpu_cache.take(self._pieces, self._place, rows, self._hits, pool, padded=padded)
+        return gpu_cache.take(self._pieces, self._places.places, rows, self._places.hits, pool, padded=padded)
 
     def statistics(self) -> dict[str, int]:
-        """The rows that were read from a cache of some of them ("device_rows"). The host waits for their number."""
-        return {"device_rows": 0 if self._place is None else self._pool.numbers(self._hits)[0]}
+        """The rows that were read from a cache of some of them ("device_rows"), of all columns that share its places. The host
+        waits for their number."""
+        return {"device_rows": 0 if self._places is None else self._places.num_hits()}
+
+
+def _dtype(count: int) -> torch.dtype:
+    return torch.int32 if count < 2**31 else torch.int64

@@ -2,6 +2,7 @@
 
 from collections import deque
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from halohop.errors import IdError, InputError
 from halohop.ops.lanes import Lanes, Mark
-from halohop.ops.pool import Pool
+from halohop.ops.locked import LockedMemory, lock_in_place, locked_limit, unlock_in_place
+from halohop.ops.pool import SMALL, Pool, page_locked
 from halohop.ops.weighted import WeightError
 from halohop.telemetry import Counters
 
@@ -40,7 +42,10 @@ class DevicePool(Lanes, Pool):
     Attributes:
         device: the GPU.
         counters: what is counted.
+        least_locked: bytes of tensors from which `lock` leaves them where they lie.
     """
+
+    least_locked = SMALL
 
     def __init__(self, device: torch.device, counters: Counters | None = None) -> None:
         Lanes.__init__(self)
@@ -49,6 +54,7 @@ class DevicePool(Lanes, Pool):
         self.counters = counters or Counters()
         self._faults = self._no_faults()
         self._idle_marks: deque[Tensor] = deque()
+        self._locked = self._locking()
 
     @property
     def faults(self) -> Tensor:
@@ -56,6 +62,9 @@ class DevicePool(Lanes, Pool):
         memory of their own, which says of which batch it is."""
         lane = self._inside()
         return self._faults if lane is None else lane.faults
+
+    def _locking(self) -> LockedMemory:
+        return LockedMemory(partial(lock_in_place, self.device), partial(unlock_in_place, self.device))
 
     def _no_faults(self) -> Tensor:
         return self.empty((len(Fault),), torch.int64).fill_(NO_FAULT)
@@ -126,6 +135,10 @@ class DevicePool(Lanes, Pool):
         self.counters.add("device_put_bytes", tensor.nbytes)
         return tensor.to(self.device, non_blocking=True)
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies on this device."""
+        return tensor.is_cuda and tensor.device == self.device
+
     def reach(self, peer: "DevicePool") -> None:
         """Lets kernels of this device read the memory of another one of the host.
 
@@ -151,6 +164,15 @@ class DevicePool(Lanes, Pool):
         self.counters.add("device_waits", 1)
         return tensor.cpu()
 
+    def lock(self, tensor: Tensor) -> Tensor:
+        """A CPU tensor, as the device reads it by itself over the bus for as long as the pool is open: the same, locked where it
+        lies, or a copy, if it is small or the system does not lock it there (because another graph has, for instance).
+
+        Raises:
+            InputError: the system does not lock so much memory.
+        """
+        return tensor if tensor.nbytes >= self.least_locked and self._locked.add(tensor) else self.page_locked(tensor)
+
     def page_locked(self, tensor: Tensor) -> Tensor:
         """A copy of a CPU tensor that the device reads by itself over the bus.
 
@@ -158,13 +180,27 @@ class DevicePool(Lanes, Pool):
             InputError: the system does not lock so much memory.
         """
         try:
-            with torch.cuda.device(self.device):  # naming it is deprecated
-                return tensor.pin_memory()
+            return self.page_locked_bytes(tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(tensor)
         except RuntimeError as error:
             raise InputError(
-                f"{tensor.nbytes} bytes of memory cannot be locked for {self.device} ({error}); raise the limit (ulimit -l), or "
-                "take mode='cpu'"
+                f"{tensor.nbytes} bytes of memory cannot be locked for {self.device} ({error}), and this process may lock "
+                f"{locked_limit()}; raise that (ulimit -l), or leave device out"
             ) from error
+
+    def page_locked_bytes(self, num_bytes: int) -> Tensor:
+        """Memory of the host from which the device copies without a stop on the way, uint8 ``[num_bytes]``."""
+        with torch.cuda.device(self.device):
+            return page_locked(num_bytes)
+
+    def close(self) -> None:
+        """Waits for the device, and gives back its memory that nobody uses, and what was locked for it."""
+        self.finish()
+        self._locked.release()
+        self.trim()
+
+    def finish(self) -> None:
+        """Waits until the device has done all that was launched."""
+        torch.cuda.synchronize(self.device)
 
     def free_bytes(self) -> int:
         """What is free on the device now."""

@@ -48,13 +48,13 @@ class DevicePieces(Pieces):
 
     @classmethod
     def of(cls, pieces: Pieces, pool: DevicePool, *, on_device: bool) -> "DevicePieces":
-        """Copies pieces, all of which are here: to the device, or else into page-locked memory.
+        """Pieces, all of which are here, copied to the device, or else page-locked (`DevicePool.lock`).
 
         Raises:
             InputError: the system does not lock so much memory.
             torch.OutOfMemoryError: the device has not so much.
         """
-        move = pool.put if on_device else pool.page_locked
+        move = pool.put if on_device else pool.lock
         tensors = [tensor for tensor in pieces.tensors if tensor is not None]
         assert len(tensors) == len(pieces.tensors)
         return cls([move(tensor) for tensor in tensors], pieces.bounds.tolist(), pool=pool, extra=pieces.extra)

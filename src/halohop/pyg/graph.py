@@ -1,8 +1,9 @@
 """`halohop.graph`: one graph of a PyG object in memory, for several loaders."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -75,6 +76,24 @@ class LiveGraph(Graph):
         """Whether a column was taken from the PyG object when this was made; others are read there each time."""
         return not self.live.has(table, column)
 
+    def use_device(self, options: DeviceOptions | None) -> None:
+        """
+        Raises:
+            InputError: see `DeviceGraph`; or a column lies on another device.
+        """
+        super().use_device(options)
+        if (there := self.on_device) is not None:
+            try:
+                self.live.check_device(there.pool)
+            except BaseException:
+                self.on_device = None
+                there.close()
+                raise
+
+    def columns_beside(self) -> Mapping[TableKey, Mapping[str, ops.Pieces]]:
+        """Those of the PyG object, as it is now."""
+        return self.live.lend()
+
     def fetch_stored(self, request: FetchRequest) -> FetchReply:
         """Rows, those of the PyG object as they are now."""
         live = [tuple(name for name in query.columns if self.live.has(query.table, name)) for query in request.queries]
@@ -100,6 +119,8 @@ def graph(
     weight_sums: Sequence[str] = (),
     device: str | None = None,
     mode: Mode | None = None,
+    feature_cache: str | float | None = None,
+    cache_devices: Sequence[str] | None = None,
 ) -> Graph:
     """One graph of a PyG object in memory, which any number of loaders, samplers and walks share.
 
@@ -113,11 +134,14 @@ def graph(
         edge_dir: which neighbours of a node can be drawn: "in", those with an edge to it, or "out", those with an edge from it.
         weight_sums: attributes of edges, weights, whose running sums are kept, so that draws by them (`weight_attr`) are quicker
             and the same. They take a byte for each edge and 8 for each node.
-        device, mode: as of `halohop.open`: batches are made on a GPU.
+        device, mode, feature_cache, cache_devices: as of `halohop.open`: batches are made on a GPU. With a cache it reads all
+            dense columns by itself, as long as they are what they were when this was called. Do not write into one while the GPU
+            makes a batch (`torch.cuda.synchronize`): set another one instead, which the host then reads.
 
     Raises:
-        InputError: another `edge_dir`; no such GPU, or a mode without one; weights that are negative, not finite or not there; or
-            the object stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into rows.
+        InputError: another `edge_dir`; no such GPU, a mode or cache without one, or a cache that is too large; weights that are
+            negative, not finite or not there; or the object stores `adj_t`, does not know its number of nodes, or holds an
+            attribute that cannot be divided into rows.
 
     Example:
         >>> import halohop, torch
@@ -128,9 +152,11 @@ def graph(
         >>> next(iter(train)).n_id.tolist(), next(iter(test)).n_id.tolist()
         ([0, 1, 3], [3, 2])
     """
+    on_device: dict[str, Any] = {"device": device, "mode": mode, "feature_cache": feature_cache, "cache_devices": cache_devices}
+    options = DeviceOptions.of(**on_device)
     made = LiveGraph(data, edge_dir=edge_dir, weight_sums=weight_sums)
-    made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir, weight_sums=weight_sums))
-    made.use_device(DeviceOptions.of(device, mode, None))
+    made.opened_by = GraphReference(opens=partial(graph, data, edge_dir=edge_dir, weight_sums=weight_sums, **on_device))
+    made.use_device(options)
     return made
 
 

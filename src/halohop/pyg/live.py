@@ -6,8 +6,8 @@ graph holds when the loop gets the batch, as with PyG's loaders that make batche
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from halohop import ops
+from halohop.cluster.device import DeviceGraph
 from halohop.errors import InputError, SchemaError
 from halohop.ops.device import DevicePool
 from halohop.pyg.attributes import Rows, is_sparse, plain, put, rows_of, stores_of
+from halohop.pyg.near import block_of, check_place, is_there, near
 from halohop.pyg.state import Attribute, State, is_now, state_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
 from halohop.sampling.columns import Columns
@@ -66,6 +68,7 @@ class LiveRows:
         self._counts |= {relation: spec.count for relation, spec in schema.edges.items()}
         self._pool = pool
         self._lock = threading.Lock()
+        self._lent: dict[tuple[TableKey, str], Attribute] = {}
         self._view = View(number=-1, data=data, state=[], rows={})
         self._view = self._seen(0)
 
@@ -88,6 +91,30 @@ class LiveRows:
             if not is_now(self._view.state, self._data):
                 self._view = self._seen(self._view.number + 1)
             return self._view
+
+    def lend(self) -> dict[TableKey, dict[str, ops.Pieces]]:
+        """The columns that a device can read by itself, as kernels read them; each for as long as it is not changed."""
+        found: dict[TableKey, dict[str, ops.Pieces]] = {}
+        for rows in (rows for columns in self.view().rows.values() for rows in columns):
+            if rows.pieces is not None:
+                self._lent[rows.table, rows.key] = Attribute.of(rows.value)
+                found.setdefault(rows.table, {})[rows.key] = rows.pieces
+        return found
+
+    def check_device(self, pool: DevicePool) -> None:
+        """
+        Raises:
+            InputError: a column lies on another device.
+        """
+        for rows in (rows for columns in self.view().rows.values() for rows in columns):
+            check_place(rows, pool)
+
+    def _read_there(self, rows: Rows, block: NodeBlock | EdgeBlock) -> bool:
+        """Whether a device reads the rows by itself: the column is still what it was when it was lent, and one table's."""
+        if isinstance(block, EdgeBlock) and block.flips is not None:
+            return False
+        known, now = self._lent.get((rows.table, rows.key)), Attribute.of(rows.value)
+        return known is not None and known.value is now.value and (known.version, known.address) == (now.version, now.address)
 
     def described(self, schema: Schema) -> Schema:
         """The schema with all columns that batches have."""
@@ -164,31 +191,32 @@ class LiveRows:
         return rows.value, version, ops.SparsePieces([ops.SparseRows.of(rows.value)], [0, len(rows.value)])
 
     def filled(
-        self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout, *, there: DevicePool | None = None
+        self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout, *, there: DeviceGraph | None = None
     ) -> tuple[Data | HeteroData, int]:
         """A copy of the graph with the rows of a batch, as far as their columns are asked for, and what these weigh in bytes.
 
-        Of a batch that lies on a device (`there`) the rows do, too.
+        Of a batch that lies on a device (`there`) the rows do, too: it reads those of columns that were lent by itself.
         """
         view = self.view()
-        near = {} if there is None else _near(batch, [t for t in view.rows if self._reads_host(view, t, columns)], there)
+        beside = {} if there is None else self._beside(view, batch, columns, there.pool)
         out = copy.copy(view.data)
         num_bytes = 0
         for table, store in stores_of(out):
-            block = batch.nodes[table] if isinstance(table, str) else batch.edges[table]
+            block = block_of(batch, table)
             has_rows, taken = False, dict[str, Any]()
             for rows in view.rows.get(table, ()):
                 if not columns.has(table, rows.key):
                     del store[rows.key]
                     continue
                 has_rows = True
-                own = block if _is_there(rows) else near.get(table, block)
+                reads = there if there is not None and self._read_there(rows, block) else None
+                own = block if reads is not None or is_there(rows) else beside.get(table, block)
                 if is_sparse(rows.value):
                     found = self._of_sparse(rows, own, view, fill, layout)
                 else:
-                    found = self._of_block(rows, own, view, fill)
+                    found = self._of_block(rows, own, view, fill, reads)
                 if there is not None and isinstance(found, Tensor):
-                    found = there.put(found)
+                    found = there.pool.put(found)
                 taken[rows.key] = found
                 num_bytes += tensor_bytes(found) if isinstance(found, Tensor) else 0
             put(store, taken)
@@ -196,15 +224,24 @@ class LiveRows:
                 store.num_nodes = len(block.gid)
         return out, num_bytes
 
-    def _reads_host(self, view: View, table: TableKey, columns: Columns) -> bool:
-        return any(columns.has(table, rows.key) and not _is_there(rows) for rows in view.rows[table])
+    def _beside(self, view: View, batch: Batch, columns: Columns, pool: DevicePool) -> dict[TableKey, NodeBlock | EdgeBlock]:
+        """The blocks whose rows the host reads, some of them, with their ids there."""
+        needed = []
+        for table, known in view.rows.items():
+            asked = [rows for rows in known if columns.has(table, rows.key)]
+            for rows in asked:
+                check_place(rows, pool)
+            block = block_of(batch, table)
+            if not all(is_there(rows) or self._read_there(rows, block) for rows in asked):
+                needed.append(table)
+        return near(batch, needed, pool)
 
-    def _of_block(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill) -> Any:
+    def _of_block(self, rows: Rows, block: NodeBlock | EdgeBlock, view: View, fill: Fill, there: DeviceGraph | None) -> Any:
         if isinstance(block, NodeBlock):
-            return self._taken(rows, block.gid, block.padded, fill)  # in memory gids are the user's ids
+            return self._taken(rows, block.gid, block.padded, fill, there)  # in memory gids are the user's ids
         ids = block.columns[EDGE_ID]
         if block.flips is None:
-            return self._taken(rows, ids, block.padded, fill)
+            return self._taken(rows, ids, block.padded, fill, there)
         both = (rows, _partner_of(rows, block.flips.relation, view))
         places = block.own_and_flipped()
         taken = [self._taken(values, ops.gather_rows(ids, own), False, fill) for values, own in zip(both, places, strict=True)]
@@ -227,12 +264,15 @@ class LiveRows:
             fill_places(rows.key, out, block.gid, fill(rows.key, out.dtype))
         return out
 
-    def _taken(self, rows: Rows, ids: Tensor, padded: bool, fill: Fill) -> Any:
+    def _taken(self, rows: Rows, ids: Tensor, padded: bool, fill: Fill, there: DeviceGraph | None = None) -> Any:
         """The rows with these ids; where an id is -1, what fills an empty place."""
         value = rows.value
-        if rows.pieces is not None or plain(rows):
+        if there is not None or rows.pieces is not None or plain(rows):
             gather = ops.gather_known if padded else ops.gather_rows
-            out = gather(value if rows.pieces is None else rows.pieces, ids, pool=self._pool)
+            if there is not None:
+                out = there.take(rows.table, rows.key, ids, padded=padded)
+            else:
+                out = gather(value if rows.pieces is None else rows.pieces, ids, pool=self._pool)
             if padded:
                 fill_places(rows.key, out, ids, fill(rows.key, value.dtype))
             return out
@@ -249,33 +289,6 @@ class LiveRows:
             return taken.masked_fill((ids < 0).view(shape), fill(rows.key, value.dtype))
         missing = (ids < 0).nonzero().view(-1).to(value.device)
         return taken.index_fill(rows.dim, missing, fill(rows.key, value.dtype))
-
-
-def _is_there(rows: Rows) -> bool:
-    return isinstance(rows.value, Tensor) and rows.value.is_cuda
-
-
-def _near(batch: Batch, tables: Sequence[TableKey], there: DevicePool) -> dict[TableKey, NodeBlock | EdgeBlock]:
-    """The blocks of some tables with their ids on the host, which waits for them once; what else they have stays where it is."""
-    blocks = {name: batch.nodes[name] if isinstance(name, str) else batch.edges[name] for name in tables}
-    wanted = []
-    for block in blocks.values():
-        wanted.append(block.gid)
-        if isinstance(block, EdgeBlock):
-            wanted.append(block.columns[EDGE_ID])
-            wanted.append(block.gid[:0] if block.flips is None else block.flips.mask.long())
-    if not wanted:
-        return {}
-    found = iter(there.bring(ops.join_rows(wanted)).split([len(ids) for ids in wanted]))
-    near: dict[TableKey, NodeBlock | EdgeBlock] = {}
-    for name, block in blocks.items():
-        if isinstance(block, NodeBlock):
-            near[name] = replace(block, gid=next(found))
-            continue
-        gid, ids, mask = (next(found) for _ in range(3))
-        flips = None if block.flips is None else replace(block.flips, mask=mask.bool())
-        near[name] = replace(block, gid=gid, flips=flips, columns={EDGE_ID: ids})
-    return near
 
 
 def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:

@@ -115,8 +115,7 @@ class MemorySource:
         return collect(self.graph.on_device or self.graph, batch, replace(columns, nodes={}, edges={}))
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
-        there = self.graph.on_device
-        return self._rows.filled(batch, columns, fill, layout, there=None if there is None else there.pool)
+        return self._rows.filled(batch, columns, fill, layout, there=self.graph.on_device)
 
 
 def source_of(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from halohop import ops
+from halohop.errors import InputError
 from halohop.ops.device import DevicePool
 from halohop.ops.device_pieces import DevicePieces
 from halohop.store.topology import Topology
@@ -14,7 +15,8 @@ from halohop.typing import Relation
 
 
 class DeviceLists:
-    """The topologies of all relations, each array of which is moved when it is first needed.
+    """The topologies of all relations. Lists are moved at once, columns that are drawn by and ids of edges when they are first
+    needed.
 
     Args:
         topologies: on the host, with all partitions.
@@ -23,6 +25,7 @@ class DeviceLists:
 
     Raises:
         InputError: the system does not lock so much memory.
+        torch.OutOfMemoryError: the device has not so much.
     """
 
     def __init__(self, topologies: Mapping[Relation, Topology], pool: DevicePool, *, on_device: bool) -> None:
@@ -31,10 +34,20 @@ class DeviceLists:
         self._lock = threading.Lock()
         self._lists = {relation: self._of(topology) for relation, topology in topologies.items()}
 
+    @staticmethod
+    def num_bytes(topologies: Mapping[Relation, Topology]) -> int:
+        """What is moved at once."""
+        moved = {id(pieces): pieces for topology in topologies.values() for pieces in _always(topology)}
+        return sum(tensor.nbytes for pieces in moved.values() for tensor in pieces.tensors if tensor is not None)
+
     def of(self, relation: Relation, *, edge_ids: bool) -> Topology:
-        """The lists of a relation, which is one of the graph's; `edge_ids`: with the user's ids of edges."""
+        """The lists of a relation, which is one of the graph's; `edge_ids`: with the user's ids of edges.
+
+        Raises:
+            InputError: the ids have no room.
+        """
         lists, ids = self._lists[relation], self._host[relation].edge_ids
-        return replace(lists, edge_ids=self._move(ids)) if edge_ids and ids is not None else lists
+        return replace(lists, edge_ids=self._needed(ids)) if edge_ids and ids is not None else lists
 
     def _of(self, host: Topology) -> Topology:
         with self._pool.for_all_lanes():
@@ -47,11 +60,22 @@ class DeviceLists:
             edge_ids=None,  # moved where batches are to have them
             dst_raw=None if host.dst_raw is None else self._move(host.dst_raw),
             src_raw=None if host.src_raw is None else self._move(host.src_raw),
-            columns=_Moved(host.columns, self._move),
-            halo=_Moved(host.halo, self._move),
-            src_columns=_Moved(host.src_columns, self._move),
+            columns=_Moved(host.columns, self._needed),
+            halo=_Moved(host.halo, self._needed),
+            src_columns=_Moved(host.src_columns, self._needed),
             weight_sums={},  # which change no draw
         )
+
+    def _needed(self, pieces: ops.Pieces) -> DevicePieces:
+        """What is moved while batches are made."""
+        try:
+            return self._move(pieces)
+        except torch.OutOfMemoryError as error:
+            taken = sum(tensor.nbytes for tensor in pieces.tensors if tensor is not None)
+            raise InputError(
+                f"a column of {taken} bytes that neighbours are drawn by, or ids of edges, does not fit into {self._pool.device}"
+                f", which has {self._pool.free_bytes()} free; give a smaller feature_cache, or mode='zero_copy'"
+            ) from error
 
     def _move(self, pieces: ops.Pieces) -> DevicePieces:
         with self._lock:  # several threads make batches
@@ -59,6 +83,12 @@ class DeviceLists:
             if key not in self._moved:
                 self._moved[key] = DevicePieces.of(pieces, self._pool, on_device=self._on_device)
             return self._moved[key]
+
+
+def _always(topology: Topology) -> Iterator[ops.Pieces]:
+    for pieces in (topology.indptr, topology.indices, topology.dst_raw, topology.src_raw):
+        if pieces is not None:
+            yield pieces
 
 
 class _Moved(Mapping[str, DevicePieces]):

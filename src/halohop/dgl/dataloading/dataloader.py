@@ -37,14 +37,14 @@ class DataLoader:
         graph: a `DGLGraph` or a `DistGraph`.
         indices: ids of nodes, or of edges for a sampler of edges ``[n]``; or by type or relation.
         graph_sampler: what makes the batches.
-        device: where batches are wanted; None leaves them on the CPU.
+        device: where batches are wanted; None is where the graph is.
         use_ddp: ranks of torch.distributed share the ids: each epoch deals them anew, in as many steps on each rank.
         ddp_seed: of shuffle and draws.
         batch_size, drop_last, shuffle: as in `torch.utils.data.DataLoader`.
         num_workers: threads that make batches; 0: each is made when it is asked for. By default halohop chooses for its own
             samplers, and takes 0 for others.
         use_prefetch_thread, use_alternate_streams, pin_prefetcher, use_cpu_worker_affinity: change nothing, and say so.
-        use_uva, gpu_cache: need a GPU.
+        use_uva, gpu_cache: need a GPU, and change nothing there, and say so.
         kwargs: those of `halohop.FunctionLoader`: `run`, `world`, `own_seeds`, `locality`, `prefetch_factor`, `pin_memory`,
             `persistent_workers`, `worker_init_fn`, `timeout`, `generator`, ...
 
@@ -81,19 +81,22 @@ class DataLoader:
         gpu_cache: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {"use_prefetch_thread": use_prefetch_thread, "use_alternate_streams": use_alternate_streams}
+        given: dict[str, Any] = {"use_prefetch_thread": use_prefetch_thread, "use_alternate_streams": use_alternate_streams}
         given |= {"pin_prefetcher": pin_prefetcher, "use_cpu_worker_affinity": use_cpu_worker_affinity}
-        for option in (option for option, value in given.items() if value):
-            note(option)
+        given |= {"use_uva": use_uva, "gpu_cache": gpu_cache}
         if not (hasattr(graph, "canonical_etypes") and callable(getattr(graph_sampler, "sample", None))):
             raise InputError(
                 f"DataLoader({graph!r}, indices, {graph_sampler!r}): give a graph, ids, and a sampler with sample(g, ids)"
             )
+        there = getattr(graph, "device", torch.device("cpu"))
+        device = there if device is None and there.type != "cpu" else device
         self.device = None if device is None else torch.device(device)
         wanted = {"use_uva": use_uva, "gpu_cache": gpu_cache, f"device={device!r}": self.device and self.device.type == "cuda"}
         for name, value in wanted.items():
             if value and not torch.cuda.is_available():
                 raise InputError(f"{name} needs a GPU, and torch finds none here; leave it out")
+        for option in (option for option, value in given.items() if value):
+            note(option)
         self.graph, self.indices, self.graph_sampler = graph, indices, graph_sampler
         if use_ddp:
             kwargs.setdefault("world", world_of(None))

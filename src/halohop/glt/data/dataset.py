@@ -13,6 +13,7 @@ import halohop
 from halohop.errors import InputError
 from halohop.glt.data.feature import Feature
 from halohop.glt.data.graph import Graph, Topology
+from halohop.glt.modes import on_device
 from halohop.glt.notes import NotByHandle, note, refused
 from halohop.glt.typing import EdgeType, NodeType
 
@@ -198,7 +199,13 @@ class Dataset(NotByHandle):
                 store[key] = rows
             if feature is None:
                 store.num_nodes = size
-        return halohop.graph(data, edge_dir="out" if self.edge_dir == "out" else "in")
+        return halohop.graph(data, edge_dir="out" if self.edge_dir == "out" else "in", **self._on_device())
+
+    def _on_device(self) -> dict[str, Any]:
+        first = _graphs(self.graph)[0]
+        features = self.node_features.values() if isinstance(self.node_features, Mapping) else [self.node_features]
+        labels = self.node_labels.values() if isinstance(self.node_labels, Mapping) else [self.node_labels]
+        return on_device(first.mode, first.device, filter(None, features), [one for one in labels if one is not None])
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__.pop("halohop_graph", None)

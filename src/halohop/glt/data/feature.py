@@ -30,12 +30,14 @@ class DeviceGroup:
 
 
 class Feature(NotByHandle):
-    """Rows on the CPU, and which id has which.
+    """Rows, and which id has which.
 
     Args:
         feature_tensor: ``[n, ...]``.
         id2index: the row of each id, int64; by default ids are rows.
-        split_ratio, device_group_list, with_gpu: of rows on GPUs, which there are none of here.
+        split_ratio: the share of the rows that a GPU keeps, the hottest ones; of nodes.
+        device_group_list: GPUs that divide them, in groups; the one of the graph's device counts.
+        with_gpu: whether a GPU is to keep any.
         device: a GPU, or None.
         dtype: of the rows; None keeps theirs.
 
@@ -55,11 +57,12 @@ class Feature(NotByHandle):
     ) -> None:
         if with_gpu and device is not None:
             device_of(device)
-        if split_ratio:
+        if split_ratio and not torch.cuda.is_available():
             note("split_ratio")
-        if device_group_list is not None:
+        if device_group_list is not None and not torch.cuda.is_available():
             note("device_group_list")
         self.feature_tensor = torch.as_tensor(feature_tensor, dtype=dtype)
+        self.split_ratio, self.device_groups = (split_ratio if with_gpu else 0.0), tuple(device_group_list or ())
         ranged = id2index is None or hasattr(id2index, "offset")  # an `OffsetId2Index` reckons
         self.id2index: Any = id2index if ranged else torch.as_tensor(id2index).long()
         if not ranged and len(self.id2index):

@@ -109,7 +109,7 @@ class Topology:
 
 
 class Graph(NotByHandle):
-    """A topology that neighbours are drawn from, on the CPU in every mode.
+    """A topology that neighbours are drawn from, by the mode: on a GPU or on the CPU, and on the CPU where there is no GPU.
 
     Args:
         topo: the edges.

@@ -10,7 +10,7 @@ from halohop.errors import InputError
 from halohop.glt.batches import moved, options_of
 from halohop.glt.data.dataset import Dataset
 from halohop.glt.loader.transform import with_rows
-from halohop.glt.modes import device_of, seed_of
+from halohop.glt.modes import check_place, device_of, seed_of
 from halohop.glt.notes import note
 from halohop.glt.sampler.base import NodeSamplerInput
 
@@ -94,5 +94,6 @@ def drawn(
     if "generator" not in kwargs:
         kwargs["seed"] = seed_of(seed)
     pinned = kwargs.pop("pin_memory", False) or device_of(device).type == "cuda"
+    check_place(data.halohop_graph, device)
     options = options_of(data.halohop_graph, input_type, with_edge=with_edge, with_weight=with_weight, as_pyg_v1=as_pyg_v1)
     return {"data": data.halohop_graph, "num_neighbors": num_neighbors, "pin_memory": pinned, **options, **kwargs}
