@@ -47,7 +47,7 @@ BLOCK = f"{RESERVED}block"
 """Reserved node column: the block of the recursive division that each node is in (uint8 or int16). No batch has it."""
 
 HOTNESS = f"{RESERVED}hotness"
-"""Reserved node column: how often each node is read (float32), where that is stored. No batch has it."""
+"""Reserved node column: how often each node is read (float32); zeros where that is not stored. No batch has it."""
 
 EDGE_ID = f"{RESERVED}edge_id"
 """Reserved edge column: positions of the edges in the user's input (int64)."""

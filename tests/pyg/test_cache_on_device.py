@@ -18,7 +18,7 @@ OPTIONS: dict[str, Any] = {"batch_size": 10, "seed": 3, "run": "inline"}
 
 def some_graph(num_nodes: int = 60, num_edges: int = 300) -> Data:
     edges = torch.randint(num_nodes, (2, num_edges), generator=torch.Generator().manual_seed(0))
-    data = Data(x=torch.rand(num_nodes, 8), edge_index=edges, edge_attr=torch.rand(num_edges, 2))
+    data = Data(x=torch.rand(num_nodes, 64), edge_index=edges, edge_attr=torch.rand(num_edges, 2))
     data.y = torch.arange(num_nodes)
     return data
 
@@ -32,7 +32,7 @@ def assert_same(there: Any, here: Any) -> None:
             assert torch.equal(home(one[key]), other[key]), key
 
 
-@pytest.mark.parametrize("cache", ["1KB", 0.5])
+@pytest.mark.parametrize("cache", ["2KB", 0.5])
 @pytest.mark.parametrize("mode", ["cpu", "cuda"])
 @pytest.mark.parametrize("pad", [None, "bound"])
 def test_batches_are_those_of_the_cpu(cache: Any, mode: Any, pad: Any) -> None:
@@ -45,8 +45,9 @@ def test_batches_are_those_of_the_cpu(cache: Any, mode: Any, pad: Any) -> None:
         before = there.pool.counters.snapshot()["device_put_bytes"]
         loader = halohop.NeighborLoader(graph, [3, 2], pad=pad, **OPTIONS)
         assert_same(loader, here)
-        assert there.pool.counters.snapshot()["device_put_bytes"] - before < data.x.nbytes + data.edge_attr.nbytes
-        if cache == "1KB":
+        if mode == "cuda":  # seeds only
+            assert there.pool.counters.snapshot()["device_put_bytes"] - before < data.x.nbytes
+        if cache == "2KB":
             assert there.statistics()["device_rows"] > 0
 
 
@@ -90,12 +91,12 @@ def test_a_column_on_another_gpu_is_refused_before_there_are_batches() -> None:
 def test_input_nodes_may_lie_anywhere() -> None:
     data = some_graph()
     here = list(halohop.NeighborLoader(data, [3, 2], torch.arange(30), **OPTIONS))
-    with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache="1KB") as graph:
+    with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache="2KB") as graph:
         assert_same(halohop.NeighborLoader(graph, [3, 2], PretendPool().put(torch.arange(30)), **OPTIONS), here)
 
 
 def test_graphs_and_loaders_keep_their_device_on_their_way() -> None:
-    graph = halohop.graph(some_graph(), device="cuda:0", mode="zero_copy", feature_cache="1KB")
+    graph = halohop.graph(some_graph(), device="cuda:0", mode="zero_copy", feature_cache="2KB")
     loader = pickle.loads(pickle.dumps(halohop.NeighborLoader(graph, [3, 2], **OPTIONS)))
     there = loader._graph().on_device
     assert there is not None
@@ -108,5 +109,5 @@ def test_rows_are_divided_among_devices() -> None:
     data = some_graph()
     here = list(halohop.NeighborLoader(data, [3, 2], **OPTIONS))
     devices = ["cuda:0", "cuda:1"]
-    with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache="1KB", cache_devices=devices) as graph:
+    with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache="2KB", cache_devices=devices) as graph:
         assert_same(halohop.NeighborLoader(graph, [3, 2], **OPTIONS), here)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from halohop.cluster.device.graph import DeviceGraph, DeviceOptions, Mode
+from halohop.cluster.device import DeviceGraph, DeviceOptions, Mode
 from halohop.cluster.graph import Graph
 from halohop.sampling import subgraph
 from halohop.sampling.batch import AnySeeds, Batch, NodeSet, Seeds

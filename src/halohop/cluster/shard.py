@@ -286,6 +286,8 @@ class LocalShard:
     def _column(self, table: "_Table", name: str, query: RowQuery) -> Tensor | ops.SparseRows:
         if (query.table, name) in self._degrees:
             return self._degrees[query.table, name].degrees(query.gid, self._pool)
+        if name == HOTNESS and table.hotness is None:
+            return self._pool.empty((len(query.gid),), torch.float32).zero_()
         beside = table.blocks if name == BLOCK else table.hotness if name == HOTNESS else None
         if beside is not None:
             return Stored(pieces=beside).take(query.gid, padded=query.padded, pool=self._pool)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from halohop import ops
-from halohop.errors import SchemaError
 from halohop.ops.device import DevicePool
 from halohop.store.requests import FetchRequest, RowQuery
 from halohop.typing import HOTNESS, RAW_ID, NodeType, TableKey, degree_column
@@ -126,11 +125,11 @@ def far_hotness(host: "Graph", name: NodeType) -> Tensor:
     """How often each node of a type is read, ``[n]``: as it is stored with the partitions, or else how many edges its lists
     hold."""
     gids = torch.arange(host.schema.nodes[name].count).split(_AT_ONCE)
-    try:
-        return torch.cat([torch.empty(0), *(host.fetch_rows(name, [HOTNESS], some)[0] for some in gids)])
-    except SchemaError:
-        listed = [relation for relation in host.schema.edges if host.book.list_type(relation) == name]
-        return torch.cat([torch.empty(0), *_degrees(host, name, [degree_column(relation) for relation in listed], gids)])
+    stored = torch.cat([torch.empty(0), *(host.fetch_rows(name, [HOTNESS], some)[0] for some in gids)])
+    listed = [degree_column(relation) for relation in host.schema.edges if host.book.list_type(relation) == name]
+    if bool(stored.any()) or not listed:
+        return stored
+    return torch.cat([torch.empty(0), *_degrees(host, name, listed, gids)])
 
 
 def _degrees(host: "Graph", table: TableKey, columns: list[str], gids: tuple[Tensor, ...]) -> Iterator[Tensor]:
