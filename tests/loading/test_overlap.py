@@ -11,7 +11,6 @@ from halohop.cluster.shard import LocalShard
 from halohop.store.requests import FetchRequest, SampleRequest
 from halohop.testing.worlds import hosts
 
-
 NAMES = {FetchRequest: "_fetch", SampleRequest: "_sample"}
 """What answers them, whoever asks."""
 
