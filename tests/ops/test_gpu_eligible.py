@@ -111,7 +111,7 @@ def test_at_most_so_many_entries_are_listed_at_a_time(monkeypatch):
     monkeypatch.setattr(gpu_eligible, "_AT_ONCE", 7)
     pool = any_pool()
     lengths = pool.put(torch.tensor([0, 3, 4, 1, 0, 9, 2, 0, 7, 0]))
-    slices = gpu_eligible._slices(lengths, pool)
+    slices = gpu_eligible.slices(lengths, pool)
     assert [(part.start, part.stop, total) for part, total in slices] == [(0, 3, 7), (3, 5, 1), (5, 6, 9), (6, 8, 2), (8, 10, 7)]
 
 

@@ -82,6 +82,7 @@ LAUNCHES: dict[str, list[Launch]] = {
         for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
+    "gpu_labor.number_sources": [Launch(types="*i64 *i64 *i64 *fp64 int", constants=_BLOCK, hot=True)],
     "gpu_eligible.search_times": [
         Launch(
             types=f"{_PIECES} {_PIECES} *{wide} *i64 *i64 *i64 *i64 int",

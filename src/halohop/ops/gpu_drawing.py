@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.ops import gpu_eligible, gpu_sample
+from halohop.ops import gpu_eligible, gpu_labor, gpu_sample
 from halohop.ops.device import DevicePool
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.gpu_eligible import DeviceSpans
 from halohop.ops.pool import Pool
+from halohop.ops.sample import ALL
 
 if TYPE_CHECKING:
     from halohop.ops.eligible import Eligible
@@ -39,10 +40,10 @@ def sample(
     parts: Iterable[tuple[slice, DeviceSpans]] = [(slice(0, len(rows)), DeviceSpans(starts=starts, lengths=degrees))]
     if eligible is not None:
         parts = gpu_eligible.find(eligible, starts, degrees, limit, pool)
-    if sources is not None:
-        raise InputError("LABOR does not draw on a GPU yet; take mode='cpu'")
     if weights is not None:
         raise InputError("draws by weight are not made on a GPU yet; take mode='cpu'")
+    if sources is not None and 0 < limit < ALL:
+        parts = gpu_labor.race(iter(parts), sources, key, limit, pool)
     drawn = []
     for part, spans in parts:
         counts, places = gpu_sample.draw(spans.starts, spans.lengths, raw[part], key, limit, replace=replace, pool=pool)

@@ -72,7 +72,7 @@ def find(
         yield slice(0, len(starts)), _last(spans, limit) if eligible.last else spans
         return
     latest, earliest = _bound("latest", eligible.latest, starts), _bound("earliest", eligible.earliest, starts)
-    for rows, total in _slices(spans.lengths, pool):
+    for rows, total in slices(spans.lengths, pool):
         some = replace(spans, starts=spans.starts[rows], lengths=spans.lengths[rows])
         bounds = None if latest is None else latest[rows], None if earliest is None else earliest[rows]
         listed = _listed_between(eligible, some, total, bounds, limit, pool)
@@ -88,7 +88,7 @@ def every_place(starts: Tensor, lengths: Tensor, pool: DevicePool, total: int | 
     return row_of, (starts - (ends - lengths)).index_select(0, row_of) + pool.arange(total)
 
 
-def _slices(lengths: Tensor, pool: DevicePool) -> list[tuple[slice, int]]:
+def slices(lengths: Tensor, pool: DevicePool) -> list[tuple[slice, int]]:
     """Rows whose lists have at most `_AT_ONCE` entries together, or are a single one, and the number of these entries."""
     ends = lengths.cumsum(0)
     (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)

@@ -48,7 +48,7 @@ class Sources:
         check_values(self.ids, "ids of sources", (torch.int32, torch.int64))
         if self.via is not None:
             check_values(self.via, "via", (torch.int32, torch.int64))
-        if self.shift is not None:
+        if self.shift is not None and not self.shift.is_cuda:
             integers(self.shift, "shift", only_int64=True)
 
 

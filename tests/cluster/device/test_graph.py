@@ -210,7 +210,7 @@ def test_devices_divide_a_cache(host, cache):
     ],
     ids=["labor", "excluded"],
 )
-def test_what_the_device_does_not_draw_by_the_host_draws(host, rules, query):
+def test_the_device_draws_what_the_host_draws(host, rules, query):
     (relation,) = host.schema.edges
     gid = torch.arange(40)
     draw = Draw(seed=1, epoch=0, batch=2, hop=1, rules=rules)

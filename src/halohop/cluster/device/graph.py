@@ -21,7 +21,6 @@ from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
-from halohop.store.draw import Rules
 from halohop.store.requests import FetchReply, FetchRequest, HopAnswer, HopQuery, RowQuery, SampleReply, SampleRequest
 from halohop.typing import EDGE_ID, RAW_ID, TableKey
 
@@ -198,7 +197,7 @@ class DeviceGraph(Lookups):
         return [tuple(self.pool.put(column) for column in columns) for columns in found]
 
     def _answer(self, query: HopQuery, request: SampleRequest) -> HopAnswer:
-        if self._lists is not None and query.src_gid is None and not _by_weight(request.draw.rules):
+        if self._lists is not None and query.src_gid is None and request.draw.rules.weight is None:
             lists = self._lists.of(query.relation, edge_ids=query.edge_ids)
             return lists.sample(query, request.draw, self.pool, self.counters)
         near = _each(query, self.pool.bring)
@@ -211,11 +210,6 @@ def _in_memory(columns: Mapping[str, Pieces], host: "Graph", table: TableKey) ->
     """Those whose rows kernels can read, and the graph has no newer ones of."""
     whole = {name: pieces for name, pieces in columns.items() if all(piece is not None for piece in pieces.tensors)}
     return {name: pieces for name, pieces in whole.items() if not pieces.on_disk and host.stores(table, name)}
-
-
-def _by_weight(rules: Rules) -> bool:
-    """Whether neighbours are not drawn alike, for which the device has no kernels."""
-    return rules.weight is not None or rules.labor
 
 
 def _each(record: Any, move: Any) -> Any:
