@@ -123,6 +123,20 @@ def test_excluded_entries_are_left_out_without_a_listing():
             )
 
 
+def test_excluded_entries_that_fall_are_a_fault():
+    pool = any_pool()
+    lists = DevicePieces.of(Pieces([INDPTR], [0, 3], extra=1), pool, on_device=True)
+    row = pool.put(torch.tensor([2]))
+    for excluded, words in (([5], None), ([1, 5, 5], None), ([1, 5, 4, 2], "excluded falls to entry 4; give it sorted")):
+        some = ops.Eligible(excluded=pool.put(torch.tensor(excluded)))
+        ops.sample_neighbors(lists, row, row, 2, 7, eligible=some, pool=pool)
+        if words is None:
+            pool.check()
+        else:
+            with pytest.raises(InputError, match=words):
+                pool.check()
+
+
 def test_entries_without_a_time_are_a_fault():
     for promise in (False, True):
         pool = any_pool()

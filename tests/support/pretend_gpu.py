@@ -172,7 +172,8 @@ class PretendTensor(Tensor):
         raise AssertionError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        if args and isinstance(args[0], torch.device | str) and torch.device(args[0]).type == "cuda":
+        place = kwargs.get("device", args[0] if args else None)
+        if isinstance(place, torch.device | str) and torch.device(place).type == "cuda":
             return self
         return super().to(*args, **kwargs)
 

@@ -26,6 +26,7 @@ class Fault(IntEnum):
 
     ROW = 0
     WEIGHT = 1
+    ORDER = 2
 
 
 class DevicePool(Lanes, Pool):
@@ -214,12 +215,14 @@ class DevicePool(Lanes, Pool):
 def _refuse(found: list[int]) -> None:
     """
     Raises:
-        IdError, WeightError: a number of `DevicePool.faults` is one.
+        IdError, WeightError, InputError: a number of `DevicePool.faults` is one.
     """
     if (row := found[Fault.ROW]) > NO_FAULT:
         raise IdError(f"row {row} is not there")
     if (position := found[Fault.WEIGHT]) > NO_FAULT:
         raise WeightError(None, position)
+    if (position := found[Fault.ORDER]) > NO_FAULT:
+        raise InputError(f"excluded falls to entry {position}; give it sorted")
 
 
 def device_pool(name: str | torch.device, counters: Counters | None = None) -> DevicePool:

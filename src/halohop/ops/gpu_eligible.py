@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from halohop.errors import InputError
-from halohop.ops.device import DevicePool, Fault
+from halohop.ops.device import NO_FAULT, DevicePool, Fault
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.gpu_launch import kernel, launch, load_word
 from halohop.ops.rows import gather_rows
@@ -117,7 +117,11 @@ def _begins(lengths: Tensor) -> Tensor:
 
 
 def _close_gaps(excluded: Tensor, spans: DeviceSpans, pool: DevicePool) -> DeviceSpans:
-    """Places that count only what is not excluded; positions that occur again count once."""
+    """Places that count only what is not excluded; positions that occur again count once. One that falls is a fault."""
+    if len(excluded) > 1:
+        fallen = torch.where(excluded[1:] < excluded[:-1], excluded[1:], NO_FAULT).amax()
+        worst = pool.faults[Fault.ORDER]
+        worst.copy_(torch.maximum(worst, fallen))
     new = torch.ones_like(excluded)
     new[1:] = (excluded[1:] != excluded[:-1]).long()
     each = torch.full_like(excluded, _NEVER).scatter_(0, new.cumsum(0) - 1, excluded)
