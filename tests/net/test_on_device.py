@@ -23,7 +23,9 @@ OPTIONS: dict[str, Any] = {"batch_size": 150, "shuffle": True, "seed": 3, "run":
 pytestmark = pytest.mark.usefixtures("pretended_gpu")
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["degrees", "hotness"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(False, marks=pytest.mark.full, id="degrees"), pytest.param(True, id="hotness")]
+)
 def parts(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In two partitions; how often nodes are read is stored with them, or follows from their degrees."""
     path = tmp_path_factory.mktemp("parts") / "parts"

@@ -1,6 +1,7 @@
 """Memory that is locked where it lies: kept once, and unlocked in the end, whatever that is."""
 
 import gc
+import os
 from contextlib import nullcontext
 
 import pytest
@@ -113,3 +114,15 @@ def test_the_limit_is_the_systems():
 
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     assert locked.locked_limit() == ("without a limit" if limit == resource.RLIM_INFINITY else f"{limit} bytes")
+
+
+def test_a_process_that_was_forked_unlocks_nothing():
+    pool = PretendPool()
+    pool.lock(torch.rand(5, 2))
+    if (child := os.fork()) == 0:
+        pool.close()
+        pool._locked.release()
+        os._exit(len(pool.locked) + 10 * pool.finished)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    pool.close()
+    assert pool.locked == {}

@@ -32,9 +32,7 @@ def assert_same(there: Any, here: Any) -> None:
             assert torch.equal(home(one[key]), other[key]), key
 
 
-@pytest.mark.parametrize("cache", ["2KB", 0.5])
-@pytest.mark.parametrize("mode", ["cpu", "cuda"])
-@pytest.mark.parametrize("pad", [None, "bound"])
+@pytest.mark.parametrize(("cache", "mode", "pad"), [("2KB", "cpu", None), (0.5, "cuda", None), ("2KB", "cuda", "bound")], ids=str)
 def test_batches_are_those_of_the_cpu(cache: Any, mode: Any, pad: Any) -> None:
     data = some_graph()
     here = list(halohop.NeighborLoader(data, [3, 2], pad=pad, **OPTIONS))
@@ -111,3 +109,16 @@ def test_rows_are_divided_among_devices() -> None:
     devices = ["cuda:0", "cuda:1"]
     with halohop.graph(data, device="cuda:0", mode="cuda", feature_cache="2KB", cache_devices=devices) as graph:
         assert_same(halohop.NeighborLoader(graph, [3, 2], **OPTIONS), here)
+
+
+@pytest.mark.parametrize("run", [{"run": "inline"}, {"run": "threads", "num_workers": 2, "prefetch_factor": 1}], ids=str)
+def test_a_graph_that_is_closed_while_batches_are_made_says_so(run: Any) -> None:
+    graph = halohop.graph(some_graph(), device="cuda:0", mode="zero_copy", feature_cache="2KB")
+    there = graph.on_device
+    assert there is not None
+    batches = iter(halohop.NeighborLoader(graph, [3, 2], **{**OPTIONS, "batch_size": 4, **run}))
+    next(batches)
+    graph.close()
+    assert there.pool.locked == {}
+    with pytest.raises(InputError, match="this graph was closed, and what it had on a device is freed"):
+        list(batches)

@@ -1,5 +1,6 @@
 """A GPU as the operations see it: a pool whose tensors lie there, and the few numbers that the host waits for."""
 
+import os
 from collections import deque
 from enum import IntEnum
 from functools import partial
@@ -56,6 +57,7 @@ class DevicePool(Lanes, Pool):
         self._faults = self._no_faults()
         self._idle_marks: deque[Tensor] = deque()
         self._locked = self._locking()
+        self._process = os.getpid()
 
     @property
     def faults(self) -> Tensor:
@@ -194,7 +196,10 @@ class DevicePool(Lanes, Pool):
             return page_locked(num_bytes)
 
     def close(self) -> None:
-        """Waits for the device, and gives back its memory that nobody uses, and what was locked for it."""
+        """Waits for the device, and gives back its memory that nobody uses, and what was locked for it. Nothing in a process that
+        was forked, where CUDA does nothing."""
+        if os.getpid() != self._process:
+            return
         self.finish()
         self._locked.release()
         self.trim()

@@ -1,5 +1,6 @@
 """Memory of the host that is locked where it lies, so that a GPU reads it by itself and nothing is copied."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -25,7 +26,8 @@ class LockedMemory:
         self._lock = lock
         self._mutex = threading.Lock()
         self._held: dict[int, Tensor] = {}
-        self._end = finalize(self, _unlock, self._held, unlock)
+        self._process = os.getpid()
+        self._end = finalize(self, _unlock, self._held, unlock, self._process)
         self._end.atexit = False  # with the process it ends anyway
         self._unlock = unlock
 
@@ -50,11 +52,11 @@ class LockedMemory:
     def release(self) -> None:
         """Unlocks all of it."""
         with self._mutex:
-            _unlock(self._held, self._unlock)
+            _unlock(self._held, self._unlock, self._process)
 
 
-def _unlock(held: dict[int, Tensor], unlock: Callable[[list[int]], None]) -> None:
-    if held:
+def _unlock(held: dict[int, Tensor], unlock: Callable[[list[int]], None], process: int) -> None:
+    if held and process == os.getpid():  # CUDA does nothing in a process that was forked
         unlock(list(held))
         held.clear()
 

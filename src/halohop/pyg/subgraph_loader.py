@@ -30,6 +30,7 @@ class SubGraphLoader(NeighborLoader):
         InputError: arguments that cannot work; the message names the value and the remedy.
 
     Example:
+        >>> import torch
         >>> data = Data(edge_index=torch.tensor([[0, 1, 0, 3], [1, 2, 2, 0]]), num_nodes=4)
         >>> batch = next(iter(SubGraphLoader(data, [-1], input_nodes=torch.tensor([2]))))
         >>> batch.n_id.tolist(), batch.mapping.tolist()
