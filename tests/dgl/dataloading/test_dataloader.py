@@ -363,3 +363,14 @@ def test_what_the_sampler_knows_of_a_frontier_is_not_looked_for(monkeypatch: pyt
     ends = torch.randint(40, (2, 300), generator=torch.Generator().manual_seed(0))
     loader = DataLoader(dgl.graph(tuple(ends), num_nodes=40), torch.arange(40), Frontiers(2), batch_size=8, num_workers=0)
     assert len(list(loader)) == 5
+
+
+@pytest.mark.parametrize("option", [{"use_uva": True}, {"gpu_cache": {"feat": 10}}], ids=str)
+def test_what_a_gpu_would_draw_or_keep_is_said_to_be_the_hosts(option, monkeypatch):
+    from halohop.dgl.notes import note
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    note.cache_clear()
+    with pytest.warns(UserWarning, match=f"{next(iter(option))} changes nothing here: .*halohop.graph"):
+        loader = DataLoader(plain(), torch.arange(8), NeighborSampler([2]), batch_size=4, num_workers=0, **option)
+    assert len(list(loader)) == 2
