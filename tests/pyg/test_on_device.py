@@ -167,6 +167,28 @@ def test_a_graph_of_pyg_has_columns_where_its_user_puts_them(name: str, moved: b
     assert (graph.on_device.statistics()["device_waits"] - before) / len(found) < 40
 
 
+@pytest.mark.parametrize("mode", ["zero_copy", "cuda"])
+@pytest.mark.parametrize("name", ["padded", "links, padded"])
+def test_for_padded_batches_of_bounded_size_the_host_does_not_wait(name: str, mode: Any) -> None:
+    graph = partitioned(tables_from_pyg(typed_data()), 2)
+    graph.use_device(DeviceOptions(device="cuda:0", mode=mode))
+    batches = iter(LOADERS[name][1](graph, run="inline", seed=3))
+    before = graph.on_device.statistics().get("device_waits", 0)
+    assert len([next(batches), next(batches)]) == 2
+    assert graph.on_device.statistics().get("device_waits", 0) == before
+
+
+def test_a_batch_with_more_than_its_places_is_refused_by_its_number() -> None:
+    graph = partitioned(tables_from_pyg(plain_data()), 2)
+    graph.use_device(DeviceOptions(device="cuda:0", mode="cuda"))
+    pad = halohop.Padding(caps="bound", nodes=[16, 3, 40])
+    loader = halohop.NeighborLoader(graph, [3, 2], torch.arange(20), batch_size=10, pad=pad, run="inline")
+    with pytest.raises(
+        InputError, match=r"^batch 0 of epoch 0: \d+ nodes or edges are more than the padded batch has places for"
+    ):
+        next(iter(loader))
+
+
 def test_ids_are_brought_to_the_host_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     data = typed_data()
     data["paper"].more, data["author"].more = torch.randn(30, 2), torch.randn(12, 2)

@@ -71,7 +71,9 @@ LAUNCHES: dict[str, list[Launch]] = {
         _copy("u8", "i64", "t", columns=1, aligned=1),
     ],
     "gpu_sample.find_lists": [
-        Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 int", constants=_BLOCK) for ids in ("i64", "i32")
+        Launch(types=f"{_PIECES} *i64 *{ids} *i64 *i64 *i64 int", constants=_BLOCK | {"padded": padded})
+        for ids in ("i64", "i32")
+        for padded in (False, True)
     ],
     "gpu_sample.draw_few": [
         Launch(types=f"{_DRAWN} int", constants={"fanout": fanout, "width": width, "block": 512 // width}, hot=True)
@@ -94,9 +96,11 @@ LAUNCHES: dict[str, list[Launch]] = {
         for through, has_via in ((True, False), (False, True))
     ],
     "gpu_relabel.enter_ids": [
-        Launch(types=f"{_TABLE} *{ids} int *i64 int *i64 *i64 int", constants=_BLOCK | {"dense": dense}, hot=True)
+        Launch(
+            types=f"{_TABLE} *{ids} int *i64 int *i64 *i64 int", constants=_BLOCK | {"dense": dense, "padded": padded}, hot=True
+        )
         for ids in ("i64", "i32")
-        for dense in (False, True)
+        for dense, padded in ((False, False), (True, False), (False, True), (True, True))
     ],
     "gpu_relabel.mark_first": [Launch(types="*i32 *i64 *i64 *i64 int", constants=_BLOCK)],
     "gpu_relabel.place_new": [

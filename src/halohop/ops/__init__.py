@@ -31,7 +31,7 @@ from halohop.ops.index import (
 from halohop.ops.keys import KeyIndex, pad_texts
 from halohop.ops.labor import Sources
 from halohop.ops.lists import stitch, stitch_lists
-from halohop.ops.missing import fill_missing, gather_known, known_places, missing_places
+from halohop.ops.missing import fill_missing, gather_known, known_places, link_empty, missing_places
 from halohop.ops.narrow import Narrow, narrowed, widened
 from halohop.ops.packing import PackedIntegers, pack_integers, unpack_integers
 from halohop.ops.paging import windows
@@ -144,6 +144,7 @@ __all__ = [
     "join_rows",
     "known_places",
     "lengthened",
+    "link_empty",
     "link_trees",
     "list_begins",
     "list_lengths",

@@ -28,6 +28,7 @@ class Fault(IntEnum):
     ROW = 0
     WEIGHT = 1
     ORDER = 2
+    ROOM = 3
 
 
 class DevicePool(Lanes, Pool):
@@ -78,11 +79,17 @@ class DevicePool(Lanes, Pool):
         Raises:
             IdError: a row that is not there.
             WeightError: a weight that is negative or not finite, by its position.
+            InputError: more than a padded batch has places for.
         """
         found = self.numbers(self.faults)
         if max(found) > NO_FAULT:
             self.faults.fill_(NO_FAULT)
             _refuse(found)
+
+    def require(self, found: Tensor, most: int) -> None:
+        """Notes as a fault that a number of nodes or edges, int64 ``[1]`` on the device, is larger than that of their places."""
+        known = self.faults[Fault.ROOM : Fault.ROOM + 1]
+        known.copy_(torch.maximum(known, torch.where(found > most, found, NO_FAULT)))
 
     def mark(self) -> Mark:
         """The end of what this thread has launched so far, and what its kernels find wrong between the last mark and this one.
@@ -228,6 +235,11 @@ def _refuse(found: list[int]) -> None:
         raise WeightError(None, position)
     if (position := found[Fault.ORDER]) > NO_FAULT:
         raise InputError(f"excluded falls to entry {position}; give it sorted")
+    if (count := found[Fault.ROOM]) > NO_FAULT:
+        raise InputError(
+            f"{count} nodes or edges are more than the padded batch has places for; give more in Padding(nodes=, edges=), leave "
+            "them out, or take caps='measured', which grows"
+        )
 
 
 def device_pool(name: str | torch.device, counters: Counters | None = None) -> DevicePool:

@@ -32,11 +32,12 @@ def sample(
     eligible: "Eligible | None",
     sources: "Sources | None",
     pool: Pool | None,
+    most: int | None,
 ) -> tuple[Tensor, Tensor]:
     """`halohop.ops.sample_neighbors`, whose arguments have been checked as far as that does not depend on where they lie."""
     assert isinstance(indptr, DevicePieces)
     assert isinstance(pool, DevicePool)
-    starts, degrees = gpu_sample.find(indptr, rows, edge_bounds, pool)
+    starts, degrees = gpu_sample.find(indptr, rows, edge_bounds, pool, padded=most is not None)
     parts: Iterable[tuple[slice, DeviceSpans]] = [(slice(0, len(rows)), DeviceSpans(starts=starts, lengths=degrees))]
     if eligible is not None:
         parts = gpu_eligible.find(eligible, starts, degrees, limit, pool)
@@ -46,8 +47,11 @@ def sample(
         parts = gpu_labor.race(iter(parts), sources, key, limit, pool)
     drawn = []
     for part, spans in parts:
-        counts, places = gpu_sample.draw(spans.starts, spans.lengths, raw[part], key, limit, replace=replace, pool=pool)
-        drawn.append((counts, spans.meant(places)))
+        counts, places = gpu_sample.draw(
+            spans.starts, spans.lengths, raw[part], key, limit, replace=replace, pool=pool, most=most
+        )
+        positions = spans.meant(places)
+        drawn.append((counts, positions if most is None else torch.where(places < 0, -1, positions)))
     if len(drawn) == 1:
         return drawn[0]
     return torch.cat([counts for counts, _ in drawn]), torch.cat([positions for _, positions in drawn])

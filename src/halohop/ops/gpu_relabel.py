@@ -44,15 +44,19 @@ def enter_ids(
     faults: tl.tensor,
     count: tl.tensor,
     dense: tl.constexpr,
+    padded: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
     """Finds or makes the slot of each id, -1 where it is no node, and lowers its entry to its position, which counts from
-    ``fresh * known`` on."""
+    ``fresh * known`` on. That -1 is no node is no fault if ids are `padded`."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < count
     v = tl.load(ids + at, mask=inside, other=0).to(tl.int64)
     live = inside & (v >= 0) & (v < num_nodes)
-    tl.atomic_max(faults + tl.zeros_like(at), v, mask=inside & ~live)
+    wrong = inside & ~live
+    if padded:
+        wrong = wrong & (v != -1)
+    tl.atomic_max(faults + tl.zeros_like(at), v, mask=wrong)
     if dense:
         slot = v
     else:
@@ -156,6 +160,8 @@ class DeviceRelabeler(Relabeler):
         pool: of the device.
     """
 
+    _padded = False  # whether an id -1 is none
+
     def __init__(self, num_nodes: int, *, pool: DevicePool, dense_limit: int = DENSE_LIMIT) -> None:
         if num_nodes < 0:
             raise InputError(f"num_nodes={num_nodes} is negative")
@@ -189,7 +195,7 @@ class DeviceRelabeler(Relabeler):
         self._most, self._is_exact = count, True
         self._ids = self._device_pool.empty((max(count, len(self._ids)),), torch.int64) if count > len(self._ids) else self._ids
         if not self._dense and 2 * count > self._last:
-            self._resize(_slot_bits(count))
+            self._resize(slot_bits(count))
         else:
             self._clear()
         self._known.fill_(count)
@@ -204,8 +210,14 @@ class DeviceRelabeler(Relabeler):
         assert bids.is_contiguous()
         if not count:
             return bids
-        ids = ids.contiguous()
         self._reserve(self._most + count, keep=self._most)
+        self._number(ids.contiguous(), bids)
+        self._most, self._is_exact = self._most + count, False
+        return bids
+
+    def _number(self, ids: Tensor, bids: Tensor) -> None:
+        """Writes the bids of ids, for which there is room."""
+        pool, count = self._device_pool, len(ids)
         slots = self._enter(ids, fresh=1)
         first = pool.empty((count,), torch.int64)
         launch(mark_first, count, self._values, slots, self._known, first, count)
@@ -213,8 +225,6 @@ class DeviceRelabeler(Relabeler):
         launch(place_new, count, self._values, slots, ids, first, ranks, self._known, self._ids, count)
         launch(read_bids, count, self._values, slots, bids, count)
         self._known += ranks[-1:]
-        self._most, self._is_exact = self._most + count, False
-        return bids
 
     def find(self, ids: Tensor) -> Tensor:
         """As of `Relabeler`."""
@@ -242,7 +252,8 @@ class DeviceRelabeler(Relabeler):
         slots = self._device_pool.empty((len(ids),), torch.int64)
         table = self._keys, self._shift, self._last, self._values
         known, faults = self._known, self._device_pool.faults[Fault.ROW :]
-        launch(enter_ids, len(ids), *table, ids, self._num_nodes, known, fresh, slots, faults, len(ids), dense=self._dense)
+        kinds = {"dense": self._dense, "padded": self._padded}
+        launch(enter_ids, len(ids), *table, ids, self._num_nodes, known, fresh, slots, faults, len(ids), **kinds)
         return slots
 
     def _reserve(self, length: int, keep: int) -> None:
@@ -254,7 +265,7 @@ class DeviceRelabeler(Relabeler):
             self._ids = larger
         if not self._dense and 2 * length > self._last:
             known = self._ids[: self.count]
-            self._resize(_slot_bits(length))
+            self._resize(slot_bits(length))
             self._enter(known, fresh=0)
 
     def _resize(self, bits: int) -> None:
@@ -269,6 +280,6 @@ class DeviceRelabeler(Relabeler):
             self._keys.fill_(_NO_KEY)
 
 
-def _slot_bits(count: int) -> int:
+def slot_bits(count: int) -> int:
     """For a table of four slots an id."""
     return max((4 * count - 1).bit_length(), _MIN_SLOT_BITS)

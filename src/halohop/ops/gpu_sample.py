@@ -52,9 +52,11 @@ def find_lists(
     degrees: tl.tensor,
     faults: tl.tensor,
     count: tl.tensor,
+    padded: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
-    """Where the list of each row begins, and how long it is; that of a row that is not there is empty, and a fault."""
+    """Where the list of each row begins, and how long it is; that of a row that is not there is empty, and a fault, unless it is
+    -1 and rows are padded."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < count
     row = tl.load(rows + at, mask=inside, other=0).to(tl.int64)
@@ -65,7 +67,10 @@ def find_lists(
     first = tl.load(base + local, mask=live, other=0)
     degree = tl.load(base + local + 1, mask=live, other=0) - first
     right = live & (degree >= 0) & (degree < 4294967296)
-    tl.atomic_max(faults + tl.zeros_like(at), row, mask=inside & ~right)
+    wrong = inside & ~right
+    if padded:
+        wrong = wrong & (row != -1)
+    tl.atomic_max(faults + tl.zeros_like(at), row, mask=wrong)
     tl.store(starts + at, first + tl.load(offsets + piece, mask=live, other=0), mask=inside)
     tl.store(degrees + at, tl.where(right, degree, 0), mask=inside)
 
@@ -163,17 +168,26 @@ def draw_many(
             tl.debug_barrier()
 
 
-def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool) -> tuple[Tensor, Tensor]:
-    """Where the rows' lists begin, and their lengths, int64 ``[n]`` each."""
+def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool, *, padded: bool = False) -> tuple[Tensor, Tensor]:
+    """Where the rows' lists begin, and their lengths, int64 ``[n]`` each; if `padded`, that of a row -1 is empty."""
     starts, degrees = (pool.empty((len(rows),), torch.int64) for _ in range(2))
     offsets = edge_bounds if isinstance(edge_bounds, Tensor) else pool.put(torch.as_tensor(edge_bounds, dtype=torch.int64))
     pieces = lists.places, lists.ends, lists.num_pieces
-    launch(find_lists, len(rows), *pieces, offsets, rows, starts, degrees, pool.faults[Fault.ROW :], len(rows))
+    faults = pool.faults[Fault.ROW :]
+    launch(find_lists, len(rows), *pieces, offsets, rows, starts, degrees, faults, len(rows), padded=padded)
     return starts, degrees
 
 
 def draw(
-    starts: Tensor, degrees: Tensor, raw: Tensor, stream: int, limit: int, *, replace: bool, pool: DevicePool
+    starts: Tensor,
+    degrees: Tensor,
+    raw: Tensor,
+    stream: int,
+    limit: int,
+    *,
+    replace: bool,
+    pool: DevicePool,
+    most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Uniform draws from lists: how many from each, int64 ``[n]``, and their positions. The host waits for their number.
 
@@ -184,16 +198,28 @@ def draw(
         limit: the most entries of a list.
         replace: whether an entry may be drawn again.
         pool: of the device.
+        most: that number at most, for which the host then does not wait: so many positions are returned, -1 behind those drawn.
+            Rows whose draws have no room draw nothing, which is a fault.
     """
     counts = (degrees > 0).to(torch.int64) * limit if replace else degrees.clamp(max=limit)
     ends = counts.cumsum(0)
-    (total,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    if most is not None and len(ends):
+        pool.require(ends[-1:], most)
+        degrees, counts = (torch.where(ends <= most, lengths, 0) for lengths in (degrees, counts))
+        ends = counts.cumsum(0)
+    (total,) = (most,) if most is not None else pool.numbers(ends[-1:]) if len(ends) else (0,)
     positions, begins = pool.empty((total,), torch.int64), ends - counts
+    if most is not None:
+        positions.fill_(-1)
+        if not len(counts):
+            return counts, positions
     key = pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
     lists = starts, degrees, raw.contiguous().long(), key
     if replace or limit >= 2**32 - 1:
-        row_of = torch.repeat_interleave(pool.arange(len(counts)), counts, output_size=total)
-        launch(draw_each, total, *lists, row_of, begins, positions, total, replace=replace)
+        row_of = torch.searchsorted(ends, pool.arange(total), right=True)  # behind the last row, where nothing is drawn
+        launch(draw_each, total, *lists, row_of.clamp_(max=len(ends) - 1), begins, positions, total, replace=replace)
+        if most is not None:
+            positions = torch.where(pool.arange(total) < ends[-1:], positions, -1)
     elif limit <= FEW:
         width = triton.next_power_of_2(max(limit, 1))
         count = len(counts) if limit else 0
@@ -205,5 +231,5 @@ def draw(
 
 def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
     """`halohop.ops.repeat_positions`."""
-    places = torch.ones_like(counts).cumsum(0) + (begin - 1)
-    out.copy_(torch.repeat_interleave(places, counts, output_size=len(out)))
+    places = torch.ones_like(out).cumsum_(0).sub_(1)
+    out.copy_(torch.searchsorted(counts.cumsum(0), places, right=True).add_(begin))

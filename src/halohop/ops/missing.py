@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halohop.ops.pieces import Pieces
+from halohop.ops.plain import places_in
 from halohop.ops.pool import Pool, empty
 from halohop.ops.rows import gather_rows
 
@@ -84,6 +85,24 @@ def fill_missing(column: Tensor, rows: Tensor, value: float = 0) -> None:
             words = column[begin:end].reshape(-1).view(torch.uint8).numpy().view(word)
             for part, bits in enumerate(pattern):  # two of complex128
                 words[part :: len(pattern)] = bits
+
+
+def link_empty(ids: Tensor, nodes: Tensor, out: Tensor) -> None:
+    """Writes the places of nodes that are none, in turn, for the edges that are none, on a device.
+
+    Args:
+        ids: of edges, int64 ``[n]``, -1 where there is none.
+        nodes: ids of nodes, int64 ``[m]``, -1 where there is none.
+        out: int64 ``[n]``.
+    """
+    if not len(out):
+        return
+    none, empty_edge = nodes < 0, ids < 0
+    count = none.sum()
+    number = torch.where(none, none.cumsum(0) - 1, len(nodes))
+    listed = nodes.new_zeros(len(nodes) + 1).scatter_(0, number, places_in(nodes))  # real ones go behind
+    turn = (empty_edge.cumsum(0) - 1).clamp_(min=0) % count.clamp(min=1)
+    out.copy_(torch.where(empty_edge, listed.index_select(0, turn), out))
 
 
 def _runs(rows: Tensor) -> list[tuple[int, int, bool]]:

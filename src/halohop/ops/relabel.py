@@ -151,15 +151,27 @@ class Relabeler:
             raise IdError(f"{what} {int(array[done])} is no node: ids go from 0 to {self._num_nodes - 1}")
 
 
-def relabeler(num_nodes: int, *, dense_limit: int = DENSE_LIMIT, pool: Pool | None = None) -> Relabeler:
+def relabeler(
+    num_nodes: int,
+    *,
+    dense_limit: int = DENSE_LIMIT,
+    pool: Pool | None = None,
+    room: Sequence[int] | None = None,
+    found: int = 0,
+) -> Relabeler:
     """A `Relabeler` for tensors that lie where those of the pool do.
 
     Args:
         num_nodes, dense_limit, pool: as of `Relabeler`.
+        room, found: of a device, the places of each hop, and the most ids that are added (`PlacedRelabeler`).
 
     Raises:
         InputError: a negative number.
     """
+    if isinstance(pool, DevicePool) and room is not None:
+        from halohop.ops.gpu_places import PlacedRelabeler
+
+        return PlacedRelabeler(num_nodes, room=room, found=found, pool=pool, dense_limit=dense_limit)
     if isinstance(pool, DevicePool):
         from halohop.ops.gpu_relabel import DeviceRelabeler
 

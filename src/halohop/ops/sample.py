@@ -36,6 +36,7 @@ def sample_neighbors(
     eligible: Eligible | None = None,
     sources: Sources | None = None,
     pool: Pool | None = None,
+    most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draws up to `fanout` entries from each row's list of neighbours (uniform neighbour sampling, GraphSAGE 2017).
 
@@ -64,6 +65,8 @@ def sample_neighbors(
             is drawn for a row is then a function of (key, fanout, sources in the list) and of weights and times. From lists
             longer than the fanout entries come in the order drawn. Without replacement only.
         pool: where the memory of the results comes from.
+        most: on a device, how many positions to return, where draws are uniform and no times are given: -1 behind those drawn.
+            The host then waits for nothing. A row -1 has no list; more that would be drawn are a fault of the pool's.
 
     Returns:
         How many were drawn for each row, int64 ``[n]``, and their positions row after row, int64 ``[sum]``.
@@ -90,9 +93,8 @@ def sample_neighbors(
     if rows.is_cuda:
         from halohop.ops import gpu_drawing
 
-        return gpu_drawing.sample(
-            indptr, rows, raw, int(limit), key & MASK_64, replace, edge_bounds, weights, weight_sums, eligible, sources, pool
-        )
+        drawn_by = weights, weight_sums, eligible, sources
+        return gpu_drawing.sample(indptr, rows, raw, int(limit), key & MASK_64, replace, edge_bounds, *drawn_by, pool, most)
     lists = indptr if isinstance(indptr, Pieces) else _one_piece(indptr)
     starts, degrees, counts, total = _find_spans(lists, rows, edge_bounds, limit, replace, pool)
     raw_ids = as_int64(integers(raw, "raw", length=len(counts)))

@@ -24,11 +24,12 @@ from halohop.pyg.inputs import fanouts_of, padding_of
 from halohop.pyg.sampler import HalohopSampler, LoaderSampler
 from halohop.pyg.sampler_output import from_sampler_output, to_sampler_output
 from halohop.pyg.source import source_of
-from halohop.sampling.batch import Batch, NodeSet
+from halohop.sampling.batch import AnySeeds, Batch, NodeSet
 from halohop.sampling.caps import Padding, Sizes, bound, measured
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.padding import fill_empty
 from halohop.sampling.padding import pad as pad_batch
+from halohop.sampling.placed import Places
 from halohop.sampling.remote import RemoteSampler, neighbor_sampler
 from halohop.sampling.sampler import Sampler
 from halohop.store.draw import Rules
@@ -73,6 +74,8 @@ class SampledLoader(BatchLoader):
         self._columns = replace(self._columns, node_ids="n_id" in self._ids, edge_ids=edge_ids)
         revises = options["transform_sampler_output"] is not None or options["pad"] is not None
         self._columns_along = None if revises else self._columns  # with a sample that comes as it stays
+        self._places: Places | None = None
+        self._placed: NeighborSampler | None = None
         super().__init__(
             *make(graph, seed),
             seed=seed,
@@ -83,6 +86,10 @@ class SampledLoader(BatchLoader):
         self._padding = padding_of(options["pad"], graph.schema)
         idle = isinstance(self._plan, OwnPlan) and not len(self._seeds)  # a rank without seeds has no batch to pad
         self._caps = None if self._padding is None or idle else self._measured(self._padding)
+        if self._caps is not None and self._padding is not None and self._padding.caps == "bound":
+            self._places = self._caps.places()  # enough for any batch, so that nobody need ask how large one is
+            sampler, revised = self._sampler, self._transform_sampler_output is not None
+            self._placed = sampler.placed(self._places) if isinstance(sampler, NeighborSampler) and not revised else None
 
     @property
     def data(self) -> Any:
@@ -173,7 +180,14 @@ class SampledLoader(BatchLoader):
         """What a subclass adds to a batch before the user's transform."""
         return data
 
+    def _drawn_around(self, seeds: AnySeeds) -> Batch:
+        if self._placed is not None and self._places is not None and self._places.fit(seeds):
+            return self._placed.sample(seeds)
+        return super()._drawn_around(seeds)
+
     def _revised(self, batch: Batch) -> Batch:
+        if batch.room is not None:  # it is padded already
+            return batch
         batch = self._rearranged(batch)
         if self._caps is None:
             return batch

@@ -11,6 +11,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.sampling.batch import AnySeeds, Batch, NodeBlock, Room, Seeds
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
+from halohop.sampling.placed import Places
 from halohop.sampling.remote import RemoteSampler
 from halohop.store.schema import Schema
 from halohop.typing import NodeType, Relation
@@ -110,6 +111,11 @@ class Sizes:
             nodes={name: _least(counts, bound.nodes[name]) for name, counts in self.nodes.items()},
             edges={relation: _least(counts, bound.edges[relation]) for relation, counts in self.edges.items()},
         )
+
+    def places(self) -> Places:
+        """The same as places of batches, of which one among each type's first is always empty."""
+        nodes = {name: (counts[0] + 1, *counts[1:]) for name, counts in self.nodes.items()}
+        return Places(inputs=self.inputs, nodes=nodes, edges=self.edges)
 
     def grows_for(self, needed: "Sizes") -> bool:
         """Whether more are needed."""

@@ -1,7 +1,7 @@
 """What a hop loop has found so far: nodes, numbered in order of discovery, and edges."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,9 +22,18 @@ class Tables:
         disjoint: whether a node that is found around two seeds counts twice. Then a batch is a forest in a graph that has a copy
             of every node for every seed: node v in the tree of seed t.
         pool: where the memory of results comes from.
+        room: places of each hop by type, and the most nodes that are found, where these are known beforehand.
     """
 
-    def __init__(self, schema: Schema, *, disjoint: bool, pool: ops.Pool) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        disjoint: bool,
+        pool: ops.Pool,
+        room: Mapping[NodeType, tuple[tuple[int, ...], int]] | None = None,
+    ) -> None:
+        self._room = room or {}
         self._counts = {name: spec.count for name, spec in schema.nodes.items()}
         self._disjoint = disjoint
         self._pool = pool
@@ -34,7 +43,10 @@ class Tables:
         """A new batch; ends the last one of this thread."""
         nodes: dict[NodeType, _Nodes] | None = getattr(self._per_thread, "nodes", None)
         if nodes is None:
-            nodes = {name: _Nodes(count, disjoint=self._disjoint, pool=self._pool) for name, count in self._counts.items()}
+            nodes = {
+                name: _Nodes(count, disjoint=self._disjoint, pool=self._pool, room=self._room.get(name))
+                for name, count in self._counts.items()
+            }
             self._per_thread.nodes = nodes
         return Discovery(nodes, seeds)
 
@@ -129,11 +141,15 @@ class _Nodes:
         relabeler: numbers the keys.
     """
 
-    def __init__(self, num_nodes: int, *, disjoint: bool, pool: ops.Pool) -> None:
+    def __init__(
+        self, num_nodes: int, *, disjoint: bool, pool: ops.Pool, room: tuple[tuple[int, ...], int] | None = None
+    ) -> None:
         self._num_nodes = max(num_nodes, 1)
         self._disjoint = disjoint
         most_trees = 2**62 // self._num_nodes
-        self.relabeler = ops.relabeler(most_trees * self._num_nodes if disjoint else num_nodes, pool=pool)
+        places, found = (None, 0) if room is None else room
+        num_keys = most_trees * self._num_nodes if disjoint else num_nodes
+        self.relabeler = ops.relabeler(num_keys, pool=pool, room=places, found=found)
 
     @property
     def count(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from halohop import ops
@@ -13,10 +14,11 @@ from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.discovery import Frontier, Tables, Trail
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.near import NearSampler
+from halohop.sampling.placed import Places, can_be_placed
 from halohop.sampling.subgraph import bidirectional, induced, partners_of
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
-from halohop.typing import Relation
+from halohop.typing import NodeType, Relation
 
 
 class NeighborSampler:
@@ -34,6 +36,7 @@ class NeighborSampler:
         rules: how they are drawn.
         edge_ids: whether batches come with the user's ids of their edges, from those who draw them; of induced and bidirectional
             subgraphs they come with the rows.
+        places: of a device: how many places batches have, which are padded then, and for whose sizes the host does not wait.
 
     Attributes:
         partners: of bidirectional subgraphs, the relation that holds each relation's flips.
@@ -44,17 +47,28 @@ class NeighborSampler:
     """
 
     def __init__(
-        self, graph: AnyGraph, fanouts: Fanouts, *, seed: int = 0, rules: Rules | None = None, edge_ids: bool = False
+        self,
+        graph: AnyGraph,
+        fanouts: Fanouts,
+        *,
+        seed: int = 0,
+        rules: Rules | None = None,
+        edge_ids: bool = False,
+        places: Places | None = None,
     ) -> None:
         self.graph: Any = graph  # of either kind; those who ask more than requests know which
         self.fanouts = fanouts
         self.rules = rules or Rules()
         self._edge_ids = edge_ids and self.rules.subgraph == "directional"
         self._seed = seed
-        self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool)
-        book = graph.book
+        self._places, book = places, graph.book
         self._list_end = 1 if self.rules.toward_seeds else book.list_end
         self._ends = {relation: (book.neighbor_type(relation), book.list_type(relation)) for relation in fanouts.per_relation}
+        found_by: dict[NodeType, list[Relation]] = {}
+        for relation, (neighbors, _) in self._ends.items():
+            found_by.setdefault(neighbors, []).append(relation)
+        room = {} if places is None else {name: (places.nodes[name], places.most_found(found_by, name)) for name in places.nodes}
+        self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool, room=room)
         check_columns(graph, self.rules)
         self._device = graph.pool if isinstance(graph.pool, DevicePool) else None
         self._near: NearSampler | None = None
@@ -65,6 +79,12 @@ class NeighborSampler:
             )
             ops.warm_up_near() if self._near is not None else ops.warm_up()
         self.partners = partners_of(graph.schema) if self.rules.subgraph == "bidirectional" else {}
+
+    def placed(self, places: Places) -> "NeighborSampler | None":
+        """The sampler for batches with so many places, for whose sizes the host does not wait; None where it has to."""
+        if self._device is None or not can_be_placed(self.rules):
+            return None
+        return NeighborSampler(self.graph, self.fanouts, seed=self._seed, rules=self.rules, places=places)
 
     def sample(self, seeds: AnySeeds) -> Batch:
         """The subgraph around `seeds`, without rows (see `halohop.sampling.collect`)."""
@@ -78,7 +98,7 @@ class NeighborSampler:
         for hop in range(self.fanouts.num_hops):
             frontiers = discovery.frontier(expand_all=self.rules.expand == "all")
             queries = tuple(
-                self._query(relation, fanouts[hop], frontiers[self._ends[relation][1]], seeds)
+                self._query(relation, fanouts[hop], frontiers[self._ends[relation][1]], seeds, self._most(relation, hop))
                 for relation, fanouts in self.fanouts.per_relation.items()
                 if fanouts[hop] != 0 and frontiers[self._ends[relation][1]].gid.numel()
             )
@@ -90,6 +110,10 @@ class NeighborSampler:
                     neighbor_bid, bid = trails[query.relation].extend(answer.edge_gid, answer.edge_id)
                     ops.repeat_positions(answer.counts, frontier.begin, bid)
                     discovery.add(neighbors, answer.src_gid, frontier.tree_of(bid), neighbor_bid)
+                if self._places is not None:
+                    asked = {query.relation for query in queries}
+                    for relation in trails.keys() - asked:
+                        trails[relation].extend(self.graph.pool.empty((self._most(relation, hop),), torch.int64).fill_(-1))
             discovery.end_hop()
             for trail in trails.values():
                 trail.end_hop()
@@ -103,13 +127,19 @@ class NeighborSampler:
             edges = induced(self.graph, discovery, whole, list_end=self._list_end)
         elif self.rules.subgraph == "bidirectional":
             edges = bidirectional(edges, nodes, self.partners, self.graph.pool)
-        return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid)
+        if self._places is not None:
+            nodes, edges = self._places.completed(nodes, edges)
+        room = None if self._places is None else self._places.inputs
+        return Batch(seeds=seeds, nodes=nodes, edges=edges, ends_bid=discovery.ends_bid, room=room)
+
+    def _most(self, relation: Relation, hop: int) -> int | None:
+        return None if self._places is None else self._places.edges[relation][hop]
 
     def _draw(self, seeds: AnySeeds, hop: int) -> Draw:
         hop = 0 if self.rules.layer_dependency else hop
         return Draw(seed=self._seed, epoch=seeds.epoch, batch=seeds.index, hop=hop, rules=self.rules)
 
-    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: AnySeeds) -> HopQuery:
+    def _query(self, relation: Relation, fanout: int, frontier: Frontier, seeds: AnySeeds, most: int | None = None) -> HopQuery:
         latest: Tensor | None = None
         if self.rules.time is not None:
             assert seeds.time is not None
@@ -123,6 +153,7 @@ class NeighborSampler:
             latest=latest,
             excluded=seeds.excluded.get(relation),
             edge_ids=self._edge_ids,
+            most=most,
         )
 
 

@@ -44,6 +44,7 @@ class HopQuery:
         excluded: edges that are never drawn, gids, int64, ascending.
         src_gid: only the edges from this source are returned, int64 ``[n]``, all of them: the fanout must be -1.
         edge_ids: whether the answer has the user's ids of the edges, too.
+        most: of a device only: the answer has so many entries, with -1 behind those drawn, and a destination -1 is none.
     """
 
     relation: Relation
@@ -54,6 +55,7 @@ class HopQuery:
     excluded: Tensor | None = None
     src_gid: Tensor | None = None
     edge_ids: bool = False
+    most: int | None = None
 
     def of(self, rows: Tensor, pool: ops.Pool | None = None) -> "HopQuery":
         """The query for some of its destinations, by position."""

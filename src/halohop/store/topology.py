@@ -74,6 +74,10 @@ class Topology:
             return replace(answer, edge_id=self._ids(query, answer.edge_gid, pool))
         with counters.span("draw"):
             counts, edge_gid = self._draw(query, draw, pool)
+        if query.most is not None:
+            src_gid = ops.gather_known(self.indices, edge_gid, pool=pool)
+            ops.fill_missing(src_gid, edge_gid, -1)
+            return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid)
         with counters.span("load"):
             src_gid, edge_id = ops.gather_rows(self.indices, edge_gid, pool=pool), self._ids(query, edge_gid, pool)
         return HopAnswer(counts=counts, src_gid=src_gid, edge_gid=edge_gid, edge_id=edge_id)
@@ -120,7 +124,8 @@ class Topology:
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
         rules = draw.rules
-        raw = query.dst_gid if self.dst_raw is None else ops.gather_rows(self.dst_raw, query.dst_gid, pool=pool)
+        gather = ops.gather_rows if query.most is None else ops.gather_known
+        raw = query.dst_gid if self.dst_raw is None else gather(self.dst_raw, query.dst_gid, pool=pool)
         try:
             return ops.sample_neighbors(
                 self.indptr,
@@ -135,6 +140,7 @@ class Topology:
                 eligible=self._eligible(query, rules),
                 sources=self._sources(query) if rules.labor else None,
                 pool=pool,
+                most=query.most,
             )
         except ops.WeightError as error:
             edge = torch.tensor([error.position])
