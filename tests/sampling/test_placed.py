@@ -12,12 +12,13 @@ from halohop.cluster.device.graph import DeviceGraph
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.ops import gpu_places
-from halohop.sampling.batch import AnySeeds, Seeds
+from halohop.sampling.batch import AnySeeds, Room, Seeds
 from halohop.sampling.caps import Padding, bound
 from halohop.sampling.collect import collect
 from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.sampling.padding import pad
+from halohop.sampling.placed import Places
 from halohop.store.draw import Rules
 from halohop.testing import graphs
 from halohop.testing.worlds import partitioned
@@ -127,6 +128,17 @@ def check_overflow(graph: Graph, places: dict[str, Any]) -> None:
     assert ends.min() >= 0
     assert ends.max() < len(batch.nodes[NODE].gid)  # a model may read it before the fault is raised
     device.pool.check()
+
+
+def test_more_places_than_positions_have_bits() -> None:
+    graph = partitioned(PLAIN, 1)
+    device = DeviceGraph(graph, PretendPool(), DeviceOptions(device="cuda:0", mode="cuda"))
+    sampler = NeighborSampler(device, Fanouts.uniform([2], graph.schema))
+    room = Room(seeds=1, pairs=0)
+    assert sampler.placed(Places(inputs=room, nodes={NODE: (2, 8)}, edges={EDGE: (2**31,)})) is None
+    lists_of_the_host = DeviceGraph(graph, PretendPool(), DeviceOptions(device="cuda:0", mode="cpu"))
+    sampler = NeighborSampler(lists_of_the_host, sampler.fanouts)
+    assert sampler.placed(Places(inputs=room, nodes={NODE: (2, 8)}, edges={EDGE: (2,)})) is None
 
 
 @pytest.mark.parametrize(

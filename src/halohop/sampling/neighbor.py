@@ -82,7 +82,7 @@ class NeighborSampler:
 
     def placed(self, places: Places) -> "NeighborSampler | None":
         """The sampler for batches with so many places, for whose sizes the host does not wait; None where it has to."""
-        if self._device is None or not can_be_placed(self.rules):
+        if self._device is None or not self.graph.draws or not can_be_placed(self.rules) or not places.can_be_numbered:
             return None
         return NeighborSampler(self.graph, self.fanouts, seed=self._seed, rules=self.rules, places=places)
 

@@ -24,6 +24,11 @@ class Places:
     nodes: dict[NodeType, tuple[int, ...]]
     edges: dict[Relation, tuple[int, ...]]
 
+    @property
+    def can_be_numbered(self) -> bool:
+        """Whether positions in a batch are int32, as a device numbers nodes by them."""
+        return sum(map(sum, self.nodes.values())) + sum(map(sum, self.edges.values())) < 2**31 - 1
+
     def fit(self, seeds: AnySeeds) -> bool:
         """Whether there are enough for these seeds."""
         starts = {name: len(seeds.starts(name)) for name in self.nodes}
