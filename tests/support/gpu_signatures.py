@@ -85,6 +85,37 @@ LAUNCHES: dict[str, list[Launch]] = {
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
     "gpu_labor.number_sources": [Launch(types="*i64 *i64 *i64 *fp64 int", constants=_BLOCK, hot=True)],
+    "gpu_segments.sum_rows": [
+        Launch(
+            types=f"*{rows} *{ids} *i64 *{sums} *i64 *{sums} int int int int",
+            constants={"columns": 128, "block": 1, "weighted": weighted, "listed": listed, "sums": f"tl.{kind}"},
+            hot=True,
+        )
+        for rows, sums, kind, ids, weighted, listed in (
+            ("fp32", "fp32", "float32", "i64", False, False),
+            ("bf16", "fp32", "float32", "i32", True, False),
+            ("fp64", "fp64", "float64", "i64", True, True),
+        )
+    ],
+    "gpu_segments.take_greatest": [
+        Launch(types="*fp32 *i64 *i64 *fp32 int int int", constants={"columns": 128, "block": 1, "sums": "tl.float32"}, hot=True)
+    ],
+    "gpu_segments.sum_equal": [
+        Launch(
+            types="*fp32 *fp32 *fp32 *i64 *i64 *fp32 int int",
+            constants={"columns": 128, "block": 1, "sums": "tl.float32", "counted": counted},
+            hot=True,
+        )
+        for counted in (False, True)
+    ],
+    "gpu_segments.multiply_rows": [
+        Launch(
+            types=f"*{rows} *{rows} *i64 *i64 *i64 *fp32 int int int int",
+            constants={"columns": 64, "block": 16, "sums": "tl.float32", "listed": listed},
+            hot=True,
+        )
+        for rows, listed in (("fp32", False), ("fp16", True))
+    ],
     "gpu_eligible.search_times": [
         Launch(
             types=f"{_PIECES} {_PIECES} *{wide} *i64 *i64 *i64 *i64 int",

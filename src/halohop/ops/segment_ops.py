@@ -118,13 +118,27 @@ def _refuse(what: str) -> Callable[..., Gradients]:
 
 
 def _operator(name: str, shapes: Callable[..., Any], keep: Callable[..., None] | None = None, backward: Any = None) -> Any:
-    """The operator of a function of the reference: on the CPU kernels compute it, elsewhere the reference."""
+    """The operator of a function of the reference: kernels compute it on the CPU and on GPUs, elsewhere the reference."""
     operator = torch.library.custom_op(f"halohop::segment_{name}", getattr(reference, name), mutates_args=())
     operator.register_kernel("cpu", getattr(kernels, name))
+    operator.register_kernel("cuda", _on_gpu(name))
     operator.register_fake(shapes)
     if backward is not None:
         operator.register_autograd(backward, setup_context=keep)
     return operator
+
+
+def _on_gpu(name: str) -> Callable[..., Any]:
+    """The function of that name for GPUs; the reference's where there is none, or no Triton."""
+
+    def run(*arguments: Any) -> Any:
+        try:
+            from halohop.ops import gpu_segments as there
+        except ImportError:
+            return getattr(reference, name)(*arguments)
+        return getattr(there, name, getattr(reference, name))(*arguments)
+
+    return run
 
 
 def _of_lists(x: Tensor, src: Tensor, begins: Tensor, *rest: Any) -> Tensor:
