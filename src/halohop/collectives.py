@@ -40,7 +40,8 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def free_port(host: str = "localhost") -> int:
     """A TCP port of this host that nothing listens at, such as trainers can meet at.
 
-    It lies below those that the kernel gives to connections, so that none of these takes it before it is used.
+    It lies below those that the kernel gives to connections, so that none of these takes it before it is used, and is handed
+    out once a minute, to whatever process asks. A server that sets SO_REUSEADDR, as torch's and Python's do, may listen at it.
 
     Args:
         host: the name or address at which it is free.
@@ -54,9 +55,27 @@ def free_port(host: str = "localhost") -> int:
     """
     first_given = int(_EPHEMERAL.read_text().split()[0]) if _EPHEMERAL.exists() else 32768
     for port in random.SystemRandom().sample(range(first_given // 2, first_given), 100):
-        with suppress(OSError), socket.create_server((host, port)):  # where it fails, another process has it
+        with suppress(OSError):  # another process has it, or was given it
+            _reserve(host, port)
             return port
     raise ClusterError(f"100 ports of {host!r} were tried and none is free; give an address of this host, or a port")
+
+
+def _reserve(host: str, port: int) -> None:
+    """Leaves a closed connection at the port, which the kernel remembers for a minute: who does not reuse cannot bind it then.
+
+    Raises:
+        OSError: it is taken, or remembered.
+    """
+    family, kind, _, _, place = socket.getaddrinfo(
+        host, port, socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM
+    )[0]
+    with socket.socket(family, kind) as server:
+        server.bind(place)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after `bind`, which is to fail where others were
+        server.listen(1)
+        with socket.create_connection(server.getsockname()[:2], timeout=_ROUND_S):
+            server.accept()[0].close()  # the side that closes first is remembered
 
 
 class HasPeers(Protocol):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import halohop
+from halohop.collectives import free_port
 from halohop.errors import ClusterError, InputError, PeerLostError
 from halohop.loading.metrics import address_of, scrape
 from halohop.net.board import join_board, master_of
@@ -34,11 +35,6 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(graph: halohop.Graph) -> list[tuple]:
     loader = halohop.NeighborLoader(graph, [3, 2], batch_size=50, shuffle=True, seed=5, run="inline")
     return [(batch.n_id.tolist(), batch.e_id.tolist(), batch.x.flatten().tolist()) for batch in loader]
-
-
-def free_port() -> int:
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as sock:
-        return int(sock.getsockname()[1])
 
 
 @needs_ipv6
@@ -71,7 +67,7 @@ def test_a_server_at_all_interfaces_leaves_an_address_that_is_found(parts, tmp_p
 
 @needs_ipv6
 def test_ranks_meet_at_an_address_of_ipv6(parts):
-    master = f"[::1]:{free_port()}"
+    master = f"[::1]:{free_port('::1')}"
     with halohop.open(parts) as whole:
         expected = rows(whole)
     options = {"master": master, "deadline": 30, "token": TOKEN}
