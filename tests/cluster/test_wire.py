@@ -1,5 +1,6 @@
-"""What batches cost on the wire besides their features, in bytes; and hops of several of them are on their way at a time."""
+"""What batches cost on the wire besides their features, in bytes; hops and rows of several of them are on their way at a time."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from torch_geometric.data import Data
 
 import halohop
 from halohop.net.service import Service
-from halohop.store.requests import SampleRequest
+from halohop.store.requests import FetchRequest, SampleRequest
 from halohop.testing import worlds
 
 NODES, DEGREE, WIDTH, BATCH = 6000, 30, 16, 256
@@ -58,24 +59,31 @@ def test_besides_features_an_edge_costs_three_bytes(here):
     assert (after["transport_bytes_sent"] - before["transport_bytes_sent"]) / edges < 0.25
 
 
-def test_several_batches_wait_for_another_host_at_a_time(parts, monkeypatch):
-    """The other host answers only when it has questions of two batches. One batch after the other would end here."""
-    asked, lock, together, answer = list[int](), threading.Lock(), threading.Event(), Service.answer
+@pytest.mark.parametrize(("kind", "batches"), [(SampleRequest, 2), (FetchRequest, 2), (FetchRequest, 3)])
+def test_several_batches_wait_for_another_host_at_a_time(parts, monkeypatch, kind, batches):
+    """The other host answers only when it has questions of so many batches. One batch after the other would end here."""
+    asked, numbers, lock, together, answer = set[int](), itertools.count(), threading.Lock(), threading.Event(), Service.answer
 
     def slow(service, request):
-        if isinstance(request, SampleRequest):
+        if isinstance(request, SampleRequest) and kind is SampleRequest:
+            batch = request.draw.batch
+        elif isinstance(request, FetchRequest) and kind is FetchRequest and request.queries:  # greetings ask for nothing
+            batch = next(numbers)  # rows are asked for once a batch
+        else:
+            batch = None
+        if batch is not None:
             with lock:
-                asked.append(request.draw.batch)
-                if len(set(asked)) == 2:
+                asked.add(batch)
+                if len(asked) == batches:
                     together.set()
-            assert together.wait(30), "the second batch asks nothing before the first has its answer"
+            assert together.wait(30), "another batch asks nothing before the first has its answer"
         return answer(service, request)
 
     with halohop.open(parts) as whole:
-        expected = [batch.to_dict() for batch in loader(whole, 2, run="inline")]
+        expected = [batch.to_dict() for batch in loader(whole, batches, run="inline")]
     monkeypatch.setattr(Service, "answer", slow)
     with worlds.hosts(parts, [[0], [1]], cache=None) as (here, _):
-        found = [batch.to_dict() for batch in loader(here, 2, num_workers=2)]
-    assert set(asked) == {0, 1}
+        found = [batch.to_dict() for batch in loader(here, batches, num_workers=batches)]
+    assert len(asked) == batches
     for one, other in zip(found, expected, strict=True):
         assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(other[name])) for name in expected[0])
