@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -47,9 +48,11 @@ class Arrays:
     def copy(self) -> "Arrays":
         return Arrays(**{name: getattr(self, name).clone() for name in self.__dataclass_fields__})
 
-    def step(self, door: object, rule: str, lid: Tensor, grads: Tensor | ops.SummedRows, scale: float = 1.0) -> None:
+    def step(
+        self, door: object, rule: str, lid: Tensor, grads: Tensor | ops.SummedRows, scale: float = 1.0, **more: ops.Pool
+    ) -> None:
         """One step of a rule, by the kernels or the reference."""
-        run: Callable[..., None] = getattr(door, f"step_{rule.removesuffix(' by row')}")
+        run: Callable[..., None] = partial(getattr(door, f"step_{rule.removesuffix(' by row')}"), **more)
         match rule:
             case "sgd":
                 run(self.rows, lid, grads, lr=0.1, scale=scale)

@@ -58,6 +58,24 @@ def _cached(word: str, places: str, ids: str, *, columns: int, aligned: int, pad
     return _rows(word, columns=columns, aligned=aligned, types=types, padded=padded)
 
 
+_ROWS_THAT_LEARN = (("fp32", "fp32", False), ("fp16", "fp32", False), ("i16", "fp32", True), ("fp64", "fp64", False))
+"""Types of rows and of their gradients, and whether the first are bits of bfloat16."""
+
+
+def _rule(types: str, **constants: Any) -> list[Launch]:
+    """Of each of those types, "*rows" and "*real"."""
+    return [
+        Launch(
+            types=types.replace("*rows", f"*{rows}").replace("*real", f"*{real}"),
+            constants={"brain": brain, "columns": 64, "block": 16, **constants},
+            hot=True,
+        )
+        for rows, real, brain in _ROWS_THAT_LEARN
+    ]
+
+
+_OF_RULES = "*i64 *real *i64 int int"
+
 LAUNCHES: dict[str, list[Launch]] = {
     "gpu_cache.gather_cached": [
         _cached("i64", "i32", "i64", columns=16, aligned=16, padded=False),
@@ -125,6 +143,22 @@ LAUNCHES: dict[str, list[Launch]] = {
         )
         for word, kind, wide in (("int64", "int64", "i64"), ("int32", "int64", "i64"), ("float32", "float64", "fp64"))
         for through, has_via in ((True, False), (False, True))
+    ],
+    "gpu_rules.sgd": [
+        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int"),
+        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", columns=256, block=4),
+    ],
+    "gpu_rules.adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 int int"),
+    "gpu_rules.rowwise_adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 fp64 int"),
+    "gpu_rules.count_steps": [Launch(types="*i32 *i64 *i64 int int", constants=_BLOCK)],
+    "gpu_rules.adam": [
+        launch
+        for steps, by_row in (("i64", False), ("i32", True))
+        for launch in _rule(f"*rows *real *real *{steps} {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", by_row=by_row)
+    ],
+    "gpu_sums.add_runs": [
+        Launch(types=f"*i64 *i64 *{real} int int int", constants={"mean": mean, "columns": 64, "block": 16}, hot=True)
+        for real, mean in (("fp32", False), ("fp32", True), ("fp64", True))
     ],
     "gpu_relabel.enter_ids": [
         Launch(

@@ -40,7 +40,7 @@ class DevicePool(Lanes, Pool):
     Args:
         device: the GPU, with its index.
         counters: of the times that the host waited for the device ("device_waits"), and of the bytes that were copied there
-            ("device_put_bytes").
+            ("device_put_bytes") and from there ("device_brought_bytes").
 
     Attributes:
         device: the GPU.
@@ -168,11 +168,14 @@ class DevicePool(Lanes, Pool):
         return found
 
     def bring(self, tensor: Tensor) -> Tensor:
-        """The tensor on the CPU; the host waits for it."""
+        """The tensor on the CPU, in page-locked memory; the host waits for what this thread has launched."""
         if tensor.is_cpu:
             return tensor
-        self.counters.add("device_waits", 1)
-        return tensor.cpu()
+        self.counters.add_all({"device_waits": 1, "device_brought_bytes": tensor.nbytes})
+        near = self.page_locked_bytes(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
+        near.copy_(tensor, non_blocking=True)
+        self._stream().synchronize()
+        return near
 
     def lock(self, tensor: Tensor) -> Tensor:
         """A CPU tensor, as the device reads it by itself over the bus for as long as the pool is open: the same, locked where it

@@ -11,6 +11,8 @@ from torch import Tensor
 BLOCK = 256
 """Entries that one program of a kernel works on, unless it says otherwise."""
 
+_TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in it
+
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Triton's `jit`: a function that programs of a GPU run, or that others call which do."""
@@ -33,6 +35,21 @@ def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options:
         first = next(argument for argument in arguments if isinstance(argument, Tensor))
         with torch.cuda.device_of(first):
             run[(triton.cdiv(count, block),)](*arguments, block=block, **{"enable_fp_fusion": False} | options)
+
+
+def launch_tiles(run: Any, count: int, width: int, *arguments: Any, least: int = 1, **options: Any) -> None:
+    """Runs a kernel on rows of so many entries, a program a tile of rows and columns.
+
+    Args:
+        run: the kernel; takes the arguments, how many tiles a row has, and `columns` and `block`, those of a tile.
+        count, width: rows, and entries of each.
+        arguments, options: as of `launch`.
+        least: columns that a tile has at least, a power of two.
+    """
+    columns = min(triton.next_power_of_2(max(width, least)), _MOST_COLUMNS)
+    block, tiles = _TILE // columns, max(triton.cdiv(width, columns), 1)
+    programs = triton.cdiv(count, block) * tiles
+    launch(run, programs * block, *arguments, tiles, block=block, columns=columns, **options)
 
 
 @kernel

@@ -4,18 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from halohop.errors import InputError
 from halohop.ops.device import DevicePool, Fault
 from halohop.ops.device_pieces import DevicePieces
-from halohop.ops.gpu_launch import kernel, launch, piece_of
+from halohop.ops.gpu_launch import kernel, launch_tiles, piece_of
 from halohop.ops.pool import Pool
 
 _WORDS = {8: (torch.int64, tl.int64), 4: (torch.int32, tl.int32), 2: (torch.int16, tl.int16), 1: (torch.uint8, tl.uint8)}
-_TILE = 1024  # words that one program copies
 
 
 @kernel
@@ -133,11 +131,8 @@ class Words:
     def launch(self, run: Any, count: int, *arguments: Any, **constants: Any) -> None:
         """Runs a kernel on `count` rows. It gets `units` and `tiles` behind the arguments."""
         unit = max(self.aligned // 8, 1)
-        columns = min(triton.next_power_of_2(max(self.width, unit)), 256)
-        block, tiles = _TILE // columns, max(triton.cdiv(self.width, columns), 1)
-        shape = {"word": self.word, "unit": unit, "aligned": self.aligned, "columns": columns}
-        programs = triton.cdiv(count, block) * tiles
-        launch(run, programs * block, *arguments, self.width // unit, tiles, block=block, **shape, **constants)
+        shape = {"word": self.word, "unit": unit, "aligned": self.aligned}
+        launch_tiles(run, count, self.width, *arguments, self.width // unit, least=unit, **shape, **constants)
 
 
 def gather_rows(source: Any, rows: Tensor, out: Tensor | None, pool: Pool | None, *, padded: bool = False) -> Tensor:

@@ -90,8 +90,18 @@ def step_adam(
     if row_steps is not None:
         row_steps[lid] += 1
     steps = [step] * len(lid) if row_steps is None else row_steps[lid].tolist()
-    sizes = torch.tensor([lr * math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in steps], dtype=grads.dtype)
+    sizes = torch.tensor([lr * math.sqrt(1 - _power(beta2, t)) / (1 - _power(beta1, t)) for t in steps], dtype=grads.dtype)
     _move(rows, lid, (mean[lid] / (_root(square[lid]) + eps)) * sizes.view(-1, *[1] * (grads.dim() - 1)), 1.0)
+
+
+def _power(base: float, exponent: int) -> float:
+    """By squares, so that it has the same bits everywhere; `**` is the C library's."""
+    result = 1.0
+    while exponent:
+        if exponent % 2:
+            result *= base
+        base, exponent = base * base, exponent // 2
+    return result
 
 
 def _move(rows: Tensor, lid: Tensor, by: Tensor, lr: float) -> None:

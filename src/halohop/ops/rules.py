@@ -6,6 +6,9 @@ a tensor, or `SummedRows`.
 State is of the gradients' dtype. Several threads may change other rows of the same arrays at once.
 
 They raise `IdError` where a row is not there, and `InputError` where dtypes or shapes differ from this; nothing is changed then.
+
+Where the rows lie on a device, all tensors do, and gradients are a tensor. A row that is not there is a fault of `pool`, the
+device's, and the others are changed.
 """
 
 import math
@@ -19,6 +22,7 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_rules
 from halohop.ops.arguments import integers, require_cpu
+from halohop.ops.pool import Pool
 from halohop.ops.sums import SummedRows
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -35,7 +39,7 @@ def gradient_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float = 1.0) -> None:
+def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float = 1.0, pool: Pool | None = None) -> None:
     """Moves rows against their gradients, `lr` times.
 
     Example:
@@ -44,11 +48,26 @@ def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float
         >>> rows.tolist()
         [[0.0], [-1.0]]
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rules
+
+        gpu_rules.step_sgd(rows, lid, grads, lr=lr, scale=scale, pool=pool)
+        return
     real, words, given = _flat(rows, lid, grads)
     cpu_rules.sgd(words, *given, real(scale), real(lr))
 
 
-def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Grads, *, lr: float, eps: float, scale: float = 1.0) -> None:
+def step_adagrad(
+    rows: Tensor,
+    sums: Tensor,
+    lid: Tensor,
+    grads: Grads,
+    *,
+    lr: float,
+    eps: float,
+    scale: float = 1.0,
+    pool: Pool | None = None,
+) -> None:
     """As `torch.optim.Adagrad`; `sums` are those of the squared gradients, of the rows' shape.
 
     Example:
@@ -57,13 +76,26 @@ def step_adagrad(rows: Tensor, sums: Tensor, lid: Tensor, grads: Grads, *, lr: f
         >>> rows.tolist(), sums.tolist()
         ([[0.0], [-0.5]], [[0.0], [4.0]])
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rules
+
+        gpu_rules.step_adagrad(rows, sums, lid, grads, lr=lr, eps=eps, scale=scale, pool=pool)
+        return
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", tuple(rows.shape), grads.dtype)
     cpu_rules.adagrad(words, total, *given, real(scale), real(lr), real(eps))
 
 
 def step_rowwise_adagrad(
-    rows: Tensor, sums: Tensor, lid: Tensor, grads: Grads, *, lr: float, eps: float, scale: float = 1.0
+    rows: Tensor,
+    sums: Tensor,
+    lid: Tensor,
+    grads: Grads,
+    *,
+    lr: float,
+    eps: float,
+    scale: float = 1.0,
+    pool: Pool | None = None,
 ) -> None:
     """Adagrad with one number per row, ``sums[n]``, to which the mean of the squared gradient's entries is added.
 
@@ -73,6 +105,11 @@ def step_rowwise_adagrad(
         >>> rows.tolist(), sums.tolist()
         ([[0.0, 0.0], [-0.10000000149011612, -0.699999988079071]], [0.0, 25.0])
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rules
+
+        gpu_rules.step_rowwise_adagrad(rows, sums, lid, grads, lr=lr, eps=eps, scale=scale, pool=pool)
+        return
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", (len(rows),), grads.dtype)
     factor = scale * scale / max(math.prod(rows.shape[1:]), 1)
@@ -93,6 +130,7 @@ def step_adam(
     step: int = 1,
     row_steps: Tensor | None = None,
     scale: float = 1.0,
+    pool: Pool | None = None,
 ) -> None:
     """As `torch.optim.SparseAdam`; `mean` and `square` are running means of the gradients and of their squares, of the rows'
     shape. The bias is corrected by `step`, from 1, or by `row_steps`, int32 ``[n]``, to which 1 is added first.
@@ -104,11 +142,17 @@ def step_adam(
         >>> rows.tolist(), mean.tolist(), square.tolist()
         ([[0.0], [-0.5]], [[0.0], [1.0]], [[0.0], [1.0]])
     """
+    if rows.is_cuda:
+        from halohop.ops import gpu_rules
+
+        numbers = {"lr": lr, "eps": eps, "beta1": beta1, "beta2": beta2, "scale": scale}
+        gpu_rules.step_adam(rows, mean, square, lid, grads, step=step, row_steps=row_steps, pool=pool, **numbers)
+        return
     real, words, given = _flat(rows, lid, grads)
     shape = tuple(rows.shape)
     moments = _state(mean, "mean", shape, grads.dtype), _state(square, "square", shape, grads.dtype)
     steps = _NO_STEPS if row_steps is None else _state(row_steps, "row_steps", (len(rows),), torch.int32)
-    cpu_rules.adam(words, moments[0], moments[1], steps, *given, real(scale), lr, real(eps), beta1, beta2, float(step))
+    cpu_rules.adam(words, moments[0], moments[1], steps, *given, real(scale), lr, real(eps), beta1, beta2, step)
 
 
 def _flat(
@@ -117,29 +161,55 @@ def _flat(
     """The type to compute in; the rows for a kernel; and their width, row numbers, and gradients' places and entries. All are
     checked."""
     require_cpu(rows, "rows")
-    if rows.dtype not in FLOATS or not rows.is_contiguous() or not rows.dim():
-        known = ", ".join(map(str, FLOATS))
-        raise InputError(f"rows are {rows.dtype} of shape {tuple(rows.shape)}, but must be one of {known}, and contiguous")
+    check_rows(rows, lid, grads)
     index = integers(lid, "lid", only_int64=True)
     if len(index) and not (index.min() >= 0 and index.max() < len(rows)):
         outside = index[(index < 0) | (index >= len(rows))]
         raise IdError(f"row {outside[0]} is out of range: there are {len(rows)} rows")
-    shape, width = (len(index), *rows.shape[1:]), np.uint64(math.prod(rows.shape[1:]))
+    width = np.uint64(math.prod(rows.shape[1:]))
     if isinstance(grads, Tensor):
-        values = _state(grads, "grads", shape, gradient_dtype(rows.dtype))
+        require_cpu(grads, "grads")
+        values = _array(grads)
         return values.dtype.type, _words(rows), (width, index, np.arange(len(index), dtype=np.uint64) * width, values)
-    if grads.dtype != gradient_dtype(rows.dtype) or grads.shape != shape:
-        raise InputError(f"grads must be {gradient_dtype(rows.dtype)} of shape {shape}, got {grads.dtype} of shape {grads.shape}")
     return grads.entries.dtype.type, _words(rows), (width, index, grads.places, grads.entries)
 
 
-def _state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> NDArray[Any]:
-    require_cpu(tensor, name)
+def check_rows(rows: Tensor, lid: Tensor, grads: Grads) -> None:
+    """
+    Raises:
+        InputError: rows that gradients cannot change, or other gradients than theirs.
+    """
+    if rows.dtype not in FLOATS or not rows.is_contiguous() or not rows.dim():
+        known = ", ".join(map(str, FLOATS))
+        raise InputError(f"rows are {rows.dtype} of shape {tuple(rows.shape)}, but must be one of {known}, and contiguous")
+    if lid.dtype != torch.int64 or lid.dim() != 1:
+        raise InputError(f"lid must be one-dimensional int64, got {lid.dtype} of shape {tuple(lid.shape)}")
+    shape, dtype = (len(lid), *rows.shape[1:]), gradient_dtype(rows.dtype)
+    if isinstance(grads, Tensor):
+        check_state(grads, "grads", shape, dtype)
+    elif grads.dtype != dtype or grads.shape != shape:
+        raise InputError(f"grads must be {dtype} of shape {shape}, got {grads.dtype} of shape {grads.shape}")
+
+
+def check_state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """
+    Raises:
+        InputError: a tensor of another dtype or shape, or with gaps.
+    """
     if tensor.dtype != dtype or tuple(tensor.shape) != shape or not tensor.is_contiguous():
         raise InputError(
             f"{name} must be {dtype} of shape {shape}, contiguous, got {tensor.dtype} of shape {tuple(tensor.shape)} "
             f"and strides {tensor.stride()}"
         )
+
+
+def _state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> NDArray[Any]:
+    require_cpu(tensor, name)
+    check_state(tensor, name, shape, dtype)
+    return _array(tensor)
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
     flat: NDArray[Any] = tensor.detach().view(-1).numpy()
     return flat
 

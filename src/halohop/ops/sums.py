@@ -28,14 +28,14 @@ def sum_by_id(
     """The ids that occur, ascending, and for each the sum of its rows, in the order in which they stand.
 
     Args:
-        gid: int64 ``[n]``; or several of them, which stand one behind the other and are not joined in memory.
-        rows: ``[n, ...]``, float32 or float64; or as many of them, for each `gid` its own.
+        gid: int64 ``[n]``, on the CPU; or several of them, which stand one behind the other and are not joined in memory.
+        rows: ``[n, ...]``, float32 or float64; or as many of them, for each `gid` its own. All lie on the CPU, or on one device.
         mean: divides each sum by how many rows it is of.
-        pool: where the memory of the result comes from.
+        pool: where the memory of the result comes from; of rows on a device it is that device's.
 
     Returns:
-        int64 ``[m]`` and ``[m, ...]``; the arguments themselves where each id is greater than the one before it, and all stand in
-        one tensor.
+        int64 ``[m]`` and ``[m, ...]``, which lies where the rows do; the arguments themselves where each id is greater than the
+        one before it, and all stand in one tensor.
 
     Raises:
         InputError: other dtypes or shapes.
@@ -52,6 +52,11 @@ def sum_by_id(
     first_ids, first_rows = pieces[0]
     if len(pieces) == 1 and cpu_sums.rises(first_ids.numpy()):
         return first_ids, first_rows
+    if first_rows.is_cuda:
+        from halohop.ops import gpu_sums
+
+        low, (keys, places) = _sorted(pieces, math.prod(first_rows.shape[1:]), 0)
+        return gpu_sums.add_up(keys, places, low, [values for _, values in pieces], mean=mean, pool=pool)
     width, entries = np.uint64(math.prod(first_rows.shape[1:])), _entries([values for _, values in pieces])
     low, (keys, places) = _sorted(pieces, int(width), entries.ctypes.data)
     unique, counts = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
@@ -125,6 +130,8 @@ def unite(
         (tensor([7, 9]), tensor([[5.],
                 [2.]]))
     """
+    for values in rows:
+        require_cpu(values, "rows")
     pieces = _pieces(gid, rows)
     first_ids, first_rows = pieces[0]
     row_shape, dtype, width = tuple(first_rows.shape[1:]), first_rows.dtype, np.uint64(math.prod(first_rows.shape[1:]))
@@ -152,7 +159,8 @@ def _pieces(gid: Sequence[Tensor], rows: Sequence[Tensor]) -> list[tuple[Tensor,
     pieces = []
     for ids, values in zip(gid, rows, strict=True):
         count = len(integers(ids, "gid", only_int64=True))
-        require_cpu(values, "rows")
+        if values.is_cuda != rows[0].is_cuda:
+            raise InputError("some rows lie on a device, and some do not; give all on one")
         fits = values.dim() > 0 and len(values) == count and values.shape[1:] == rows[0].shape[1:]
         if values.dtype not in (torch.float32, torch.float64) or values.dtype != rows[0].dtype or not fits:
             raise InputError(f"rows must be {count} of float32 or float64, got {values.dtype} of shape {tuple(values.shape)}")

@@ -21,11 +21,7 @@ def share_of(embedding: DistEmbedding, lr: float, duplicates: Duplicates) -> Sha
     Raises:
         InputError: a gradient is not finite.
     """
-    found, pool = embedding.gradients.found(), embedding.graph.tables.pool
-    if duplicates == "sum":
-        gid, grads = ops.sum_by_id(*found, pool=pool)
-    else:
-        gid, grads = (ops.join_rows(pieces, pool=pool) for pieces in found)
+    gid, grads = embedding.gradients.brought(add_up=duplicates == "sum", pool=embedding.graph.tables.pool)
     if not ops.all_finite(grads):
         _check_finite(embedding, gid, grads)
     return Share(name=embedding.name, gid=gid, rows=grads, lr=lr, spec=embedding.weight.spec.digest)

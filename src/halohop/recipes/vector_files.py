@@ -82,11 +82,12 @@ class StoredVectors:
             )
 
     def __call__(self, raw: Tensor, gid: Tensor | None = None) -> Tensor:
-        """Vectors ``[n, width]`` of nodes by their raw ids, int64 ``[n]``.
+        """Vectors ``[n, width]`` of nodes by their raw ids, int64 ``[n]``, on the CPU.
 
         Raises:
             IdError: a node that has learned no vector.
         """
+        raw = raw.cpu()
         place = torch.searchsorted(self.ids, raw).clamp(max=max(len(self.ids) - 1, 0))
         unknown = raw[self.ids[place] != raw] if len(self.ids) else raw
         if len(unknown):

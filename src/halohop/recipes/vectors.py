@@ -14,7 +14,8 @@ from halohop.recipes.spec import NodeInput
 from halohop.typing import NodeType
 
 RowsOf = Callable[[Tensor, Tensor | None], Tensor]
-"""Nodes, by their raw ids, int64 ``[n]``, and by their gids, where a batch has them, to vectors, float ``[n, width]``."""
+"""Nodes, by their raw ids, int64 ``[n]``, and by their gids, where a batch has them, to vectors, float ``[n, width]``. Ids lie
+where the batch does."""
 
 
 class LearnedVectors(nn.Module):
@@ -40,7 +41,7 @@ class LearnedVectors(nn.Module):
         """Vectors ``[n, width]`` of nodes, on the device of their ids, int64 ``[n]``."""
         if self._rows_of is None:
             raise InputError(f"the vectors of {self.node_type!r} lie nowhere yet; load the model with load_checkpoint")
-        rows: Tensor = self.project(self._rows_of(raw_id.cpu(), None if gid is None else gid.cpu()).to(raw_id.device))
+        rows: Tensor = self.project(self._rows_of(raw_id, gid).to(raw_id.device))
         return rows
 
 

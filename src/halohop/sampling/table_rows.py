@@ -63,14 +63,15 @@ class TablesOfBatches:
                     "them; leave it out, or draw with another subgraph_type"
                 )
         there = graph.on_device
+        gids = {key: block.gid for key, _, block in wanted}
         if there is not None:
-            wanted = [(key, name, _on_host(block, there.pool)) for key, name, block in wanted]
-        places = [_places(block) for *_, block in wanted]
-        asked = [(name, block.gid if at is None else block.gid[at]) for (_, name, block), at in zip(wanted, places, strict=True)]
+            gids = _on_host(gids, there.pool)
+        places = [_places(gids[key]) if block.padded else None for key, _, block in wanted]
+        asked = [(name, gids[key] if at is None else gids[key][at]) for (key, name, _), at in zip(wanted, places, strict=True)]
         found = graph.tables.read_later(asked).result()
         rows: dict[TableKey, dict[str, Tensor]] = {}
-        for (key, name, block), at, some in zip(wanted, places, found, strict=True):
-            spread = some if at is None else _spread(some, at, len(block.gid))
+        for (key, name, _), at, some in zip(wanted, places, found, strict=True):
+            spread = some if at is None else _spread(some, at, len(gids[key]))
             rows.setdefault(key, {})[name] = spread if there is None else there.pool.put(spread)
         return replace(
             batch,
@@ -79,14 +80,15 @@ class TablesOfBatches:
         )
 
 
-def _on_host(block: NodeBlock | EdgeBlock, pool: DevicePool) -> NodeBlock | EdgeBlock:
-    """The ids by which owners of tables are asked."""
-    return block.moved(pool.bring)
+def _on_host(gids: Mapping[TableKey, Tensor], pool: DevicePool) -> dict[TableKey, Tensor]:
+    """The ids by which owners of tables are asked; the host waits for all of them at once."""
+    near = pool.bring(torch.cat(list(gids.values()))).split([len(gid) for gid in gids.values()])
+    return dict(zip(gids, near, strict=True))
 
 
-def _places(block: NodeBlock | EdgeBlock) -> Tensor | None:
-    """The places that are not empty; None if none is."""
-    return (block.gid >= 0).nonzero().view(-1) if block.padded else None
+def _places(gid: Tensor) -> Tensor:
+    """The places that are not empty."""
+    return (gid >= 0).nonzero().view(-1)
 
 
 def _spread(rows: Tensor, places: Tensor, count: int) -> Tensor:

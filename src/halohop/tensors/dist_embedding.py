@@ -12,6 +12,8 @@ from halohop.cluster.graph import Graph
 from halohop.cluster.tables.owners import integers
 from halohop.errors import InputError
 from halohop.init import Init, normal
+from halohop.ops import device as devices
+from halohop.ops.device import DevicePool
 from halohop.tables.spec import Storage
 from halohop.telemetry import Counters
 from halohop.tensors.dist_tensor import DistTensor
@@ -77,6 +79,7 @@ class DistEmbedding(nn.Module):
         self.steps = 0
         self.early: list[EarlyRows] = []
         self._counters = Counters()
+        self._pools: dict[int, DevicePool] = {}  # of GPUs that are not the graph's
 
     @property
     def name(self) -> str:
@@ -116,13 +119,34 @@ class DistEmbedding(nn.Module):
         if device is not None:
             _require_device(device)
         wanted, rows = self._found(given, by_gid=gid is not None)
-        rows = rows.view(*given.shape, self.embedding_dim).to(given.device if device is None else device)
-        return self.gradients.recorded(rows, wanted) if torch.is_grad_enabled() else rows
+        rows, pool = rows.view(*given.shape, self.embedding_dim), self._pool_for(given, device)
+        rows = rows.to(given.device if device is None else device) if pool is None else pool.put(rows)
+        return self.gradients.recorded(rows, wanted, pool) if torch.is_grad_enabled() else rows
 
     def gids(self, given: Tensor, *, by_gid: bool) -> Tensor:
-        """Gids (int64 ``[n]``, on the CPU) of what is looked up, of any shape."""
-        flat = integers(given, f"table {self.name!r}").reshape(-1)
-        return flat.clone() if by_gid else self.weight.gid(flat)  # users may reuse their memory before backward
+        """Gids (int64 ``[n]``, on the CPU) of what is looked up, of any shape. Of ids on a GPU the host waits for them."""
+        pool = self._pool_for(given)
+        near = integers(given if pool is None else pool.bring(given), f"table {self.name!r}").reshape(-1)
+        if not by_gid:
+            return self.weight.gid(near)
+        return near.clone() if pool is None else near  # users may reuse their memory before backward
+
+    def _pool_for(self, given: Tensor, device: Any = None) -> DevicePool | None:
+        """That of the GPU on which rows are wanted; None where it is none."""
+        there = None if self.graph.on_device is None else self.graph.on_device.pool
+        if device is None and not (isinstance(given, Tensor) and given.is_cuda):
+            return None
+        if device is None and there is not None and there.holds(given):
+            return there
+        wanted = given.device if device is None else torch.device(device)
+        if wanted.type != "cuda":
+            return None
+        index = torch.cuda.current_device() if wanted.index is None else wanted.index
+        if there is not None and there.device.index == index:
+            return there
+        if index not in self._pools:
+            self._pools[index] = devices.device_pool(f"cuda:{index}")
+        return self._pools[index]
 
     def statistics(self) -> dict[str, float]:
         """Sums so far: lookups by the age of their rows in steps ("lookups_of_age_0", ...), where rows were read ahead; those

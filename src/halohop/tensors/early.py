@@ -30,4 +30,4 @@ class EarlyRows:
         """Whether a lookup asks for them."""
         if self.by_gid != by_gid or self.asked.shape != given.shape:
             return False
-        return self.asked is given or torch.equal(self.asked, given.to(self.asked.device, self.asked.dtype))
+        return self.asked is given or torch.equal(self.asked.cpu(), given.cpu().to(self.asked.dtype))
