@@ -36,3 +36,9 @@ def test_what_runs_for_every_row_spills_no_registers(compiled):
     hot = [one for one in compiled if LAUNCHES[one.kernel][one.launch].hot and not one.error]
     assert hot
     assert [f"{one.kernel}[{one.launch}], {one.target}: {one.spills} bytes" for one in hot if one.spills] == []
+
+
+def test_what_changes_numbers_rounds_as_the_cpu_does(compiled):
+    rules = [one for one in compiled if one.kernel.startswith(("gpu_rules.", "gpu_sums.")) and not one.error]
+    assert rules
+    assert [f"{one.kernel}[{one.launch}], {one.target}: {one.loose}" for one in rules if one.loose] == []

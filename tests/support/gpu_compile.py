@@ -25,10 +25,16 @@ OPS = Path(halohop.ops.__file__).parent
 TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 """An A100, an H100, an MI300."""
 
+_LOOSE = re.compile(r"\b(?:fma|mad)\.[\w.]*f(?:32|64)|\.approx\b|\.ftz\b|\bdiv\.full\b")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What a kernel takes of a device, or why it was not compiled; spills are bytes of memory that stand in for registers."""
+    """What a kernel takes of a device, or why it was not compiled; spills are bytes of memory that stand in for registers.
+
+    Args:
+        loose: instructions of NVIDIA's that round otherwise than IEEE 754 says, or not between two operations.
+    """
 
     kernel: str
     launch: int
@@ -37,6 +43,7 @@ class Compiled:
     registers: int = 0
     spills: int = 0
     shared: int = 0
+    loose: int = 0
 
 
 def kernels() -> dict[str, Any]:
@@ -74,7 +81,8 @@ def _compile(kernel: Any, name: str, number: int, launch: Launch, target: str) -
     except Exception as error:
         return Compiled(**made, error=f"{type(error).__name__}: {str(error)[-1500:]}")
     registers, spills = _of_cubin(done.asm["cubin"]) if "cubin" in done.asm else _of_amdgcn(done.asm["amdgcn"])
-    return Compiled(**made, registers=registers, spills=spills, shared=done.metadata.shared)
+    loose = len(re.findall(_LOOSE, done.asm.get("ptx", "")))
+    return Compiled(**made, registers=registers, spills=spills, shared=done.metadata.shared, loose=loose)
 
 
 def _source(kernel: Any, launch: Launch, integer: str) -> Any:

@@ -58,19 +58,19 @@ def _cached(word: str, places: str, ids: str, *, columns: int, aligned: int, pad
     return _rows(word, columns=columns, aligned=aligned, types=types, padded=padded)
 
 
-_ROWS_THAT_LEARN = (("fp32", "fp32", False), ("fp16", "fp32", False), ("i16", "fp32", True), ("fp64", "fp64", False))
-"""Types of rows and of their gradients, and whether the first are bits of bfloat16."""
+_ROWS_THAT_LEARN = {"fp32": "fp32", "fp16": "fp32", "i16": "fp32", "fp64": "fp64"}
+"""Types of rows and of their gradients; i16 are bits of bfloat16."""
 
 
-def _rule(types: str, **constants: Any) -> list[Launch]:
-    """Of each of those types, "*rows" and "*real"."""
+def _rule(types: str, *rows: str, **constants: Any) -> list[Launch]:
+    """Of rows of some types, "*rows", whose gradients are "*real"."""
     return [
         Launch(
-            types=types.replace("*rows", f"*{rows}").replace("*real", f"*{real}"),
-            constants={"brain": brain, "columns": 64, "block": 16, **constants},
+            types=types.replace("*rows", f"*{kind}").replace("*real", f"*{_ROWS_THAT_LEARN[kind]}"),
+            constants={"brain": kind == "i16", "columns": 64, "block": 16, **constants},
             hot=True,
         )
-        for rows, real, brain in _ROWS_THAT_LEARN
+        for kind in rows
     ]
 
 
@@ -145,19 +145,18 @@ LAUNCHES: dict[str, list[Launch]] = {
         for through, has_via in ((True, False), (False, True))
     ],
     "gpu_rules.sgd": [
-        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int"),
-        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", columns=256, block=4),
+        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", *_ROWS_THAT_LEARN),
+        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", "fp32", columns=256, block=4),
     ],
-    "gpu_rules.adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 int int"),
-    "gpu_rules.rowwise_adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 fp64 int"),
+    "gpu_rules.adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 int int", "fp32", "i16", "fp64"),
+    "gpu_rules.rowwise_adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 fp64 int", "fp32", "fp64"),
     "gpu_rules.count_steps": [Launch(types="*i32 *i64 *i64 int int", constants=_BLOCK)],
     "gpu_rules.adam": [
-        launch
-        for steps, by_row in (("i64", False), ("i32", True))
-        for launch in _rule(f"*rows *real *real *{steps} {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", by_row=by_row)
+        *_rule(f"*rows *real *real *i64 {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", "fp32", "i16", by_row=False),
+        *_rule(f"*rows *real *real *i32 {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", "fp32", "fp64", by_row=True),
     ],
     "gpu_sums.add_runs": [
-        Launch(types=f"*i64 *i64 *{real} int int int", constants={"mean": mean, "columns": 64, "block": 16}, hot=True)
+        Launch(types=f"*i64 *i64 *{real} int int int", constants={"mean": mean, "columns": 64, "block": 16}, hot=real == "fp32")
         for real, mean in (("fp32", False), ("fp32", True), ("fp64", True))
     ],
     "gpu_relabel.enter_ids": [

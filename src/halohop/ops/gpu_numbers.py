@@ -8,21 +8,13 @@ from halohop.ops.gpu_launch import kernel
 @kernel
 def root(values: tl.tensor) -> tl.tensor:
     """The square root, rounded to the nearest."""
-    if values.dtype == tl.float32:
-        found = tl.sqrt_rn(values)
-    else:
-        found = tl.sqrt(values)
-    return found
+    return tl.sqrt_rn(values) if values.dtype == tl.float32 else tl.sqrt(values)
 
 
 @kernel
 def divided(values: tl.tensor, by: tl.tensor) -> tl.tensor:
     """The quotient, rounded to the nearest."""
-    if values.dtype == tl.float32:
-        found = tl.div_rn(values, by)
-    else:
-        found = values / by
-    return found
+    return tl.div_rn(values, by) if values.dtype == tl.float32 else values / by
 
 
 @kernel

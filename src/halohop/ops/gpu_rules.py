@@ -38,9 +38,7 @@ def touched_rows(
 
 
 @kernel
-def scaled(
-    grads: tl.tensor, i: tl.tensor, column: tl.tensor, width: tl.tensor, scale: tl.tensor, ok: tl.tensor
-) -> tl.tensor:
+def scaled(grads: tl.tensor, i: tl.tensor, column: tl.tensor, width: tl.tensor, scale: tl.tensor, ok: tl.tensor) -> tl.tensor:
     """Entries of gradients, ``[rows, columns]``."""
     entries = tl.load(grads + i[:, None] * width + column[None, :], mask=ok, other=0.0)
     return entries * tl.full((), scale, entries.dtype)

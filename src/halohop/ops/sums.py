@@ -130,8 +130,8 @@ def unite(
         (tensor([7, 9]), tensor([[5.],
                 [2.]]))
     """
-    for values in rows:
-        require_cpu(values, "rows")
+    for piece in rows:
+        require_cpu(piece, "rows")
     pieces = _pieces(gid, rows)
     first_ids, first_rows = pieces[0]
     row_shape, dtype, width = tuple(first_rows.shape[1:]), first_rows.dtype, np.uint64(math.prod(first_rows.shape[1:]))
