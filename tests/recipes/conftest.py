@@ -94,10 +94,12 @@ def start_trainers(tmp_path: Path) -> StartTrainers:
         token, size = secrets.token_hex(16), len(configs) * per_host
         trainers = []
         try:
+            files = [tmp_path / f"config-{host}.json" for host in range(len(configs))]
+            for file, config in zip(files, configs, strict=True):  # before any rank reads
+                file.write_bytes(msgspec.json.encode(to_dict(config)))
             for rank in range(size):
                 host = rank // per_host
-                file = tmp_path / f"config-{host}.json"
-                file.write_bytes(msgspec.json.encode(to_dict(configs[host])))
+                file = files[host]
                 env = os.environ | {
                     "RANK": str(rank),
                     "WORLD_SIZE": str(size),

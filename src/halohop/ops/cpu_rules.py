@@ -256,7 +256,7 @@ def rowwise_adagrad(
 
 
 @kernel
-def power(base: Any, exponent: Any) -> Any:
+def _power(base: Any, exponent: Any) -> Any:
     """By squares, float64: only multiplications, which all machines round alike."""
     result, square, left = f64(1), base, i64(exponent)
     while left > 0:
@@ -287,7 +287,7 @@ def adam(
     n, ahead = u64(lid.size), _rows_ahead(width, mean.itemsize, u64(3))
     real = mean.dtype.type
     keep1, keep2 = real(f64(1) - beta1), real(f64(1) - beta2)
-    size = real(lr * math.sqrt(f64(1) - power(beta2, step)) / (f64(1) - power(beta1, step)))
+    size = real(lr * math.sqrt(f64(1) - _power(beta2, step)) / (f64(1) - _power(beta1, step)))
     for i in range(n):
         later = u64(lid[min(i + ahead, n - _ONE)])
         _ask(rows, later * width, width)
@@ -297,7 +297,7 @@ def adam(
         row = at * width
         if steps.size:
             steps[at] += 1
-            size = real(lr * math.sqrt(f64(1) - power(beta2, steps[at])) / (f64(1) - power(beta1, steps[at])))
+            size = real(lr * math.sqrt(f64(1) - _power(beta2, steps[at])) / (f64(1) - _power(beta1, steps[at])))
         for c in range(width):
             grad = grads[own + c] * scale
             m = mean[row + c] + (grad - mean[row + c]) * keep1

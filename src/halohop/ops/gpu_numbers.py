@@ -19,7 +19,7 @@ def divided(values: tl.tensor, by: tl.tensor) -> tl.tensor:
 
 @kernel
 def power(base: tl.tensor, exponents: tl.tensor) -> tl.tensor:
-    """As `halohop.ops.cpu_rules.power`, which multiplies as often as there are bits; the others here change nothing."""
+    """As `halohop.ops.cpu_rules._power`, which multiplies as often as there are bits; the others here change nothing."""
     result = tl.full(exponents.shape, 1.0, tl.float64)
     square = tl.full(exponents.shape, base, tl.float64)
     left = exponents

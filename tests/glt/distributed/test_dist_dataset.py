@@ -280,7 +280,8 @@ def test_ranks_of_different_world_sizes(parts):
 
     first, second = in_ranks(2, rank)
     assert "rank 1 was started as one of 3 ranks, and rank 0 as one of 2; give all the same world size" in first
-    assert "rank 2 did not come within 1 s" in second
+    # Rank 0 has refused by then, and where its process is sooner gone than the second passes, so is its store.
+    assert "rank 2 did not come within 1 s" in second or "(kept by rank 0's process, or by what started it) is gone" in second
 
 
 def test_ranks_with_other_partitions_of_another_data_set(parts, tmp_path):
