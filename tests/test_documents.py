@@ -123,7 +123,8 @@ def test_python_on_a_page_runs(
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with halohop's wheel and what it depends on, without extras.
 
-    What it depends on is not downloaded again: its modules are links to those of this environment.
+    What it depends on is not downloaded again: its modules are links to those of this environment. Of the commands only torchrun
+    is there.
     """
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT], check=True, timeout=300)
@@ -135,6 +136,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for module in needed():
         if not (site / module.name).exists():  # pip came with some
             (site / module.name).symlink_to(module)
+    torchrun = python.with_name("torchrun")
+    torchrun.write_text(f"#!{python}\nfrom torch.distributed.run import main\nmain()\n")
+    torchrun.chmod(0o755)
     return python
 
 

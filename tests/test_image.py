@@ -30,6 +30,11 @@ stats = [value.stats for module in (cpu_index, cpu_sample) for value in vars(mod
 print(sum(sum(each.cache_misses.values()) for each in stats), sum(sum(each.cache_hits.values()) for each in stats), *lines)
 """
 
+OPT = 'mount --bind "$0" /opt; mount --bind "$1" /opt/others'
+"""Shows a folder as /opt, and in it the modules of this environment, which may lie in a folder that the image does not see."""
+
+OTHERS = str(Path(pytest.__file__).parents[1])
+
 
 def instructions() -> list[tuple[str, str]]:
     """Instruction and arguments of each line."""
@@ -91,28 +96,29 @@ def opt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder / "halohop", symlinks=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = folder / "halohop/lib" / version / "site-packages"
-    (site / "others.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    (site / "others.pth").write_text("/opt/others\n")
+    (folder / "others").mkdir()
     shutil.copytree(Path(halohop.__file__).parent, site / "halohop", ignore=shutil.ignore_patterns("__pycache__"))
     _, *commands = [text for name, text in build if name == "RUN"]
     for command in commands:
-        played = ["unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /opt; eval "$1"', str(folder), command]
+        played = ["unshare", "--mount", "sh", "-ec", f'{OPT}; eval "$2"', str(folder), OTHERS, command]
         env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), **environment(build)}
         result = subprocess.run(played, env=env, capture_output=True, text=True, timeout=500)
         assert result.returncode == 0, result.stderr
     return folder
 
 
-READ_ONLY = """
-mount --bind "$0" /opt; mount --bind "$1" /mnt; mount -t tmpfs none /tmp
+READ_ONLY = f"""
+{OPT}; mount --bind "$2" /mnt; mount -t tmpfs none /tmp
 mount -o remount,bind,ro /opt; mount -o remount,bind,ro /
-shift; exec setpriv --reuid=10001 --regid=10001 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search "$@"
+shift 2; exec setpriv --reuid=10001 --regid=10001 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search "$@"
 """
 """As user 10001, who may read what is only root's here, such as the interpreter, and write to /tmp alone."""
 
 
 def in_image(opt: Path, shared: Path, *words: str) -> subprocess.Popen[str]:
     """Runs the image's Python; `shared` is /mnt."""
-    command = ["unshare", "--mount", "sh", "-ec", READ_ONLY, str(opt), str(shared), "/opt/halohop/bin/python", *words]
+    command = ["unshare", "--mount", "sh", "-ec", READ_ONLY, str(opt), OTHERS, str(shared), "/opt/halohop/bin/python", *words]
     env = environment(stages()[1]) | {"PATH": os.environ["PATH"], "HALOHOP_TOKEN": "a secret of these tests only"}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
 

@@ -40,7 +40,7 @@ MUTATIONS = {
         module="ops/rows.py",
         line="        begin += len(words)\n",
         instead="        begin = len(words)\n",
-        found_by=("sampling/test_neighbor.py",),
+        found_by=("ops/test_rows.py",),
     ),
     "tables: rows that were read ahead may be a step older than asked for": Mutation(
         module="tensors/dist_embedding.py",

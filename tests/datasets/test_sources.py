@@ -48,6 +48,15 @@ def test_features_of_every_source_are_as_stored_unless_asked_otherwise(tmp_path:
     assert load_source(tmp_path / "graph.toml").nodes["node"].columns["x"].sum(dim=1).tolist() == [1, 0, 1, 1]
 
 
+def test_what_torch_may_restore_is_the_same_after_a_pt_file(tmp_path: Path) -> None:
+    """Of PyG's classes it allows some by itself, and their users rely on it."""
+    before = set(torch.serialization.get_safe_globals())
+    torch.save(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), tmp_path / "graph.pt")
+    load_source(tmp_path / "graph.pt")
+    assert Data in before
+    assert set(torch.serialization.get_safe_globals()) == before
+
+
 def test_pt_keeps_its_split_or_gets_one(tmp_path: Path) -> None:
     data = Data(x=torch.ones(20, 2), y=torch.arange(20) % 2, edge_index=torch.tensor([[0], [1]]))
     torch.save(data, tmp_path / "bare.pt")

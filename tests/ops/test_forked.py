@@ -16,20 +16,23 @@ pytestmark = pytest.mark.skipif(not can_fork(), reason="processes cannot be fork
 
 @pytest.fixture
 def line():
-    """A pipe from other processes to this one."""
-    read, write = os.pipe()
-    yield read, write
-    os.close(read)
-    os.close(write)
+    """A pipe from other processes to this one, and one from this process to the others."""
+    ends = [*os.pipe(), *os.pipe()]
+    yield ends
+    for end in ends:
+        os.close(end)
 
 
 def meet(line, there, seconds=30.0):
-    """Makes sure that another process takes a call, too: does `there` in it, while this one waits for it to have begun."""
-    read, write = line
+    """Makes sure that each process takes a call: both wait for the other to have begun. `there` is done in the other."""
+    from_there, here, from_here, elsewhere = line
     if os.getpid() != HERE:
-        os.write(write, b"!")
+        os.write(here, b"!")
         there()
-    assert select.select([read], [], [], seconds)[0]
+        assert select.select([from_here], [], [], seconds)[0]
+    else:
+        os.write(elsewhere, b"!")
+        assert select.select([from_there], [], [], seconds)[0]
 
 
 def children():

@@ -33,8 +33,14 @@ TERMS = Terms(max_message_bytes=1000, messages=CODEC.digest)
 TOKEN = Token("a token that tests share")
 LIMITS = Limits(call_seconds=20, attempt_seconds=2, connect_seconds=5)
 
-SERVER = """
-import sys, threading, torch
+OURS = """
+import atexit, threading
+atexit.register(lambda: print(*[thread.name for thread in threading.enumerate() if thread.name.startswith("halohop")]))
+"""
+"""Prints which threads of halohop are left when the process ends, after all that others have registered for its end."""
+
+SERVER = f"""{OURS}
+import sys, torch
 from halohop.store.requests import LocateReply
 from tests.support.messages import MESSAGE_TYPES
 from halohop.transport import Codec, Token, serve
@@ -386,9 +392,9 @@ def test_a_silent_peer_is_noticed_by_its_heartbeats():
 
 @pytest.mark.parametrize("ending", ["tidy", "forgetful"])
 def test_a_process_ends_when_it_is_done(ending):
-    """Also one that forgets to close: no thread of ours keeps it."""
+    """Also one that forgets to close: no thread of ours keeps it, and none is left, which torch would answer with an abort."""
     with server_process(ending=ending) as (process, address):
-        script = f"""
+        script = f"""{OURS}
 from tests.support.messages import MESSAGE_TYPES
 from halohop.store.requests import LocateRequest
 from halohop.transport import Codec, Token, connect
@@ -398,8 +404,9 @@ print(channel.call(LocateRequest(node_type="node", raw=torch.zeros(50000, dtype=
 """
         command = [sys.executable, "-W", "error", "-c", script]
         client = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
-        assert (client.returncode, client.stdout, client.stderr) == (0, "tensor(50000)\n", "")
+        assert (client.returncode, client.stdout, client.stderr) == (0, "tensor(50000)\n\n", "")
         process.stdin.close()
+        assert process.stdout.read() == "\n"
         assert process.wait(timeout=60) == 0
 
 

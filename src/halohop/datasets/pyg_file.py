@@ -1,5 +1,7 @@
 """A PyG graph in a file that `torch.save` wrote; nothing in it is run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,14 @@ CONTAINERS: list[Any] = [
 """What a file may hold besides tensors and plain values: dictionaries by another name, nothing that acts when it is built."""
 
 
+@contextmanager
+def containers_allowed() -> Iterator[None]:
+    """Within it torch restores `CONTAINERS` from files; those that were allowed before, as PyG allows its own, stay so."""
+    before = torch.serialization.get_safe_globals()
+    with torch.serialization.safe_globals([kind for kind in CONTAINERS if kind not in before]):
+        yield
+
+
 def read_pt(path: Path) -> GraphTables:
     """The graph in a ``.pt`` file.
 
@@ -26,7 +36,7 @@ def read_pt(path: Path) -> GraphTables:
         InputError: it holds no `Data` or `HeteroData`, or something that only code could restore.
     """
     try:
-        with torch.serialization.safe_globals(CONTAINERS):
+        with containers_allowed():
             data: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever the reader makes of a damaged file, or of classes that it refuses to build
         reason = next((line.strip() for line in str(error).splitlines() if "Unsupported" in line), str(error).splitlines()[0])

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric import datasets
 from torch_geometric.data import Data, Dataset, HeteroData, TemporalData
 
-from halohop.datasets.pyg_file import CONTAINERS
+from halohop.datasets.pyg_file import containers_allowed
 from halohop.errors import InputError
 from halohop.pyg.attributes import stores_of
 from halohop.pyg.convert import tables_from_pyg
@@ -155,7 +155,7 @@ def _graph_of(named: _Named) -> Any:
 
 def _made(named: _Named) -> Dataset:
     try:
-        with torch.serialization.safe_globals(CONTAINERS):  # so that PyG need not unpickle what it has kept
+        with containers_allowed():  # so that PyG need not unpickle what it has kept
             return _naming_files(named.kind)(**named.options)
     except InputError:
         raise

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize
 
 from halohop.errors import AuthenticationError, HalohopError, ProtocolError, TransportError
 from halohop.telemetry import Counters, Gauge
@@ -65,6 +66,7 @@ class PortChannel:
         self._dialling = Dialling()
         self._sleeps_until: float = -math.inf  # when the channel's thread looks around by itself
         self._thread = threading.Thread(target=self._run, name=f"halohop-channel-{peer}", daemon=True)
+        self._at_exit = finalize(self, self.close, 2.0)  # a thread that is inside torch when Python ends aborts the process
         self._thread.start()
 
     def submit(
@@ -139,7 +141,7 @@ class PortChannel:
             since, seconds = self._port.heard, max(seconds, _MISSED_BEATS * self._limits.heartbeat_seconds)
         return time.monotonic() - since > seconds
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Ends the channel; pending calls fail with an error that says so. Safe to call twice."""
         if not self._thread.is_alive():  # ended before; or this process was forked, and the connection is its parent's
             return
@@ -148,7 +150,7 @@ class PortChannel:
                 self._closed = True
                 self._port.wake()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -187,6 +189,7 @@ class PortChannel:
                     self._fail(call, self._errors.closed(call.operation))
             self._done.resolve()
             self._port.close()
+            self._at_exit.detach()
 
     # ---- everything below runs under the lock, but for dialling
 

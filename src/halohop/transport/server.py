@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize
 
 from halohop.errors import ProtocolError
 from halohop.telemetry import Counters, Gauge
@@ -76,6 +77,7 @@ class PortListener:
             for waits in ((False, True) if waiting else (False,))
             for i in range(limits.handler_threads)
         ]
+        self._at_exit = finalize(self, self._close_at_exit)
         for thread in (self._thread, *self._pool):
             thread.start()
 
@@ -103,6 +105,12 @@ class PortListener:
         stuck = sum(thread.is_alive() for thread in others)
         if stuck:
             _LOG.warning("%s was closed while %d handlers did not return; their threads are left behind", self.address, stuck)
+        self._at_exit.detach()
+
+    def _close_at_exit(self) -> None:
+        """A thread that is inside torch when the interpreter ends aborts the process (SIGABRT)."""
+        if self._thread.is_alive():  # in a forked process it is not
+            self.close()
 
     def __enter__(self) -> Self:
         return self
