@@ -87,6 +87,25 @@ def test_a_peer_that_cannot_be_read_is_said(monkeypatch):
     here.reach(here)
 
 
+def test_a_peer_is_reached_by_a_copy_that_the_reading_device_makes(monkeypatch):
+    """Torch copies on the device that is copied from, and turns on that this one reaches the memory of the other."""
+    copied = []
+
+    class Copied:
+        def __init__(self, source: torch.device) -> None:
+            self.source = source
+
+        def to(self, target: torch.device) -> None:
+            copied.append((self.source.index, target.index))
+
+    here, there = (DevicePool.__new__(DevicePool) for _ in range(2))
+    here.device, there.device = torch.device("cuda", 0), torch.device("cuda", 1)
+    monkeypatch.setattr(DevicePool, "empty", lambda pool, shape, dtype: Copied(pool.device))
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: True)
+    here.reach(there)
+    assert copied == [(0, 1)]
+
+
 def test_columns_share_the_places_of_their_rows():
     pool, rows = PretendPool(), torch.tensor([1, 2])
     places = HotPlaces(rows, 5, pool)

@@ -159,7 +159,7 @@ class DevicePool(Lanes, Pool):
             return
         if not torch.cuda.can_device_access_peer(self.device, peer.device):
             raise InputError(f"{self.device} cannot read the memory of {peer.device}; give each device a cache of its own")
-        peer.empty((1,), torch.uint8).to(self.device)  # by which torch turns it on
+        self.empty((1,), torch.uint8).to(peer.device)  # a copy by this device, for which torch lets it reach the other's memory
 
     def numbers(self, tensor: Tensor) -> list[int]:
         """What a tensor of the device holds, int64 ``[n]``: the one way by which the host waits for it."""

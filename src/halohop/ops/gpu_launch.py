@@ -1,5 +1,6 @@
 """How kernels of a GPU are launched, and what several of them share."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,10 @@ from torch import Tensor
 
 BLOCK = 256
 """Entries that one program of a kernel works on, unless it says otherwise."""
+
+_one_at_a_time = threading.Lock()
+"""Triton shows a kernel to all threads before it has loaded it: one that launches it meanwhile would launch nothing, and fail. Nor
+is a kernel compiled twice."""
 
 _TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in it
 
@@ -33,7 +38,7 @@ def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options:
     """
     if count:
         first = next(argument for argument in arguments if isinstance(argument, Tensor))
-        with torch.cuda.device_of(first):
+        with torch.cuda.device_of(first), _one_at_a_time:
             run[(triton.cdiv(count, block),)](*arguments, block=block, **{"enable_fp_fusion": False} | options)
 
 

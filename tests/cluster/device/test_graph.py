@@ -133,6 +133,16 @@ def test_a_closed_graph_has_given_everything_back_and_says_so(host, mode):
     graph.close()
 
 
+def test_memory_is_kept_until_the_device_has_read_it(host):
+    """Torch knows one stream of each tensor, and gives its memory away at once, while batches are made on others."""
+    graph = device_graph(host, mode="cuda", feature_cache=20_000)
+    (name,) = host.schema.nodes
+    kept, done = weakref.ref(graph._rows._columns[name, "x"]._pieces.tensors[-1]), []
+    graph.pool.finish = graph.pool.trim = lambda: done.append(kept() is not None)
+    graph.close()
+    assert (done[0], done[-1]) == (True, False)
+
+
 def test_a_graph_waits_for_its_requests_before_it_is_closed():
     gate, inside, left = Gate(), threading.Event(), []
 

@@ -127,9 +127,13 @@ class DeviceGraph(Lookups):
     def close(self) -> None:
         """Frees the memory of the device, once the requests that are being answered are. Later ones are refused."""
         self._gate.close()
+        held, pools = (self._lists, self._rows, self._far), {id(pool): pool for pool in (self.pool, *(self._peers or ()))}
         self._lists = self._rows = self._far = None
-        for pool in {id(pool): pool for pool in (self.pool, *(self._peers or ()))}.values():
+        for pool in pools.values():
             pool.close()
+        del held  # only now: torch gives memory to others at once, though streams may still read it
+        for pool in pools.values():
+            pool.trim()
 
     @property
     def topologies(self) -> None:

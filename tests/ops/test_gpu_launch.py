@@ -1,0 +1,37 @@
+"""How kernels are launched."""
+
+import threading
+
+import torch
+
+from halohop.ops.gpu_launch import launch
+
+
+class Kernel:
+    """Of which Triton loads the machine code when it is first launched: a thread that comes meanwhile finds half of it."""
+
+    def __init__(self) -> None:
+        self.loading, self.go_on = threading.Event(), threading.Event()
+        self.overlaps = 0
+
+    def __getitem__(self, grid):
+        return self.run
+
+    def run(self, *arguments, **options):
+        if self.loading.is_set():
+            self.overlaps += not self.go_on.is_set()
+            return
+        self.loading.set()
+        self.go_on.wait(0.3)
+        self.go_on.set()
+
+
+def test_threads_launch_one_after_the_other():
+    kernel = Kernel()
+    threads = [threading.Thread(target=launch, args=(kernel, 1, torch.zeros(1))) for _ in range(2)]
+    threads[0].start()
+    assert kernel.loading.wait(20)
+    threads[1].start()
+    for thread in threads:
+        thread.join(20)
+    assert kernel.overlaps == 0
