@@ -1,4 +1,4 @@
-"""A cache of rows on GPUs: whatever it holds, rows are those of the column. In Triton's interpreter."""
+"""A cache of rows on GPUs: whatever it holds, rows are those of the column."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from halohop.errors import IdError, InputError
 from halohop.ops.cached_rows import CachedRows, HotPlaces
 from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
-from tests.support.pretend_gpu import PretendPool, home
+from tests.support.pretend_gpu import PretendPool, any_pool, home
 from tests.support.rows import DTYPES, SHAPES, assert_same, numbers
 
 BOUNDS = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(lambda counts: [0, *torch.tensor(counts).cumsum(0).tolist()])
@@ -21,10 +21,10 @@ BOUNDS = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(lambda counts:
 @settings(max_examples=30, deadline=None)
 @given(BOUNDS, st.sampled_from(SHAPES), st.sampled_from(DTYPES), st.sampled_from([None, 1, 3]), st.booleans(), st.data())
 def test_rows_are_those_of_the_column_whatever_is_cached(bounds, shape, dtype, num_peers, wide, data):
-    pool, whole, each = PretendPool(), numbers(dtype, bounds[-1], *shape), range(bounds[-1])
+    pool, whole, each = any_pool(), numbers(dtype, bounds[-1], *shape), range(bounds[-1])
     source = Pieces([whole[low:high].clone() for low, high in pairwise(bounds)], bounds)
     hot = sorted(data.draw(st.sets(st.sampled_from(each)))) if each else []
-    peers = None if num_peers is None else [PretendPool() for _ in range(num_peers)]
+    peers = None if num_peers is None else [any_pool() for _ in range(num_peers)]
     column = CachedRows(source, torch.tensor(hot, dtype=torch.int64), pool, peers=peers)
     asked = data.draw(st.lists(st.integers(-1, bounds[-1] - 1), max_size=90))
     rows = torch.tensor(asked, dtype=torch.int64 if wide else torch.int32)
@@ -38,8 +38,8 @@ def test_rows_are_those_of_the_column_whatever_is_cached(bounds, shape, dtype, n
 
 @pytest.mark.parametrize("peers", [None, 2])
 def test_all_rows_may_be_on_devices(peers):
-    pool, whole = PretendPool(), torch.rand(9, 3)
-    pools = None if peers is None else [PretendPool() for _ in range(peers)]
+    pool, whole = any_pool(), torch.rand(9, 3)
+    pools = None if peers is None else [any_pool() for _ in range(peers)]
     column = CachedRows(Pieces([whole], [0, 9]), None, pool, peers=pools)
     assert column.num_hot == 9
     rows = torch.tensor([8, 0, 8, 3])
@@ -47,15 +47,15 @@ def test_all_rows_may_be_on_devices(peers):
 
 
 def test_peers_hold_equal_shares():
-    peers = [PretendPool(), PretendPool()]
-    CachedRows(Pieces([torch.rand(9, 4)], [0, 9]), torch.tensor([1, 2, 5, 8]), PretendPool(), peers=peers)
+    peers = [any_pool(), any_pool()]
+    CachedRows(Pieces([torch.rand(9, 4)], [0, 9]), torch.tensor([1, 2, 5, 8]), any_pool(), peers=peers)
     assert [peer.counters.snapshot()["device_put_bytes"] for peer in peers] == [32, 32]
 
 
 @pytest.mark.parametrize("hot", [[], [0, 2], [0, 1, 2]], ids=len)
 @pytest.mark.parametrize("row", [3, 4, -1, -2, 2**40])
 def test_a_row_that_is_not_there_is_zeros_and_said_at_the_next_check(row, hot):
-    pool = PretendPool()
+    pool = any_pool()
     column = CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor(hot, dtype=torch.int64), pool)
     assert home(column.take(pool.put(torch.tensor([2, row])), pool=pool)).tolist() == [1, 0]
     with pytest.raises(IdError, match=f"row {row} is not there"):
@@ -63,7 +63,7 @@ def test_a_row_that_is_not_there_is_zeros_and_said_at_the_next_check(row, hot):
 
 
 def test_rows_are_taken_without_waiting():
-    pool = PretendPool()
+    pool = any_pool()
     column = CachedRows(Pieces([torch.ones(3)], [0, 3]), torch.tensor([1]), pool)
     column.take(pool.put(torch.tensor([2, 1])), pool=pool)
     assert pool.counters.snapshot().get("device_waits", 0) == 0
@@ -107,7 +107,7 @@ def test_a_peer_is_reached_by_a_copy_that_the_reading_device_makes(monkeypatch):
 
 
 def test_columns_share_the_places_of_their_rows():
-    pool, rows = PretendPool(), torch.tensor([1, 2])
+    pool, rows = any_pool(), torch.tensor([1, 2])
     places = HotPlaces(rows, 5, pool)
     before = pool.counters.snapshot()["device_put_bytes"]
     columns = [torch.rand(5, 3), torch.arange(5)]

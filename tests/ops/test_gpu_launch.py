@@ -1,6 +1,8 @@
 """How kernels are launched."""
 
+import re
 import threading
+from pathlib import Path
 
 import torch
 
@@ -35,3 +37,12 @@ def test_threads_launch_one_after_the_other():
     for thread in threads:
         thread.join(20)
     assert kernel.overlaps == 0
+
+
+def test_what_runs_on_a_gpu_pretends_no_tensor():
+    """`make test-gpu` runs these files with kernels that are compiled: they would be given memory of the host."""
+    root = Path(__file__).parents[2]
+    (line,) = re.findall(r"TRITON_INTERPRET=0 .* -m pytest (.*) -m ", (root / "Makefile").read_text())
+    files = [path for pattern in line.split() for path in root.glob(pattern) if path.name != Path(__file__).name]
+    assert len(files) > 10
+    assert [path.name for path in files if re.search(r"\bpretended\(", path.read_text())] == []
