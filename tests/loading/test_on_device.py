@@ -12,6 +12,7 @@ import halohop
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import BatchError, IdError
+from halohop.loading.on_device import tensors_in
 from tests.support import pretend_gpu
 from tests.support.pretend_gpu import DEFAULT_STREAM, PretendEvent, current_stream, home
 
@@ -185,3 +186,15 @@ def test_threads_that_make_batches_have_streams_of_their_own(graph: Graph) -> No
     assert len(streams) == 2
     assert DEFAULT_STREAM not in streams
     assert pretend_gpu.current_stream() is DEFAULT_STREAM
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
+def test_of_sparse_tensors_the_parts_are_kept(layout):
+    """A transform may make some of edges, and torch refuses to keep these as a whole for another stream."""
+    sparse = torch.eye(3).to_sparse(layout=layout)
+    parts = list(tensors_in({"adj_t": sparse, "rest": [1]}))
+    assert all(part.layout == torch.strided for part in parts)
+    values = sparse._values() if layout == torch.sparse_coo else sparse.values()
+    assert parts[-1].data_ptr() == values.data_ptr()
+    assert len(parts) == (2 if layout == torch.sparse_coo else 3)

@@ -36,6 +36,12 @@ WAITS = (
     "__float__",
     "bincount",
     "isin",
+    "argwhere",
+    "unique_consecutive",
+    "equal",
+    "allclose",
+    "is_nonzero",
+    "__contains__",
 )
 """Torch's functions by which the host waits for a device: their results are numbers, or have a size, that only it knows."""
 
@@ -187,7 +193,7 @@ class PretendTensor(Tensor):
         if name not in LOOKS:
             _refuse_unjoined(name, given)
         with torch._C.DisableTorchFunctionSubclass():
-            if name in WAITS:
+            if name in WAITS or _waits(name, args, kwargs or {}):
                 raise AssertionError(f"the host waits for the device: {name}; use DevicePool.numbers")
             if name == "__getitem__" and _is_mask(args[1]):
                 raise AssertionError("the host waits for the device: a mask as an index; use DevicePool.numbers")
@@ -356,6 +362,16 @@ def _refuse_mixed(name: str, arguments: tuple[Any, ...]) -> None:
 
 def _flat(values: Any) -> list[Any]:
     return [one for value in values for one in (_flat(value) if isinstance(value, tuple | list) else [value])]
+
+
+def _waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the host waits for what it does not say: the size of a result, or the end of a copy between it and the device."""
+    if name == "copy_":
+        places = {isinstance(one, PretendTensor) for one in args[:2] if isinstance(one, Tensor)}
+        return len(places) > 1 and not (kwargs.get("non_blocking") or any(args[2:3]))
+    if name == "repeat_interleave":
+        return kwargs.get("output_size") is None and not any(isinstance(one, int) for one in (*args[1:], kwargs.get("repeats")))
+    return name == "where" and len(args) == 1
 
 
 def _is_mask(index: Any) -> bool:

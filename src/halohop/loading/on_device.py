@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from halohop.errors import InputError
@@ -162,14 +163,16 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors of what a user gets: a batch of ours or of PyG's, or what a transform made of it.
 
     Example:
-        >>> import torch
         >>> [tensor.tolist() for tensor in tensors_in({"x": torch.tensor([1]), "rest": [(torch.tensor([2]), "text")]})]
         [[1], [2]]
     """
-    if isinstance(value, Tensor):
-        yield value
-        return
     parts: Iterable[Any]
+    if isinstance(value, Tensor):
+        if value.layout == torch.strided:
+            yield value
+        else:  # torch keeps the memory of the tensors that it is made of
+            yield from _tensors_of_sparse(value)
+        return
     if isinstance(value, list | tuple):
         parts = value
     elif hasattr(value, "stores"):  # PyG's Data and HeteroData
@@ -182,3 +185,12 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
         parts = ()
     for part in parts:
         yield from tensors_in(part)
+
+
+def _tensors_of_sparse(value: Tensor) -> Iterator[Tensor]:
+    if value.layout == torch.sparse_coo:
+        yield from (value._indices(), value._values())
+        return
+    by_row = value.layout in (torch.sparse_csr, torch.sparse_bsr)
+    yield from (value.crow_indices(), value.col_indices()) if by_row else (value.ccol_indices(), value.row_indices())
+    yield value.values()

@@ -96,7 +96,8 @@ def _widened_there(rows: Tensor, how: Narrow, dtype: torch.dtype) -> Tensor:
     """On a device, which rounds after each of torch's operations, as the kernel of the CPU does; nobody waits."""
     wide = rows.to(dtype)
     if how.dtype == "int8":
-        of_row = (rows.new_empty(rows.shape[1:], dtype=dtype).copy_(value) for value in _scales(how, dtype, rows.shape[1:]))
+        scales, there = _scales(how, dtype, rows.shape[1:]), rows.new_empty((2, *rows.shape[1:]), dtype=dtype)
+        of_row = (one.copy_(value, non_blocking=True) for one, value in zip(there, scales, strict=True))
         wide.add_(128).mul_(next(of_row)).add_(next(of_row))
     return wide
 
