@@ -21,7 +21,7 @@ SECTOR = 32  # bytes
 WORD = 8
 LIST_WORDS, DRAW_WORDS, RELABEL_WORDS = 12, 5, 14  # read or written in order, for a row, a row, and an edge
 TABLE_SECTORS, TABLE_BYTES = 5, 4  # for an edge; of an entry for a node of the graph
-HOP_LAUNCHES, ROW_LAUNCHES, BATCH_LAUNCHES = 30, 3, 10  # kernels, and operations of torch
+HOP_LAUNCHES, ROW_LAUNCHES, BATCH_LAUNCHES = 18, 3, 10  # kernels, and operations of torch
 HOP_WAITS = 2  # for the number of edges, and that of new nodes
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import triton.language as tl
 
 from tests.support.gpu_compile import TARGETS, Compiled, kernels
 from tests.support.gpu_signatures import LAUNCHES
@@ -24,6 +25,20 @@ def compiled() -> list[Compiled]:
 def test_every_kernel_has_its_launches_in_the_table():
     assert set(kernels()) == set(LAUNCHES), "tests/support/gpu_signatures.py differs from the kernels of ops/gpu_*.py"
     assert all(LAUNCHES.values())
+
+
+def test_no_kernel_is_compiled_anew_for_another_number_of_rows():
+    """Of an argument that is annotated so Triton makes no constant, and looks neither at its size nor at what divides it."""
+    sizes = ("count", "num_out", "num_rows", "num_nodes", "num_src", "step", "last")
+    kinds = {
+        f"{name}: {argument}": kind
+        for name, kernel in kernels().items()
+        if not name.startswith("gpu_labor.")
+        for argument, kind in kernel.fn.__annotations__.items()
+        if argument in sizes
+    }
+    assert len(kinds) > 30
+    assert [argument for argument, kind in kinds.items() if kind is not tl.int64] == []
 
 
 def test_every_kernel_compiles_for_every_target(compiled):

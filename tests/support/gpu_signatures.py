@@ -27,7 +27,7 @@ class Launch:
 
 
 _PIECES = "*i64 *i64 int"
-_DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64"
+_DRAWN = "*i64 *i64 *i64 *i64 *i64 *i64 *i64"
 _BLOCK = {"block": 256}
 _TABLE = "*i64 int int *i32"
 
@@ -98,10 +98,11 @@ LAUNCHES: dict[str, list[Launch]] = {
         for fanout, width in ((1, 1), (5, 8), (15, 16), (32, 32))
     ],
     "gpu_sample.draw_each": [
-        Launch(types="*i64 *i64 *i64 *i64 *i64 *i64 *i64 int", constants=_BLOCK | {"replace": replace}, hot=True)
+        Launch(types=f"{_DRAWN} *i64 int", constants=_BLOCK | {"replace": replace}, hot=True)
         for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
+    "gpu_sample.repeat_rows": [Launch(types="*i64 *i64 int int int", constants=_BLOCK, hot=True)],
     "gpu_labor.number_sources": [Launch(types="*i64 *i64 *i64 *fp64 int", constants=_BLOCK, hot=True)],
     "gpu_segments.sum_rows": [
         Launch(
@@ -170,7 +171,7 @@ LAUNCHES: dict[str, list[Launch]] = {
     "gpu_relabel.place_new": [
         Launch(types=f"*i32 *i64 *{ids} *i64 *i64 *i64 *i64 int", constants=_BLOCK) for ids in ("i64", "i32")
     ],
-    "gpu_relabel.read_bids": [Launch(types="*i32 *i64 *i64 int", constants=_BLOCK, hot=True)],
+    "gpu_relabel.read_bids": [Launch(types="*i32 *i64 *i64 *i64 *i64 int", constants=_BLOCK, hot=True)],
     "gpu_relabel.find_bids": [
         Launch(types=f"{_TABLE} *{ids} int *i64 *i64 int", constants=_BLOCK | {"dense": dense})
         for ids in ("i64", "i32")

@@ -193,7 +193,7 @@ def search_times(
     lengths: tl.tensor,
     before: tl.tensor,
     faults: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     through: tl.constexpr,
     has_via: tl.constexpr,
     word: tl.constexpr,

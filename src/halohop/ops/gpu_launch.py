@@ -20,8 +20,13 @@ _TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in i
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Triton's `jit`: a function that programs of a GPU run, or that others call which do."""
-    return triton.jit(function)
+    """Triton's `jit`: a function that programs of a GPU run, or that others call which do.
+
+    Arguments annotated as `tl.int64` are sizes that differ from batch to batch. Of other numbers Triton compiles a kernel anew for
+    1, for multiples of 16, and from 2**31 on.
+    """
+    sizes = [name for name, kind in function.__annotations__.items() if kind is tl.int64]
+    return triton.jit(function, do_not_specialize=sizes)
 
 
 def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options: Any) -> None:

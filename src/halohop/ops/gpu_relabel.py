@@ -25,7 +25,7 @@ _GOLDEN = tl.constexpr(0x9E3779B97F4A7C15 - 2**64)
 
 
 @kernel
-def home_slot(ids: tl.tensor, shift: tl.tensor, last: tl.tensor) -> tl.tensor:
+def home_slot(ids: tl.tensor, shift: tl.tensor, last: tl.int64) -> tl.tensor:
     """Where the search for an id begins: the top bits of a product (Fibonacci hashing)."""
     return ((ids * _GOLDEN) >> shift) & last
 
@@ -34,15 +34,15 @@ def home_slot(ids: tl.tensor, shift: tl.tensor, last: tl.tensor) -> tl.tensor:
 def enter_ids(
     keys: tl.tensor,
     shift: tl.tensor,
-    last: tl.tensor,
+    last: tl.int64,
     values: tl.tensor,
     ids: tl.tensor,
-    num_nodes: tl.tensor,
+    num_nodes: tl.int64,
     known: tl.tensor,
     fresh: tl.tensor,
     slots: tl.tensor,
     faults: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     dense: tl.constexpr,
     padded: tl.constexpr,
     block: tl.constexpr,
@@ -75,7 +75,7 @@ def enter_ids(
 
 @kernel
 def mark_first(
-    values: tl.tensor, slots: tl.tensor, known: tl.tensor, first: tl.tensor, count: tl.tensor, block: tl.constexpr
+    values: tl.tensor, slots: tl.tensor, known: tl.tensor, first: tl.tensor, count: tl.int64, block: tl.constexpr
 ) -> None:
     """1 where an id is new, and occurs for the first time."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -94,7 +94,7 @@ def place_new(
     ranks: tl.tensor,
     known: tl.tensor,
     nodes: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     block: tl.constexpr,
 ) -> None:
     """Gives new ids their bids: `ranks` is the running sum of `first`."""
@@ -108,8 +108,18 @@ def place_new(
 
 
 @kernel
-def read_bids(values: tl.tensor, slots: tl.tensor, bids: tl.tensor, count: tl.tensor, block: tl.constexpr) -> None:
-    """The bids of ids by their slots; 0 where an id is no node."""
+def read_bids(
+    values: tl.tensor,
+    slots: tl.tensor,
+    ranks: tl.tensor,
+    known: tl.tensor,
+    bids: tl.tensor,
+    count: tl.int64,
+    block: tl.constexpr,
+) -> None:
+    """The bids of ids by their slots, 0 where an id is no node; and then there are as many known ones more as are new."""
+    alone = tl.program_id(0) == 0
+    tl.store(known, tl.load(known, mask=alone) + tl.load(ranks + count - 1, mask=alone), mask=alone)
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < count
     slot = tl.load(slots + at, mask=inside, other=-1)
@@ -120,13 +130,13 @@ def read_bids(values: tl.tensor, slots: tl.tensor, bids: tl.tensor, count: tl.te
 def find_bids(
     keys: tl.tensor,
     shift: tl.tensor,
-    last: tl.tensor,
+    last: tl.int64,
     values: tl.tensor,
     ids: tl.tensor,
-    num_nodes: tl.tensor,
+    num_nodes: tl.int64,
     bids: tl.tensor,
     faults: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     dense: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
@@ -223,8 +233,7 @@ class DeviceRelabeler(Relabeler):
         launch(mark_first, count, self._values, slots, self._known, first, count)
         ranks = torch.cumsum(first, 0)
         launch(place_new, count, self._values, slots, ids, first, ranks, self._known, self._ids, count)
-        launch(read_bids, count, self._values, slots, bids, count)
-        self._known += ranks[-1:]
+        launch(read_bids, count, self._values, slots, ranks, self._known, bids, count)
 
     def find(self, ids: Tensor) -> Tensor:
         """As of `Relabeler`."""
@@ -244,7 +253,8 @@ class DeviceRelabeler(Relabeler):
         """Waits, once, for how many bids several have given."""
         vague = [one for one in relabelers if isinstance(one, DeviceRelabeler) and not one._is_exact]
         if vague:
-            counts = vague[0]._device_pool.numbers(torch.cat([one._known for one in vague]))
+            known = [one._known for one in vague]
+            counts = vague[0]._device_pool.numbers(torch.cat(known) if len(known) > 1 else known[0])
             for one, count in zip(vague, counts, strict=True):
                 one._most, one._is_exact = count, True
 

@@ -26,7 +26,7 @@ _ROWS, _COLUMNS = 16, 64  # of a program that goes over whole rows
 
 @kernel
 def touched_rows(
-    lid: tl.tensor, num_rows: tl.tensor, faults: tl.tensor, first: tl.tensor, count: tl.tensor, block: tl.constexpr
+    lid: tl.tensor, num_rows: tl.int64, faults: tl.tensor, first: tl.tensor, count: tl.int64, block: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
     """The places of some gradients, the rows that they belong to, and which of these are there: the others are faults."""
     i = first.to(tl.int64) * block + tl.arange(0, block)
@@ -67,11 +67,11 @@ def sgd(
     lid: tl.tensor,
     grads: tl.tensor,
     faults: tl.tensor,
-    num_rows: tl.tensor,
+    num_rows: tl.int64,
     width: tl.tensor,
     scale: tl.float64,
     lr: tl.float64,
-    count: tl.tensor,
+    count: tl.int64,
     tiles: tl.tensor,
     brain: tl.constexpr,
     columns: tl.constexpr,
@@ -93,12 +93,12 @@ def adagrad(
     lid: tl.tensor,
     grads: tl.tensor,
     faults: tl.tensor,
-    num_rows: tl.tensor,
+    num_rows: tl.int64,
     width: tl.tensor,
     scale: tl.float64,
     lr: tl.float64,
     eps: tl.float64,
-    count: tl.tensor,
+    count: tl.int64,
     tiles: tl.tensor,
     brain: tl.constexpr,
     columns: tl.constexpr,
@@ -123,13 +123,13 @@ def rowwise_adagrad(
     lid: tl.tensor,
     grads: tl.tensor,
     faults: tl.tensor,
-    num_rows: tl.tensor,
+    num_rows: tl.int64,
     width: tl.tensor,
     scale: tl.float64,
     lr: tl.float64,
     eps: tl.float64,
     factor: tl.float64,
-    count: tl.tensor,
+    count: tl.int64,
     brain: tl.constexpr,
     columns: tl.constexpr,
     block: tl.constexpr,
@@ -151,7 +151,7 @@ def rowwise_adagrad(
 
 @kernel
 def count_steps(
-    steps: tl.tensor, lid: tl.tensor, faults: tl.tensor, num_rows: tl.tensor, count: tl.tensor, block: tl.constexpr
+    steps: tl.tensor, lid: tl.tensor, faults: tl.tensor, num_rows: tl.int64, count: tl.int64, block: tl.constexpr
 ) -> None:
     """Adds 1 to those of each row."""
     _, row, live = touched_rows(lid, num_rows, faults, tl.program_id(0), count, block)
@@ -167,15 +167,15 @@ def adam(
     lid: tl.tensor,
     grads: tl.tensor,
     faults: tl.tensor,
-    num_rows: tl.tensor,
+    num_rows: tl.int64,
     width: tl.tensor,
     scale: tl.float64,
     lr: tl.float64,
     eps: tl.float64,
     beta1: tl.float64,
     beta2: tl.float64,
-    step: tl.tensor,
-    count: tl.tensor,
+    step: tl.int64,
+    count: tl.int64,
     tiles: tl.tensor,
     by_row: tl.constexpr,
     brain: tl.constexpr,

@@ -51,7 +51,7 @@ def find_lists(
     starts: tl.tensor,
     degrees: tl.tensor,
     faults: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     padded: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
@@ -81,9 +81,10 @@ def draw_few(
     degrees: tl.tensor,
     raw: tl.tensor,
     key: tl.tensor,
-    begins: tl.tensor,
+    counts: tl.tensor,
+    ends: tl.tensor,
     positions: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     fanout: tl.constexpr,
     width: tl.constexpr,
     block: tl.constexpr,
@@ -93,7 +94,7 @@ def draw_few(
     live = i < count
     start = tl.load(starts + i, mask=live, other=0)
     degree = tl.load(degrees + i, mask=live, other=0).to(tl.uint64)
-    begin = tl.load(begins + i, mask=live, other=0)
+    begin = tl.load(ends + i, mask=live, other=0) - tl.load(counts + i, mask=live, other=0)
     stream = stream_of(key, tl.load(raw + i, mask=live, other=0))
     j = tl.arange(0, width)
     picks = tl.full((block, width), 0xFFFFFFFFFFFFFFFF, tl.uint64)
@@ -115,10 +116,11 @@ def draw_each(
     degrees: tl.tensor,
     raw: tl.tensor,
     key: tl.tensor,
-    row_of: tl.tensor,
-    begins: tl.tensor,
+    counts: tl.tensor,
+    ends: tl.tensor,
     positions: tl.tensor,
-    count: tl.tensor,
+    row_of: tl.tensor,
+    count: tl.int64,
     replace: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
@@ -126,7 +128,7 @@ def draw_each(
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     live = at < count
     i = tl.load(row_of + at, mask=live, other=0)
-    number = at - tl.load(begins + i, mask=live, other=0)
+    number = at - tl.load(ends + i, mask=live, other=0) + tl.load(counts + i, mask=live, other=0)
     if replace:
         degree = tl.load(degrees + i, mask=live, other=1).to(tl.uint64)
         number = drawn(stream_of(key, tl.load(raw + i, mask=live, other=0)), number, degree).to(tl.int64)
@@ -139,16 +141,17 @@ def draw_many(
     degrees: tl.tensor,
     raw: tl.tensor,
     key: tl.tensor,
-    begins: tl.tensor,
+    counts: tl.tensor,
+    ends: tl.tensor,
     positions: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     fanout: tl.tensor,
     block: tl.constexpr,
 ) -> None:
     """Without replacement, any fanout: a program a row. What was picked is looked up among the row's earlier picks."""
     i = tl.program_id(0).to(tl.int64) * block
     start, degree = tl.load(starts + i), tl.load(degrees + i)
-    begin = tl.load(begins + i)
+    begin = tl.load(ends + i) - tl.load(counts + i)
     lane = tl.arange(0, 128)
     if degree <= fanout:
         for first in range(0, degree, 128):
@@ -166,6 +169,24 @@ def draw_many(
             chosen = tl.where(tl.sum(seen, axis=0) > 0, last, pick)
             tl.store(positions + begin + number, start + chosen)
             tl.debug_barrier()
+
+
+@kernel
+def repeat_rows(
+    ends: tl.tensor, out: tl.tensor, begin: tl.int64, num_rows: tl.int64, count: tl.int64, block: tl.constexpr
+) -> None:
+    """``begin`` and the number of the row whose entries, up to ``ends[row]``, each entry is among; `num_rows` behind all."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    live = at < count
+    low = tl.zeros_like(at)
+    high = tl.where(live, low + num_rows, 0)
+    while tl.max((low < high).to(tl.int32), axis=0) > 0:
+        searched = low < high
+        middle = (low + high) >> 1
+        before = tl.load(ends + middle, mask=searched, other=0) <= at
+        low = tl.where(searched & before, middle + 1, low)
+        high = tl.where(searched & ~before, middle, high)
+    tl.store(out + at, low + begin, mask=live)
 
 
 def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool, *, padded: bool = False) -> tuple[Tensor, Tensor]:
@@ -208,28 +229,27 @@ def draw(
         degrees, counts = (torch.where(ends <= most, lengths, 0) for lengths in (degrees, counts))
         ends = counts.cumsum(0)
     (total,) = (most,) if most is not None else pool.numbers(ends[-1:]) if len(ends) else (0,)
-    positions, begins = pool.empty((total,), torch.int64), ends - counts
+    positions = pool.empty((total,), torch.int64)
     if most is not None:
         positions.fill_(-1)
         if not len(counts):
             return counts, positions
     key = pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
-    lists = starts, degrees, raw.contiguous().long(), key
+    lists = starts, degrees, raw.contiguous().long(), key, counts, ends, positions
     if replace or limit >= 2**32 - 1:
         row_of = torch.searchsorted(ends, pool.arange(total), right=True)  # behind the last row, where nothing is drawn
-        launch(draw_each, total, *lists, row_of.clamp_(max=len(ends) - 1), begins, positions, total, replace=replace)
+        launch(draw_each, total, *lists, row_of.clamp_(max=len(ends) - 1), total, replace=replace)
         if most is not None:
             positions = torch.where(pool.arange(total) < ends[-1:], positions, -1)
     elif limit <= FEW:
         width = triton.next_power_of_2(max(limit, 1))
         count = len(counts) if limit else 0
-        launch(draw_few, count, *lists, begins, positions, count, block=_PICKS // width, fanout=limit, width=width)
+        launch(draw_few, count, *lists, count, block=_PICKS // width, fanout=limit, width=width)
     else:
-        launch(draw_many, len(counts), *lists, begins, positions, len(counts), limit, block=1)
+        launch(draw_many, len(counts), *lists, len(counts), limit, block=1)
     return counts, positions
 
 
 def repeat_positions(counts: Tensor, begin: int, out: Tensor) -> None:
     """`halohop.ops.repeat_positions`."""
-    places = torch.ones_like(out).cumsum_(0).sub_(1)
-    out.copy_(torch.searchsorted(counts.cumsum(0), places, right=True).add_(begin))
+    launch(repeat_rows, len(out), counts.cumsum(0), out, begin, len(counts), len(out))

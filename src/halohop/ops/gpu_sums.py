@@ -24,7 +24,7 @@ def add_runs(
     begins: tl.tensor,
     sums: tl.tensor,
     width: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     tiles: tl.tensor,
     mean: tl.constexpr,
     columns: tl.constexpr,
