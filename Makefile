@@ -32,11 +32,13 @@ test-oldest:
 	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
 
 # In an environment of yours, as .venv may have a torch that is built for the CPU: pip install -e '.[dev]' beside a torch for CUDA,
-# then: make GPU_PYTHON=/path/of/python test-gpu. Kernels are compiled and run there, not interpreted.
+# then: make GPU_PYTHON=/path/of/python test-gpu. Kernels are compiled and run there, not interpreted: a test may take minutes the
+# first time. Warnings of a torch that was never seen here are no errors.
 GPU_PYTHON ?= $(PYTHON)
 test-gpu:
 	@if $(GPU_PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/sampling/test_on_device.py tests/system/test_gpu.py -m "not soak"; \
+		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/sampling/test_on_device.py tests/system/test_gpu.py -m "not soak" \
+			-W default --timeout 1800; \
 	else echo "no GPU: $(GPU_PYTHON) has no torch that reaches one; nothing was tested"; fi
 
 quick: lint kernels

@@ -1,10 +1,11 @@
-"""What kernels of a GPU found wrong, as the host says it."""
+"""What kernels of a GPU found wrong, as the host says it, and what is free there."""
 
 import pytest
+import torch
 
 from halohop.errors import IdError
 from halohop.ops import WeightError
-from halohop.ops.device import Fault
+from halohop.ops.device import DevicePool, Fault
 from tests.support.pretend_gpu import PretendPool
 
 
@@ -26,3 +27,12 @@ def test_a_row_that_is_not_there_is_said_before_a_weight():
 
 def test_the_value_of_a_weight_is_said_where_it_is_known():
     assert str(WeightError(-0.5, 2)) == "weight -0.5 at position 2: a weight is a finite number, 0 or more"
+
+
+def test_what_torch_keeps_idle_is_free(monkeypatch):
+    """A second loader, after the first has trained, has as much room as the first."""
+    pool = DevicePool.__new__(DevicePool)
+    pool.device = torch.device("cuda", 0)
+    for name, found in {"mem_get_info": (10, 80), "memory_reserved": 60, "memory_allocated": 25}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, found=found: found)
+    assert pool.free_bytes() == 10 + 60 - 25

@@ -79,6 +79,19 @@ def test_what_the_system_does_not_lock_in_place_is_copied():
     assert torch.equal(copy, tensor)
 
 
+def test_a_copy_is_locked_in_its_place_and_has_no_more_bytes_than_the_tensor(monkeypatch):
+    """Torch's own page-locked memory would be of the next power of two of bytes, for ever."""
+    pool, tensor, at = PretendPool(), torch.rand(5, 2), list[int]()
+    locking = locked.LockedMemory(lambda address, _: at.append(address) or len(at) > 1, lambda addresses: at.clear())
+    monkeypatch.setattr(pool, "_locked", locking)
+    copy = pool.lock(tensor)
+    assert torch.equal(copy, tensor)
+    assert at == [tensor.data_ptr(), copy.data_ptr()]
+    assert pool.page_locked_at == set()
+    pool.close()
+    assert at == []
+
+
 def test_small_tensors_are_copied():
     assert DevicePool.least_locked > 1
     pool = PretendPool()

@@ -184,7 +184,13 @@ class DevicePool(Lanes, Pool):
         Raises:
             InputError: the system does not lock so much memory.
         """
-        return tensor if tensor.nbytes >= self.least_locked and self._locked.add(tensor) else self.page_locked(tensor)
+        if tensor.nbytes >= self.least_locked:
+            if self._locked.add(tensor):
+                return tensor
+            copy = tensor.clone()  # torch's own page-locked memory has a power of two of bytes, and is never given back
+            if self._locked.add(copy):
+                return copy
+        return self.page_locked(tensor)
 
     def page_locked(self, tensor: Tensor) -> Tensor:
         """A copy of a CPU tensor that the device reads by itself over the bus.
@@ -219,8 +225,9 @@ class DevicePool(Lanes, Pool):
         torch.cuda.synchronize(self.device)
 
     def free_bytes(self) -> int:
-        """What is free on the device now."""
-        return torch.cuda.mem_get_info(self.device)[0]
+        """What is free on the device now, with what torch keeps idle to give it to tensors."""
+        idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return torch.cuda.mem_get_info(self.device)[0] + idle
 
     def trim(self) -> None:
         """Gives memory that lies idle back to the device."""
