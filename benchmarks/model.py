@@ -38,7 +38,10 @@ class Sage(nn.Module):
     def forward(self, x: Tensor, hops: list[Hop]) -> Tensor:
         for number, (layer, (src, dst, num_dst)) in enumerate(zip(self.layers, hops)):  # noqa: B905
             total = x.new_zeros(num_dst, x.shape[1]).index_add(0, dst, x[src])
-            degree = torch.bincount(dst, minlength=num_dst).clamp(min=1).to(x.dtype)
+            if dst.is_cuda:  # where the host would wait for the number of bins
+                degree = x.new_zeros(num_dst).index_add(0, dst, x.new_ones(len(dst))).clamp(min=1)
+            else:
+                degree = torch.bincount(dst, minlength=num_dst).clamp(min=1).to(x.dtype)
             x = layer(torch.cat([x[:num_dst], total / degree[:, None]], dim=1))
             x = x if number == len(self.layers) - 1 else x.relu()
         return x

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from halohop import ops
 from halohop.errors import IdError, InputError
+from halohop.ops import cached_rows
 from halohop.ops.cached_rows import CachedRows, HotPlaces
 from halohop.ops.device import DevicePool
 from halohop.ops.pieces import Pieces
@@ -104,6 +105,18 @@ def test_a_peer_is_reached_by_a_copy_that_the_reading_device_makes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: True)
     here.reach(there)
     assert copied == [(0, 1)]
+
+
+def test_the_host_holds_some_rows_of_a_cache_at_a_time(monkeypatch):
+    monkeypatch.setattr(cached_rows, "_AT_ONCE", 100)
+    pool, whole, put = any_pool(), torch.arange(60.0).view(20, 3), list[int]()
+    moved = pool.put
+    monkeypatch.setattr(pool, "put", lambda tensor: put.append(tensor.nbytes if tensor.dim() > 1 else 0) or moved(tensor))
+    column = CachedRows(Pieces([whole], [0, 20]), torch.arange(0, 20, 2), pool)
+    assert sum(put) == 10 * 12
+    assert max(put) <= 100
+    asked = torch.arange(20)
+    assert torch.equal(home(column.take(moved(asked), pool=pool)), whole)
 
 
 def test_columns_share_the_places_of_their_rows():

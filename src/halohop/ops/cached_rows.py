@@ -12,6 +12,9 @@ from halohop.ops.pieces import Pieces
 from halohop.ops.pool import Pool
 from halohop.ops.rows import gather_rows
 
+_AT_ONCE = 1 << 26
+"""Bytes of rows that the host puts together before it copies them to a device."""
+
 
 class HotPlaces:
     """Which rows of a table caches hold, and where: a table of places on the device that reads them, shared by all columns.
@@ -88,7 +91,7 @@ class CachedRows:
         for holder, share in zip(holders, self._places.rows.tensor_split(len(holders)), strict=True):
             pool.reach(holder)
             with holder.for_all_lanes():
-                tensors.append(holder.put(gather_rows(source, share)))
+                tensors.append(_copied(source, share, holder))
             bounds.append(bounds[-1] + len(share))
         self._pieces = DevicePieces(tensors, bounds, pool=pool)
 
@@ -104,6 +107,14 @@ class CachedRows:
         """The rows that were read from a cache of some of them ("device_rows"), of all columns that share its places. The host
         waits for their number."""
         return {"device_rows": 0 if self._places is None else self._places.num_hits()}
+
+
+def _copied(source: Pieces, rows: Tensor, holder: DevicePool) -> Tensor:
+    """Rows on a device. The host, which may have less memory to spare than the cache has, holds some of them at a time."""
+    there = holder.empty((len(rows), *source.row_shape), source.dtype)
+    for some, part in zip(*(one.split(max(_AT_ONCE // max(source.row_bytes, 1), 1)) for one in (rows, there)), strict=True):
+        part.copy_(holder.put(gather_rows(source, some)))
+    return there
 
 
 def _dtype(count: int) -> torch.dtype:

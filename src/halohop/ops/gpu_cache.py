@@ -42,11 +42,11 @@ def gather_cached(
     wrong = inside & ~live
     if padded:
         wrong = wrong & (row != -1)
-    tl.atomic_max(faults + tl.zeros_like(i), row, mask=wrong)
+    tl.atomic_max(faults + tl.zeros_like(i), row, mask=wrong, sem="relaxed")
     place = tl.load(places + row, mask=live, other=-1).to(tl.int64)
     hot = place >= 0
     found = tl.sum(hot.to(tl.int64), axis=0)
-    tl.atomic_add(hits, found, mask=(program % tiles == 0) & (found > 0))
+    tl.atomic_add(hits, found, mask=(program % tiles == 0) & (found > 0), sem="relaxed")
     begins = rows_in_pieces(addresses, bounds, num_pieces, tl.where(hot, num_rows + place, row), width, live, word)
     words = words_of(begins, column, width, live, aligned)
     tl.store(out + i[:, None] * width + column[None, :], words, mask=inside[:, None] & (column < width)[None, :])

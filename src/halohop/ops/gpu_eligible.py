@@ -215,10 +215,10 @@ def search_times(
         live = searched
         if has_via:
             live = live & (entry >= 0) & (entry < tl.load(via_ends + num_via_pieces))
-            tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=searched & ~live)
+            tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=searched & ~live, sem="relaxed")
             entry = load_word(via_places, via_ends, num_via_pieces, entry, 0, 1, live, via_word).to(tl.int64)
         known = live & (entry >= 0) & (entry < tl.load(ends + num_pieces))
-        tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=live & ~known)
+        tl.atomic_max(faults + tl.zeros_like(entry), entry, mask=live & ~known, sem="relaxed")
         time = load_word(places, ends, num_pieces, entry, 0, 1, known, word).to(wide)
         earlier = time <= limit if through else time < limit
         low = tl.where(searched & earlier, middle + 1, low)

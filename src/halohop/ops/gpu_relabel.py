@@ -56,7 +56,7 @@ def enter_ids(
     wrong = inside & ~live
     if padded:
         wrong = wrong & (v != -1)
-    tl.atomic_max(faults + tl.zeros_like(at), v, mask=wrong)
+    tl.atomic_max(faults + tl.zeros_like(at), v, mask=wrong, sem="relaxed")
     if dense:
         slot = v
     else:
@@ -145,7 +145,7 @@ def find_bids(
     inside = at < count
     v = tl.load(ids + at, mask=inside, other=0).to(tl.int64)
     live = inside & (v >= 0) & (v < num_nodes)
-    tl.atomic_max(faults + tl.zeros_like(at), v, mask=inside & ~live)
+    tl.atomic_max(faults + tl.zeros_like(at), v, mask=inside & ~live, sem="relaxed")
     if dense:
         slot = v
     else:

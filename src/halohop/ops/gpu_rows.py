@@ -77,7 +77,7 @@ def copy_words(
     if placed:
         target = tl.load(positions + i, mask=inside, other=0).to(tl.int64)
         there = (target >= 0) & (target < num_out)
-        tl.atomic_max(faults + tl.zeros_like(i), target, mask=inside & ~there)
+        tl.atomic_max(faults + tl.zeros_like(i), target, mask=inside & ~there, sem="relaxed")
         inside = inside & there
     row = i
     if listed:
@@ -91,7 +91,7 @@ def copy_words(
     wrong = inside & ~live
     if padded:
         wrong = wrong & (row != -1)
-    tl.atomic_max(faults + tl.zeros_like(i), row, mask=wrong)
+    tl.atomic_max(faults + tl.zeros_like(i), row, mask=wrong, sem="relaxed")
     words = words_of(begins, column, width, live, aligned)
     tl.store(out + target[:, None] * width + column[None, :], words, mask=inside[:, None] & (column < width)[None, :])
 

@@ -33,7 +33,7 @@ def touched_rows(
     inside = i < count
     row = tl.load(lid + i, mask=inside, other=0)
     live = inside & (row >= 0) & (row < num_rows)
-    tl.atomic_max(faults + tl.zeros_like(i), row, mask=inside & ~live)
+    tl.atomic_max(faults + tl.zeros_like(i), row, mask=inside & ~live, sem="relaxed")
     return i, row, live
 
 

@@ -70,7 +70,7 @@ def find_lists(
     wrong = inside & ~right
     if padded:
         wrong = wrong & (row != -1)
-    tl.atomic_max(faults + tl.zeros_like(at), row, mask=wrong)
+    tl.atomic_max(faults + tl.zeros_like(at), row, mask=wrong, sem="relaxed")
     tl.store(starts + at, first + tl.load(offsets + piece, mask=live, other=0), mask=inside)
     tl.store(degrees + at, tl.where(right, degree, 0), mask=inside)
 
