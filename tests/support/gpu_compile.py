@@ -86,8 +86,8 @@ def _compile(kernel: Any, name: str, number: int, launch: Launch, target: str) -
 
 
 def _source(kernel: Any, launch: Launch, integer: str) -> Any:
-    """The kernel with its types; `integer`: what numbers are whose type the kernel does not say, "i32", "i64", or "1" where all of
-    them are constants."""
+    """The kernel with its types; `integer`: what numbers are of which the kernel does not say it: "i32", "i64", or "1" where all
+    of them are constants."""
     from triton.compiler import ASTSource
 
     constants = {key: _constant(value) for key, value in launch.constants.items()}
@@ -96,7 +96,7 @@ def _source(kernel: Any, launch: Launch, integer: str) -> Any:
     assert len(names) == len(types), f"{len(types)} types for {names}"
     said = {param.name: param.annotation_type for param in kernel.params}
     signature = {name: said[name] or one for name, one in zip(names, types, strict=True)}
-    assert all(one == signature[name] for name, one in zip(names, types, strict=True) if one != integer), f"{types} for {signature}"
+    assert all(one in (integer, signature[name]) for name, one in zip(names, types, strict=True)), f"{types} for {signature}"
     constants |= {name: 1 for name, one in signature.items() if one == "1"}
     signature = {name: "constexpr" if name in constants else signature[name] for name in kernel.arg_names}
     return ASTSource(fn=kernel, signature=signature, constexprs=constants)

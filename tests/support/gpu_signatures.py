@@ -98,8 +98,7 @@ LAUNCHES: dict[str, list[Launch]] = {
         for fanout, width in ((1, 1), (5, 8), (15, 16), (32, 32))
     ],
     "gpu_sample.draw_each": [
-        Launch(types=f"{_DRAWN} *i64 int", constants=_BLOCK | {"replace": replace}, hot=True)
-        for replace in (False, True)
+        Launch(types=f"{_DRAWN} *i64 int", constants=_BLOCK | {"replace": replace}, hot=True) for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
     "gpu_sample.repeat_rows": [Launch(types="*i64 *i64 int int int", constants=_BLOCK, hot=True)],

@@ -13,8 +13,8 @@ BLOCK = 256
 """Entries that one program of a kernel works on, unless it says otherwise."""
 
 _one_at_a_time = threading.Lock()
-"""Triton shows a kernel to all threads before it has loaded it: one that launches it meanwhile would launch nothing, and fail. Nor
-is a kernel compiled twice."""
+"""Triton shows a kernel to all threads before it has loaded it: one that launches it meanwhile would launch nothing, and fail. Each
+of them would compile it, too."""
 
 _TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in it
 
@@ -22,8 +22,8 @@ _TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in i
 def kernel(function: Callable[..., Any]) -> Any:
     """Triton's `jit`: a function that programs of a GPU run, or that others call which do.
 
-    Arguments annotated as `tl.int64` are sizes that differ from batch to batch. Of other numbers Triton compiles a kernel anew for
-    1, for multiples of 16, and from 2**31 on.
+    Arguments annotated as `tl.int64` are sizes that differ from batch to batch. For other numbers Triton compiles a kernel anew,
+    where they are 1, multiples of 16, or 2**31 and more.
     """
     sizes = [name for name, kind in function.__annotations__.items() if kind is tl.int64]
     return triton.jit(function, do_not_specialize=sizes)
