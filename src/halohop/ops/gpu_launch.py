@@ -13,8 +13,8 @@ BLOCK = 256
 """Entries that one program of a kernel works on, unless it says otherwise."""
 
 _one_at_a_time = threading.Lock()
-"""Triton shows a kernel to all threads before it has loaded it: one that launches it meanwhile would launch nothing, and fail. Each
-of them would compile it, too."""
+"""Triton shows a kernel to all threads before it has loaded it: one that launches it meanwhile would launch nothing, and
+fail. Also each of them would compile it."""
 
 _TILE, _MOST_COLUMNS = 1024, 256  # entries of a tile of rows, and of a row in it
 
