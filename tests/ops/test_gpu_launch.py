@@ -4,6 +4,7 @@ import re
 import threading
 from pathlib import Path
 
+import pytest
 import torch
 
 from halohop.ops.gpu_launch import launch
@@ -37,6 +38,12 @@ def test_threads_launch_one_after_the_other():
     for thread in threads:
         thread.join(20)
     assert kernel.overlaps == 0
+
+
+def test_kernels_get_no_tensors_with_gaps():
+    """They know addresses, and nothing of strides."""
+    with pytest.raises(AssertionError):
+        launch(Kernel(), 1, torch.zeros(2, 2)[:, 0])
 
 
 def test_what_runs_on_a_gpu_pretends_no_tensor():

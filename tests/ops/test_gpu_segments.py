@@ -53,6 +53,24 @@ def test_sums_have_the_bits_of_the_cpu(name, heads, width):
             assert_near([found], [expected], 0 if owns is None else 2e-2 if dtype.itemsize == 2 else 1e-6)
 
 
+def spread(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values, with gaps between them, as those of an end of edges whose matrix was transposed."""
+    return torch.stack([tensor, tensor], -1)[..., 0]
+
+
+def test_tensors_may_have_gaps():
+    (src, begins), x, place = lists("some are empty"), torch.randn(7, 2, 3), torch.randperm(11)
+    right, weight = torch.randn(5, 2, 3), torch.rand(11, 2)
+    for run, whole in (
+        ("weighted_sum", (x, src, begins, weight, place, None, False)),
+        ("dot", (x, right, src, begins, place)),
+        ("greatest", (x, src, begins)),
+        ("greatest_backward", (right, x, kernels.greatest(x, src, begins), src, begins)),
+    ):
+        gaps = [spread(one) if isinstance(one, torch.Tensor) else one for one in there(*whole)]
+        assert_near([getattr(gpu_segments, run)(*gaps)], [getattr(kernels, run)(*whole)], 1e-5)
+
+
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize(("heads", "width"), SHAPES)
 def test_products_of_rows(name, heads, width):

@@ -368,7 +368,7 @@ def _waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the host waits for what it does not say: the size of a result, or the end of a copy between it and the device."""
     if name == "copy_":
         places = {isinstance(one, PretendTensor) for one in args[:2] if isinstance(one, Tensor)}
-        return len(places) > 1 and not (kwargs.get("non_blocking") or any(args[2:3]))
+        return len(places) > 1 and args[0].numel() > 0 and not (kwargs.get("non_blocking") or any(args[2:3]))
     if name == "repeat_interleave":
         return kwargs.get("output_size") is None and not any(isinstance(one, int) for one in (*args[1:], kwargs.get("repeats")))
     return name == "where" and len(args) == 1

@@ -36,14 +36,15 @@ def launch(run: Any, count: int, *arguments: Any, block: int = BLOCK, **options:
     Args:
         run: the kernel; takes the arguments, and `block`.
         count: entries.
-        arguments: of the kernel.
+        arguments: of the kernel; tensors without gaps, as kernels know addresses only.
         block: entries of a program.
         options: further constants of the kernel, and Triton's own (num_warps). A multiplication and an addition are not made
             one, as that rounds otherwise than the CPU.
     """
     if count:
-        first = next(argument for argument in arguments if isinstance(argument, Tensor))
-        with torch.cuda.device_of(first), _one_at_a_time:
+        tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+        assert all(tensor.is_contiguous() for tensor in tensors)
+        with torch.cuda.device_of(tensors[0]), _one_at_a_time:
             run[(triton.cdiv(count, block),)](*arguments, block=block, **{"enable_fp_fusion": False} | options)
 
 

@@ -255,8 +255,8 @@ def step_adam(
     check_state(square, "square", tuple(rows.shape), grads.dtype)
     if row_steps is not None:  # before: several programs read those of a row
         check_state(row_steps, "row_steps", (len(rows),), torch.int32)
-        launch(count_steps, len(lid), row_steps, lid, own[2], len(rows), len(lid))
-    steps = lid if row_steps is None else row_steps
+        launch(count_steps, len(lid), row_steps, own[0], own[2], len(rows), len(lid))
+    steps = own[0] if row_steps is None else row_steps
     numbers = scale, lr, eps, beta1, beta2, step
     options = {"by_row": row_steps is not None, "brain": _is_brain(rows)}
     launch_tiles(adam, len(lid), width, words, mean, square, steps, *own, *numbers, len(lid), **options)
@@ -274,7 +274,7 @@ def _checked(
     check_rows(rows, lid, grads)
     width = math.prod(rows.shape[1:])
     words = rows.detach().view(torch.int16) if _is_brain(rows) else rows.detach()
-    return words, (lid, grads.detach(), faults_of(pool, lid), len(rows), width), width
+    return words, (lid.contiguous(), grads.detach(), faults_of(pool, lid), len(rows), width), width
 
 
 def _is_brain(rows: Tensor) -> bool:

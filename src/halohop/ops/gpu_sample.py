@@ -194,7 +194,7 @@ def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool, 
     starts, degrees = (pool.empty((len(rows),), torch.int64) for _ in range(2))
     offsets = edge_bounds if isinstance(edge_bounds, Tensor) else pool.put(torch.as_tensor(edge_bounds, dtype=torch.int64))
     pieces = lists.places, lists.ends, lists.num_pieces
-    faults = pool.faults[Fault.ROW :]
+    faults, rows = pool.faults[Fault.ROW :], rows.contiguous()
     launch(find_lists, len(rows), *pieces, offsets, rows, starts, degrees, faults, len(rows), padded=padded)
     return starts, degrees
 

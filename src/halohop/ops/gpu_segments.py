@@ -159,10 +159,10 @@ def weighted_sum(
     x: Tensor, src: Tensor, begins: Tensor, weight: Tensor | None, edge: Tensor | None, own: Tensor | None, mean: bool
 ) -> Tensor:
     """As of the reference."""
-    rows, out = x.contiguous(), x.new_empty((len(begins) - 1, *x.shape[1:]), dtype=wide(x.dtype))
-    given = rows if weight is None else weight.to(out.dtype).contiguous(), src if edge is None else edge
+    out = x.new_empty((len(begins) - 1, *x.shape[1:]), dtype=wide(x.dtype))
+    given = x if weight is None else weight.to(out.dtype), src if edge is None else edge
     how = {"weighted": weight is not None, "listed": edge is not None, "sums": _TYPES[out.dtype]}
-    _run(sum_rows, out, rows, src, begins, *given, sizes=(len(x), *x.shape[1:]), **how)
+    _run(sum_rows, out, x, src, begins, *given, sizes=(len(x), *x.shape[1:]), **how)
     if own is not None:
         out[: len(own)] += own.unsqueeze(-1) * x[: len(own)]
     return (out / begins.diff().clamp(min=1).to(out.dtype).view(-1, 1, 1) if mean else out).to(x.dtype)
@@ -172,28 +172,29 @@ def dot(left: Tensor, right: Tensor, src: Tensor, begins: Tensor, edge: Tensor |
     """As of the reference."""
     num_edges, heads, width = len(src), *left.shape[1:]
     out = left.new_empty((num_edges, heads), dtype=wide(left.dtype))
-    rows = left.contiguous(), right.contiguous(), src, _destinations(begins, num_edges), src if edge is None else edge
+    rows = left, right, src, _destinations(begins, num_edges), src if edge is None else edge
     how = {"columns": triton.next_power_of_2(max(min(width, 64), 1)), "sums": _TYPES[out.dtype], "listed": edge is not None}
     count = num_edges * heads
-    launch(multiply_rows, count, *rows, out, len(left), heads, width, count, block=_EDGES, **how)
+    whole = (one.contiguous() for one in rows)
+    launch(multiply_rows, count, *whole, out, len(left), heads, width, count, block=_EDGES, **how)
     return out.to(left.dtype)
 
 
 def greatest(x: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     """As of the reference."""
     out = x.new_empty((len(begins) - 1, *x.shape[1:]))
-    _run(take_greatest, out, x.contiguous(), src, begins, sizes=(len(x), _row(x)), sums=_TYPES[x.dtype])
+    _run(take_greatest, out, x, src, begins, sizes=(len(x), _row(x)), sums=_TYPES[x.dtype])
     return out
 
 
 def greatest_backward(grad: Tensor, x: Tensor, out: Tensor, src: Tensor, begins: Tensor) -> Tensor:
     """As of the reference."""
-    rows, top, wins, result = x.contiguous(), out.contiguous(), torch.empty_like(out), x.new_empty(x.shape)
+    wins, result = out.new_empty(out.shape), x.new_empty(x.shape)
     how: dict[str, Any] = {"sizes": (_row(x),), "sums": _TYPES[x.dtype]}
-    _run(sum_equal, wins, top, rows, rows, src, begins, counted=True, **how)
-    share = (grad / wins.clamp_(min=1)).contiguous()
+    _run(sum_equal, wins, out, x, x, src, begins, counted=True, **how)
+    share = grad / wins.clamp_(min=1)
     dst, ends, _ = by_source(src, begins, len(x))
-    _run(sum_equal, result, rows, top, share, dst, ends, counted=False, **how)
+    _run(sum_equal, result, x, out, share, dst, ends, counted=False, **how)
     return result
 
 
@@ -233,10 +234,11 @@ def gatv2_backward(
 
 
 def _run(run: Any, out: Tensor, *arguments: Tensor, sizes: tuple[int, ...], **constants: Any) -> None:
-    """A program for each list and `columns` of its columns."""
+    """A program for each list and `columns` of its columns. Arguments may have gaps, such as sources of a transposed matrix."""
     columns = min(triton.next_power_of_2(max(_row(out), 1)), _COLUMNS)
     count = len(out) * triton.cdiv(_row(out), columns)
-    launch(run, count, *arguments, out, *sizes, count, block=1, columns=columns, **constants)
+    whole = (one.contiguous() for one in arguments)
+    launch(run, count, *whole, out, *sizes, count, block=1, columns=columns, **constants)
 
 
 def _row(x: Tensor) -> int:
