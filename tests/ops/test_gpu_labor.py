@@ -18,7 +18,7 @@ from tests.ops.test_labor import questions
 from tests.support.pretend_gpu import any_pool, home
 
 
-def drawn_there(indptr, rows, raw, fanout, key, *, sources, eligible=None):
+def drawn_there(indptr, rows, raw, fanout, key, *, sources, eligible=None, weights=None):
     """What the device draws, of lists in two pieces; and how often the host waited."""
     pool = any_pool()
     bounds = [0, len(indptr) // 2, len(indptr) - 1]
@@ -38,6 +38,7 @@ def drawn_there(indptr, rows, raw, fanout, key, *, sources, eligible=None):
         key,
         sources=there,
         eligible=None if eligible is None else moved(eligible, pool),
+        weights=None if weights is None else cut(weights, pool),
         edge_bounds=[int(indptr[low]) for low in bounds[:-1]],
         pool=pool,
     )
@@ -49,7 +50,6 @@ def drawn_there(indptr, rows, raw, fanout, key, *, sources, eligible=None):
 @given(questions(), st.sampled_from([1, 30, 1 << 22]))
 def test_equals_the_cpu(question, at_once):
     arguments, options = question
-    options.pop("weights", None)  # the host draws by these
     expected = ops.sample_neighbors(*arguments, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu_eligible, "_AT_ONCE", at_once)
@@ -64,6 +64,18 @@ def test_lists_that_overlap_are_drawn_from_alike():
     _, positions = drawn_there(indptr, rows, rows, 3, 5, sources=sources)
     assert torch.equal(sources.ids[positions[:3]], sources.ids[positions[3:]])
     assert len(set(positions.tolist())) == 6
+
+
+@pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf")])
+def test_impossible_weights_are_named(wrong):
+    indptr, rows = torch.tensor([0, 3, 9]), torch.tensor([1])
+    sources, weights = ops.Sources(ids=torch.arange(9) % 5), torch.tensor([wrong, 1, 1, 1, 1, wrong, 1, wrong, 0])
+    for fanout in (2, 20):
+        with pytest.raises(ops.WeightError, match=f"weight {wrong:g} at position 5"):
+            drawn_there(indptr, rows, rows, fanout, 5, sources=sources, weights=weights)
+    first = torch.tensor([0])
+    possible = ops.Eligible(excluded=torch.tensor([0]))
+    assert drawn_there(indptr, first, first, 2, 5, sources=sources, weights=weights, eligible=possible)[1].tolist() == [1, 2]
 
 
 def test_a_source_that_is_not_there_is_told():

@@ -101,8 +101,30 @@ LAUNCHES: dict[str, list[Launch]] = {
         Launch(types=f"{_DRAWN} *i64 int", constants=_BLOCK | {"replace": replace}, hot=True) for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
-    "gpu_sample.repeat_rows": [Launch(types="*i64 *i64 int int int", constants=_BLOCK, hot=True)],
-    "gpu_labor.number_sources": [Launch(types="*i64 *i64 *i64 *fp64 int", constants=_BLOCK, hot=True)],
+    "gpu_labor.number_sources": [
+        Launch(
+            types="*i64 *i64 *i64 *fp64 *fp64 int",
+            constants=_BLOCK | {"by_weight": by_weight},
+            hot=True,
+        )
+        for by_weight in (False, True)
+    ],
+    "gpu_weight_lists.sum_lists": [
+        Launch(types="*fp64 *i64 *i64 *fp64 *i64 int", constants={"block": 32}, hot=True, options={"num_warps": 1})
+    ],
+    "gpu_weighted.draw_by_weight": [
+        Launch(
+            types="*i64 *i64 *i64 *i64 *i64 *i64 *i64 *i64 *i64 *i64 *i64 int int",
+            constants={"replace": replace, "word": f"tl.{word}", "width": width, "block": 32 // width},
+            hot=True,
+            options={"num_warps": 1},
+        )
+        for word, width, replace in (
+            *(("float32", width, False) for width in (1, 8, 16)),
+            *(("float64", 16, replace) for replace in (False, True)),
+            *((word, 16, False) for word in ("uint16", "int64")),
+        )
+    ],
     "gpu_segments.sum_rows": [
         Launch(
             types=f"*{rows} *{ids} *i64 *{sums} *i64 *{sums} int int int int",

@@ -56,7 +56,7 @@ class OnDevice:
         """A batch outside of the epochs. The host waits for it, since there may be no later one with which its faults are raised.
 
         Raises:
-            IdError, WeightError: what kernels found wrong in it.
+            IdError, InputError: what kernels found wrong in it.
         """
         alone = self.epoch()
         (begun,) = alone.noted([spec])
@@ -88,7 +88,7 @@ class OnDevice:
         """Counts the seconds of a batch that the device has made, and raises what is wrong with it.
 
         Raises:
-            IdError, WeightError: what kernels found wrong.
+            IdError, InputError: what kernels found wrong.
         """
         seconds = {f"device_{name}_seconds": self.pool.seconds_between(first, last) for name, first, last in ready.spans}
         self._counters.add_all(seconds)
@@ -126,7 +126,7 @@ class DeviceEpoch:
         """Has the consumer's stream wait for a batch, which the consumer gets now.
 
         Raises:
-            IdError, WeightError: what kernels found wrong in this batch or in earlier ones, as far as the device has made them.
+            IdError, InputError: what kernels found wrong in this batch or in earlier ones, as far as the device has made them.
         """
         ready: Ready = batch.ready
         self._loader.pool.join(ready.mark.event, tensors_in(batch.value))
@@ -138,7 +138,7 @@ class DeviceEpoch:
         """Waits for the batches that were taken, and for what the consumer has launched.
 
         Raises:
-            IdError, WeightError: what kernels found wrong.
+            IdError, InputError: what kernels found wrong.
         """
         while self._taken:
             self._loader.pool.wait_for(self._taken[0].mark)

@@ -11,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_numbers import logarithm
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
 _GOLDEN = u64(0x9E3779B97F4A7C15)
 _RAW_STEP = u64(0xD1342543DE82EF95)
 _MIX_1, _MIX_2 = u64(0xBF58476D1CE4E5B9), u64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11, _S52 = u64(30), u64(27), u64(31), u64(11), u64(52)
+_S30, _S27, _S31, _S11 = u64(30), u64(27), u64(31), u64(11)
 _ZERO, _ONE, _TWO = u64(0), u64(1), u64(2)
 _UNIT = 2.0**-53
 
-_FRACTION = u64(2**52 - 1)
-_EXPONENT_OF_ONE = u64(1023 << 52)
-_LN2 = math.log(2)
 _PI = math.pi
 
 
@@ -47,31 +45,6 @@ def uniform(key: Any, raw: NDArray[Any], width: Any, low: Any, span: Any, out: N
         stream, begin = _mix(key + _RAW_STEP * u64(raw[i])), i * width
         for c in range(width):
             out[begin + c] = out.dtype.type(low + span * _fraction(_mix(stream + _GOLDEN * (c + _ONE))))
-
-
-@kernel
-def _log(x: Any) -> Any:
-    """Of a normal number above 0: of m, between 3/4 and 3/2, and of the power of two that x is m times of."""
-    bits = f64(x).view(u64)
-    fraction = bits & _FRACTION
-    upper = fraction >> u64(51)  # whether m would be 3/2 or more
-    exponent = f64(i64(bits >> _S52) - i64(1023) + i64(upper))
-    m = u64(fraction | (_EXPONENT_OF_ONE - (upper << _S52))).view(f64)
-    s = (m - 1.0) / (m + 1.0)
-    z = s * s
-    series = 1.0 / 23.0
-    series = series * z + 1.0 / 21.0
-    series = series * z + 1.0 / 19.0
-    series = series * z + 1.0 / 17.0
-    series = series * z + 1.0 / 15.0
-    series = series * z + 1.0 / 13.0
-    series = series * z + 1.0 / 11.0
-    series = series * z + 1.0 / 9.0
-    series = series * z + 1.0 / 7.0
-    series = series * z + 1.0 / 5.0
-    series = series * z + 1.0 / 3.0
-    series = series * z + 1.0
-    return exponent * _LN2 + 2.0 * s * series
 
 
 @kernel
@@ -108,7 +81,7 @@ def _pair(stream: Any, c: Any) -> Any:
     """Two independent numbers of the normal distribution, from words c and c + 1 (Box and Muller): a random angle, of which the
     first bit of the second word chooses the half, and the radius that goes with it."""
     angle = _mix(stream + _GOLDEN * (c + _TWO))
-    radius = math.sqrt(-2.0 * _log(_fraction(_mix(stream + _GOLDEN * (c + _ONE)))))
+    radius = math.sqrt(-2.0 * logarithm(_fraction(_mix(stream + _GOLDEN * (c + _ONE)))))
     sign = 1.0 - 2.0 * f64(i64(angle & _ONE))
     cosine, sine = _half_turn(_fraction(angle) - 0.5)
     return sign * radius * cosine, radius * sine

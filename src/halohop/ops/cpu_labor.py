@@ -3,13 +3,14 @@
 The entries that may be drawn are a listing, as in `cpu_eligible`; `sources` are the ids of its entries.
 """
 
-from math import log, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from halohop.ops.cpu_jit import kernel
+from halohop.ops.cpu_numbers import logarithm
 
 u32, u64, i64 = np.uint32, np.uint64, np.int64
 
@@ -121,7 +122,7 @@ def race_by_source(
                 stream = _mix(key + _RAW_STEP * (u64(sources[j]) + u64(shifts[i])))
                 number = _copies_before(stream, i + _ONE, mask, streams, marks)
                 u = np.float64((_mix(stream + _GOLDEN * (number + _ONE)) >> u64(11)) | _ONE) * _UNIT
-                keys[j] = log(u) * (greatest / keys[j]) if by_weight else u
+                keys[j] = logarithm(u) * (greatest / keys[j]) if by_weight else u
                 above += u64(u >= enough)
             if above > fanout and not by_weight:  # with as many as the fanout, they would stay in any order
                 least = enough

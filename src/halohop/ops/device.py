@@ -15,7 +15,6 @@ from halohop.errors import IdError, InputError
 from halohop.ops.lanes import Lanes, Mark
 from halohop.ops.locked import LockedMemory, lock_in_place, locked_limit, unlock_in_place
 from halohop.ops.pool import SMALL, Pool, page_locked
-from halohop.ops.weighted import WeightError
 from halohop.telemetry import Counters
 
 NO_FAULT = -(2**63)
@@ -26,9 +25,8 @@ class Fault(IntEnum):
     """What can be wrong, by its place in `DevicePool.faults`."""
 
     ROW = 0
-    WEIGHT = 1
-    ORDER = 2
-    ROOM = 3
+    ORDER = 1
+    ROOM = 2
 
 
 class DevicePool(Lanes, Pool):
@@ -78,7 +76,6 @@ class DevicePool(Lanes, Pool):
 
         Raises:
             IdError: a row that is not there.
-            WeightError: a weight that is negative or not finite, by its position.
             InputError: more than a padded batch has places for.
         """
         found = self.numbers(self.faults)
@@ -113,7 +110,7 @@ class DevicePool(Lanes, Pool):
         """Raises what kernels found wrong up to a mark to which the device has come. Each mark is asked once.
 
         Raises:
-            IdError, WeightError: as of `check`.
+            IdError, InputError: as of `check`.
         """
         found = mark.faults.tolist()
         self._idle_marks.append(mark.faults)
@@ -237,12 +234,10 @@ class DevicePool(Lanes, Pool):
 def _refuse(found: list[int]) -> None:
     """
     Raises:
-        IdError, WeightError, InputError: a number of `DevicePool.faults` is one.
+        IdError, InputError: a number of `DevicePool.faults` is one.
     """
     if (row := found[Fault.ROW]) > NO_FAULT:
         raise IdError(f"row {row} is not there")
-    if (position := found[Fault.WEIGHT]) > NO_FAULT:
-        raise WeightError(None, position)
     if (position := found[Fault.ORDER]) > NO_FAULT:
         raise InputError(f"excluded falls to entry {position}; give it sorted")
     if (count := found[Fault.ROOM]) > NO_FAULT:

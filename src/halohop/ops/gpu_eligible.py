@@ -1,6 +1,6 @@
 """Which neighbours may be drawn, on a GPU: what `halohop.ops.eligible` finds, bit for bit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,10 @@ class DeviceSpans:
     listing: Tensor | None = None
     gaps: Tensor | None = None
 
+    def rows(self, which: "slice | Tensor") -> "DeviceSpans":
+        """Those of some rows."""
+        return replace(self, starts=self.starts[which], lengths=self.lengths[which])
+
     def meant(self, places: Tensor) -> Tensor:
         """The positions of entries at some places, int64."""
         if self.listing is not None:
@@ -51,7 +55,7 @@ class DeviceSpans:
         if self.gaps is None:
             return self
         _, places = every_place(self.starts, self.lengths, pool)
-        return replace(self, starts=_begins(self.lengths), listing=self.meant(places), gaps=None)
+        return replace(self, starts=begins_of(self.lengths), listing=self.meant(places), gaps=None)
 
 
 def find(
@@ -73,7 +77,7 @@ def find(
         return
     latest, earliest = _bound("latest", eligible.latest, starts), _bound("earliest", eligible.earliest, starts)
     for rows, total in slices(spans.lengths, pool):
-        some = replace(spans, starts=spans.starts[rows], lengths=spans.lengths[rows])
+        some = spans.rows(rows)
         bounds = None if latest is None else latest[rows], None if earliest is None else earliest[rows]
         listed = _listed_between(eligible, some, total, bounds, limit, pool)
         yield rows, _last(listed, limit) if eligible.last else listed
@@ -107,12 +111,27 @@ def slices(lengths: Tensor, pool: DevicePool) -> list[tuple[slice, int]]:
     ]
 
 
+def kept_of(keep: Tensor, lengths: Tensor, pool: DevicePool) -> Tensor:
+    """How many entries of each list are kept, of lists that lie one behind the other."""
+    kept, ends = torch.cat([pool.zeros((1,), torch.int64), keep.long().cumsum(0)]), lengths.cumsum(0)
+    return kept.index_select(0, ends) - kept.index_select(0, ends - lengths)
+
+
+def pack(keep: Tensor, columns: Sequence[tuple[Tensor, float]], pool: DevicePool) -> list[Tensor]:
+    """What is kept of columns, in order, and behind it the number that comes with each, for the host does not know how many they
+    are."""
+    count = len(keep)
+    into = torch.where(keep, keep.long().cumsum(0) - 1, count)  # what is dropped goes behind the rest, to one place
+    return [pool.empty((count + 1,), column.dtype).fill_(none).scatter_(0, into, column)[:count] for column, none in columns]
+
+
 def _last(spans: DeviceSpans, limit: int) -> DeviceSpans:
     surplus = (spans.lengths - limit).clamp(min=0)
     return replace(spans, starts=spans.starts + surplus, lengths=spans.lengths - surplus)
 
 
-def _begins(lengths: Tensor) -> Tensor:
+def begins_of(lengths: Tensor) -> Tensor:
+    """Where lists begin that lie one behind the other."""
     return lengths.cumsum(0) - lengths
 
 
@@ -161,23 +180,15 @@ def _listed_between(
         keep &= when <= latest.index_select(0, row_of)
     if earliest is not None:
         keep &= when >= earliest.index_select(0, row_of)
-    count = len(positions)
-    kept = torch.cat([pool.zeros((1,), torch.int64), keep.long().cumsum(0)])
-    into = torch.where(keep, kept[1:] - 1, count)  # what is dropped goes behind the rest, to one place
-
-    def packed(values: Tensor, none: int) -> Tensor:
-        return pool.zeros((count + 1,), values.dtype).fill_(none).scatter_(0, into, values)[:count]
-
-    ends = spans.lengths.cumsum(0)
-    lengths = kept.index_select(0, ends) - kept.index_select(0, ends - spans.lengths)
-    listing = packed(positions, 0)
+    lengths = kept_of(keep, spans.lengths, pool)
+    (listing,) = pack(keep, [(positions, 0)], pool)
     if eligible.last:
-        rows = packed(row_of, len(lengths))
-        order = torch.sort(packed(when, 0), stable=True).indices
+        rows, when = pack(keep, [(row_of, len(lengths)), (when, 0)], pool)
+        order = torch.sort(when, stable=True).indices
         order = order.index_select(0, torch.sort(rows.index_select(0, order), stable=True).indices)
         many = torch.cat([lengths > limit, pool.zeros((1,), torch.bool)]).index_select(0, rows)
         listing = torch.where(many, listing.index_select(0, order), listing)
-    return DeviceSpans(starts=_begins(lengths), lengths=lengths, listing=listing)
+    return DeviceSpans(starts=begins_of(lengths), lengths=lengths, listing=listing)
 
 
 @kernel

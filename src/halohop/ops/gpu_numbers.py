@@ -31,6 +31,23 @@ def power(base: tl.tensor, exponents: tl.tensor) -> tl.tensor:
 
 
 @kernel
+def logarithm(x: tl.tensor) -> tl.tensor:
+    """As `halohop.ops.cpu_numbers.logarithm`, operation by operation."""
+    bits = x.to(tl.int64, bitcast=True)
+    fraction = bits & 0xFFFFFFFFFFFFF
+    upper = fraction >> 51
+    exponent = ((bits >> 52) - 1023 + upper).to(tl.float64)
+    m = (fraction | (0x3FF0000000000000 - (upper << 52))).to(tl.float64, bitcast=True)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    series = tl.full(x.shape, 1.0 / 23.0, tl.float64)
+    for odd in tl.static_range(10):
+        series = series * z + 1.0 / (21 - 2 * odd)
+    series = series * z + 1.0
+    return exponent * 0.6931471805599453 + 2.0 * s * series
+
+
+@kernel
 def squares_of_rows(grads: tl.tensor, i: tl.tensor, live: tl.tensor, width: tl.tensor, block: tl.constexpr) -> tl.tensor:
     """The sum of the squares of each row in float64: eight sums side by side, folded in halves, and then the rest one by one."""
     lane = tl.arange(0, 8)

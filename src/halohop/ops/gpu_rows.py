@@ -163,11 +163,12 @@ def scatter_rows(values: Tensor, positions: Tensor, out: Tensor, pool: Pool | No
     _copy(values, None, positions, out, pool)
 
 
-def places(wanted: Tensor, pool: Pool | None) -> Tensor:
-    """Where a mask ``[n]`` is true: int64, ascending. The host waits for their number."""
+def places(wanted: Tensor, pool: Pool | None, count: int | None = None) -> Tensor:
+    """Where a mask ``[n]`` is true: int64, ascending. The host waits for their number, unless it knows the `count`."""
     assert isinstance(pool, DevicePool)
     ends = wanted.cumsum(0)
-    (count,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
+    if count is None:
+        (count,) = pool.numbers(ends[-1:]) if len(ends) else (0,)
     found = pool.empty((count + 1,), torch.int64)  # the last one is for what is not wanted
     target = torch.where(wanted, ends - 1, count)
     return found.scatter_(0, target, pool.arange(len(wanted)))[:count]

@@ -42,6 +42,13 @@ def drawn(stream: tl.tensor, number: tl.tensor, choices: tl.tensor) -> tl.tensor
 
 
 @kernel
+def fraction(stream: tl.tensor, number: tl.tensor) -> tl.tensor:
+    """Word `number` of each stream as a number between 0 and 1, never 0 or 1: its top 53 bits, the last of them set."""
+    word = mix(stream + (number + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)
+    return ((word >> 11) | 1).to(tl.int64).to(tl.float64) * 1.1102230246251565e-16
+
+
+@kernel
 def find_lists(
     addresses: tl.tensor,
     bounds: tl.tensor,
@@ -171,22 +178,9 @@ def draw_many(
             tl.debug_barrier()
 
 
-@kernel
-def repeat_rows(
-    ends: tl.tensor, out: tl.tensor, begin: tl.int64, num_rows: tl.int64, count: tl.int64, block: tl.constexpr
-) -> None:
-    """``begin`` and the number of the row whose entries, up to ``ends[row]``, each entry is among; `num_rows` behind all."""
-    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    live = at < count
-    low = tl.zeros_like(at)
-    high = tl.where(live, low + num_rows, 0)
-    while tl.max((low < high).to(tl.int32), axis=0) > 0:
-        searched = low < high
-        middle = (low + high) >> 1
-        before = tl.load(ends + middle, mask=searched, other=0) <= at
-        low = tl.where(searched & before, middle + 1, low)
-        high = tl.where(searched & ~before, middle, high)
-    tl.store(out + at, low + begin, mask=live)
+def key_of(stream: int, pool: DevicePool) -> Tensor:
+    """A key for kernels: its 64 bits, int64 ``[1]`` on the device."""
+    return pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
 
 
 def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool, *, padded: bool = False) -> tuple[Tensor, Tensor]:
@@ -203,7 +197,7 @@ def draw(
     starts: Tensor,
     degrees: Tensor,
     raw: Tensor,
-    stream: int,
+    key: Tensor,
     limit: int,
     *,
     replace: bool,
@@ -215,7 +209,7 @@ def draw(
     Args:
         starts, degrees: of the lists, int64 ``[n]``.
         raw: ids that the random numbers depend on, int64 ``[n]``.
-        stream: the key.
+        key: on the device.
         limit: the most entries of a list.
         replace: whether an entry may be drawn again.
         pool: of the device.
@@ -234,8 +228,7 @@ def draw(
         positions.fill_(-1)
         if not len(counts):
             return counts, positions
-    key = pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
-    lists = starts, degrees, raw.contiguous().long(), key, counts, ends, positions
+    lists = starts, degrees, raw.contiguous().long(), key
     if replace or limit >= 2**32 - 1:
         row_of = torch.searchsorted(ends, pool.arange(total), right=True)  # behind the last row, where nothing is drawn
         launch(draw_each, total, *lists, row_of.clamp_(max=len(ends) - 1), total, replace=replace)

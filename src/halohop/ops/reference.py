@@ -5,8 +5,8 @@ Arguments are taken to be right; what happens when they are not is the door's bu
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import log
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from halohop.ops.index import Buckets
 from halohop.ops.labor import Sources
 from halohop.ops.pieces import Pieces
 from halohop.ops.random import stream_key as stream_key
+from halohop.ops.reference_beginnings import logarithms
 from halohop.ops.reference_random import draw
 from halohop.ops.reference_random import fraction as fraction
 from halohop.ops.reference_random import word as word
@@ -46,7 +47,7 @@ def draw_by_source(sources: list[int], weights: list[float] | None, fanout: int,
     keys = [fraction(key, source, sources[:j].count(source)) for j, source in enumerate(sources)]
     if weights is not None:
         greatest = max(weights)
-        keys = [log(u) * (greatest / weight) for u, weight in zip(keys, weights, strict=True)]
+        keys = [log * (greatest / weight) for log, weight in zip(logarithms(np.array(keys)).tolist(), weights, strict=True)]
     return sorted(range(len(keys)), key=lambda j: (-keys[j], j))[:fanout]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class WeightError(InputError):
     """A weight that is negative or not finite.
 
     Args:
-        weight: its value; None where a GPU found it, which says the position only.
+        weight: its value.
         position: its own.
 
     Attributes:
@@ -39,9 +39,9 @@ class WeightError(InputError):
         problem: what is wrong with it.
     """
 
-    def __init__(self, weight: float | None, position: int) -> None:
+    def __init__(self, weight: float, position: int) -> None:
         self.position = position
-        self.problem = "wrong weight" if weight is None else f"weight {weight:g}"
+        self.problem = f"weight {weight:g}"
         super().__init__(f"{self.problem} at position {position}: a weight is a finite number, 0 or more")
 
 
@@ -51,8 +51,8 @@ class WeightSums:
 
     Args:
         sums: of `sum_weights`, or such an array in pieces.
-        edge_bounds: the position of each piece's first entry, and the end.
-        row_bounds: the row of each piece's first list, and the end.
+        edge_bounds: the position of each piece's first entry, and the end. Those of a device are the bounds of the weights.
+        row_bounds: the row of each piece's first list, and the end. Those of a device are the bounds of the lists.
     """
 
     sums: Pieces
@@ -68,7 +68,7 @@ class WeightSums:
         return places
 
 
-def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
+def sum_weights(indptr: Tensor, weights: Tensor, *, refuse: bool = True) -> Tensor:
     """Running sums of the weights in each list, one for every 8 entries: see `WeightSums`.
 
     Those of a run of rows are a part of those of all rows: what begins at row v begins at ``indptr[v] // 8 + v`` among these.
@@ -76,6 +76,7 @@ def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
     Args:
         indptr: int64 ``[num_rows + 1]``: the list of row v is at the positions ``indptr[v]:indptr[v + 1]``.
         weights: of the entries from position ``indptr[0]`` on, ``[num_entries]``, of a dtype of `WEIGHT_DTYPES`.
+        refuse: whether to raise `WeightError`; else the last sum of a list with such a weight is NaN, by which draws know it.
 
     Returns:
         float64 ``[indptr[-1] // 8 - indptr[0] // 8 + num_rows]``: a byte for each entry, and 8 for each row.
@@ -100,11 +101,16 @@ def sum_weights(indptr: Tensor, weights: Tensor) -> Tensor:
     sums = np.zeros(int((begins[-1] >> 3) - (first >> 3)) + len(starts), np.float64)
     array = _as_floats(weights.detach().resolve_neg().contiguous())
     places = (starts - first).astype(np.uint64)
-    done = cpu_weighted.sum_lists(array, places, lengths, _begins(starts, np.arange(len(starts))) - (first >> 3), sums)
-    if done < len(starts):
+    sums_begin, done = _begins(starts, np.arange(len(starts))) - (first >> 3), 0
+    while True:
+        done += int(cpu_weighted.sum_lists(array, places[done:], lengths[done:], sums_begin[done:], sums))
+        if done == len(starts):
+            return torch.from_numpy(sums)
         place, length = int(places[done]), int(lengths[done])
-        _refuse(array[place : place + length], int(starts[done]) + np.arange(length))
-    return torch.from_numpy(sums)
+        if refuse:
+            refuse_weights(array[place : place + length], int(starts[done]) + np.arange(length))
+        sums[sums_begin[done] + (length - 1 >> 3)] = np.nan
+        done += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +140,7 @@ class _Lists:
         if done < len(counts):
             begin, length = int(self.places[done]), int(self.lengths[done])
             positions = self.firsts[done] + np.arange(length)
-            _refuse(self.weights[begin : begin + length], positions if self.listing is None else self.listing[positions])
+            refuse_weights(self.weights[begin : begin + length], positions if self.listing is None else self.listing[positions])
         return counts, positions[:drawn]
 
 
@@ -250,7 +256,10 @@ def _unsigned(weights: NDArray[Any]) -> NDArray[Any]:
     return weights.view(np.uint8) if weights.dtype == np.bool_ else weights
 
 
-def _refuse(weights: NDArray[Any], positions: Int64s) -> None:
-    """Raises for the first of some weights that is none."""
+def refuse_weights(weights: NDArray[Any], positions: Int64s) -> NoReturn:
+    """
+    Raises:
+        WeightError: always; for the first of some weights that is none.
+    """
     wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
     raise WeightError(weights[wrong[0]], int(positions[wrong[0]]))

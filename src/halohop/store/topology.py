@@ -44,6 +44,7 @@ class Topology:
         src_columns: of the sources.
         has_all_sources: whether all of them are in this process.
         weight_sums: of columns that are weights to draw by.
+        near: the same lists in memory of the host, where these are a device's.
     """
 
     relation: Relation
@@ -60,6 +61,7 @@ class Topology:
     src_columns: Mapping[str, ops.Pieces]
     has_all_sources: bool
     weight_sums: Mapping[str, ops.WeightSums] = field(default_factory=dict)
+    near: "Topology | None" = None
 
     def sample(self, query: HopQuery, draw: Draw, pool: ops.Pool, counters: Counters) -> HopAnswer:
         """Draws neighbours; the same for every partitioning, since a draw is keyed by raw id and made by list position.
@@ -123,7 +125,7 @@ class Topology:
         )
 
     def _draw(self, query: HopQuery, draw: Draw, pool: ops.Pool) -> tuple[Tensor, Tensor]:
-        rules = draw.rules
+        rules, eligible = draw.rules, self._eligible(query, draw.rules)
         gather = ops.gather_rows if query.most is None else ops.gather_known
         raw = query.dst_gid if self.dst_raw is None else gather(self.dst_raw, query.dst_gid, pool=pool)
         try:
@@ -136,16 +138,22 @@ class Topology:
                 replace=rules.replace,
                 edge_bounds=self.edge_bounds,
                 weights=self.columns.get(rules.weight) if rules.weight is not None else None,
-                weight_sums=self.weight_sums.get(rules.weight) if rules.weight is not None else None,
-                eligible=self._eligible(query, rules),
+                weight_sums=self._sums(rules, whole=eligible is None),
+                eligible=eligible,
                 sources=self._sources(query) if rules.labor else None,
                 pool=pool,
                 most=query.most,
             )
         except ops.WeightError as error:
-            edge = torch.tensor([error.position])
-            edge = edge if self.edge_ids is None else ops.gather_rows(self.edge_ids, edge)
+            edge, ids = torch.tensor([error.position]), (self.near or self).edge_ids
+            edge = edge if ids is None else ops.gather_rows(ids, edge)
             raise refused_weight(error, int(edge), self.relation, str(rules.weight)) from error
+
+    def _sums(self, rules: Rules, *, whole: bool) -> ops.WeightSums | None:
+        """Running sums of the weights, where draws read any; a device reads those of whole lists only."""
+        if rules.weight is None or rules.labor or (self.near is not None and not whole):
+            return None
+        return self.weight_sums.get(rules.weight)
 
     def _key(self, draw: Draw) -> int:
         shared = (self.drawn_as[0], "", "")  # all relations from a type have the same numbers

@@ -142,11 +142,11 @@ def summed(relation: Relation, edges: EdgePart, column: str, first_edge: int) ->
         raise refused_weight(error, edge, relation, column) from error
 
 
-def sums_in_pieces(indptr: Tensor, read: Read) -> Iterator[Tensor]:
+def sums_in_pieces(indptr: Tensor, read: Read, *, refuse: bool = True) -> Iterator[Tensor]:
     """What `halohop.ops.sum_weights` returns, a piece at a time: weights may be larger than memory."""
     for rows in _cuts(indptr):
         begins = indptr[rows.start : rows.stop + 1]
-        yield ops.sum_weights(begins, read(int(begins[0]), int(begins[-1])))
+        yield ops.sum_weights(begins, read(int(begins[0]), int(begins[-1])), refuse=refuse)
 
 
 def num_sums(indptr: Tensor) -> int:

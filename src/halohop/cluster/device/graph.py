@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 class DeviceGraph(Lookups):
     """A graph whose batches are made on a GPU: requests and answers are tensors of the device. What the device cannot read, such
-    as rows of other hosts, on disk or of an object of the user's, the host reads for it; what it cannot draw by, the host draws.
+    as rows of other hosts, on disk or of an object of the user's, the host reads for it, and it draws where lists lie elsewhere.
 
     A request of tensors of the CPU is the host's, and so are ids of the user's. All memory of the device is taken when this is
     made, but for what hops and batches need, and for columns that are drawn by.
@@ -201,7 +201,7 @@ class DeviceGraph(Lookups):
         return [tuple(self.pool.put(column) for column in columns) for columns in found]
 
     def _answer(self, query: HopQuery, request: SampleRequest) -> HopAnswer:
-        if self._lists is not None and query.src_gid is None and request.draw.rules.weight is None:
+        if self._lists is not None and query.src_gid is None:
             lists = self._lists.of(query.relation, edge_ids=query.edge_ids)
             return lists.sample(query, request.draw, self.pool, self.counters)
         near = _each(query, self.pool.bring)
