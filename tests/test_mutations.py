@@ -174,6 +174,18 @@ MUTATIONS = {
         instead="if length <= whole:",
         found_by=("ops/test_weight_sums.py",),
     ),
+    "weights on a GPU: what earlier numbers have drawn is drawn again": Mutation(
+        module="ops/gpu_weighted.py",
+        line="earlier < got[:, None]",
+        instead="earlier < 0 * got[:, None]",
+        found_by=("ops/test_gpu_weighted.py",),
+    ),
+    "weights on a GPU: lists are summed anew too soon": Mutation(
+        module="ops/gpu_weighted.py",
+        line="2 * most + (length >> 4)",
+        instead="2 * most",
+        found_by=("ops/test_gpu_weighted.py",),
+    ),
     "codec: bytes of a tensor that is not in one piece": Mutation(
         module="transport/messages.py",
         line='tensor.device.type != "cpu" or not tensor.is_contiguous() or ',

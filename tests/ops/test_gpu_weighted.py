@@ -18,8 +18,8 @@ from tests.ops.test_eligible import questions
 from tests.ops.test_weight_sums import INDPTR, KEY, KINDS, some_weights
 from tests.support.pretend_gpu import any_pool, home
 
-ROWS = torch.tensor([0, 10, 1, 4, 8, 11, 10])
-"""Of lists with 0 to 100 entries; the interpreter is slow."""
+ROWS = torch.tensor([0, 10, 1, 4, 8, 9, 10])
+"""Of lists with 0 to 41 entries; the interpreter is slow."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # of sums that leave float64
 
@@ -64,10 +64,9 @@ def same(weights, fanout, *, indptr=INDPTR, rows=ROWS, raw=None, key=KEY, cut=(9
     return expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("kind", "replace"), [*((kind, False) for kind in KINDS), ("small", True), ("great", True)])
 def test_draws_are_those_of_the_cpu(kind, replace):
-    for fanout in (1, 4):
+    for fanout in (1, 4) if not replace else (2,):
         same(some_weights(kind), fanout, replace=replace)
 
 
@@ -78,12 +77,13 @@ def test_draws_of_long_lists_are_those_of_the_cpu(kind):
         same(some_weights(kind), fanout, rows=test_weight_sums.ROWS, kept=kept)
 
 
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("fanout", [0, 2, 15, 40, -1])
+@pytest.mark.parametrize(
+    ("fanout", "replace"), [*((fanout, False) for fanout in (0, 2, 15, 40, -1)), (15, True), (40, True), (-1, True)]
+)
 def test_fanouts(fanout, replace):
     """The host waits once, and above 32 for the room of the entries, too."""
     waits = 1 + (not 0 <= fanout <= 32) if replace or fanout in (0, 2, -1) else None  # others may take rounds
-    counts, _ = same(some_weights("plain"), fanout, rows=ROWS.int(), replace=replace, waits=waits)
+    counts, _ = same(some_weights("plain"), fanout, rows=ROWS[1:].int(), replace=replace, waits=waits)
     assert counts.any() == (fanout != 0)
 
 

@@ -163,6 +163,22 @@ def test_sums_of_a_run_of_rows_are_a_part_of_all():
         assert torch.equal(part, whole[begin // 8 + low : end // 8 + high])
 
 
+@pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf")])
+def test_lists_with_a_wrong_weight_are_marked_where_it_is_not_refused(wrong):
+    weights = some_weights("plain")
+    bad = [int(INDPTR[6]) + 8, int(INDPTR[6]) + 9, int(INDPTR[14])]
+    weights[bad] = wrong
+    right = weights.clone()
+    right[bad] = 0.0
+    with pytest.raises(InputError, match=f"at position {bad[0]}"):
+        ops.sum_weights(INDPTR, weights)
+    marked, sums = ops.sum_weights(INDPTR, weights, refuse=False), ops.sum_weights(INDPTR, right)
+    begins, ends = INDPTR[:-1] // 8 + torch.arange(len(LENGTHS)), (torch.tensor(LENGTHS) + 7) // 8
+    for row, (begin, count) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        own, expected = marked[begin : begin + count], sums[begin : begin + count]
+        assert own[-1:].isnan().all() if row in (6, 14) else torch.equal(own, expected)
+
+
 def inclusion(weights, fanout):
     """How probable each entry is among the first `fanout` that are drawn one after the other, exactly, by all sets."""
     weights, chances = list(map(Fraction, weights)), {frozenset(): Fraction(1)}

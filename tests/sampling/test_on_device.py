@@ -1,15 +1,19 @@
 """The one hop loop on a GPU: the batches of the CPU, bit for bit. In Triton's interpreter, on a GPU that is pretended."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import halohop
 from halohop.cluster.device import DeviceGraph, DeviceOptions, Mode
 from halohop.cluster.graph import Graph
+from halohop.errors import InputError
 from halohop.sampling import subgraph
 from halohop.sampling.batch import AnySeeds, Batch, NodeSet, Seeds
 from halohop.sampling.collect import collect
@@ -18,6 +22,7 @@ from halohop.sampling.fanouts import Fanouts
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.sampling.neighbor import NeighborSampler
 from halohop.store.draw import Rules
+from halohop.store.tables import GraphTables
 from halohop.telemetry import Counters
 from halohop.testing import graphs
 from halohop.testing.worlds import partitioned
@@ -174,12 +179,78 @@ def test_times_of_edges_and_nodes(rules: str, of_nodes: bool) -> None:
     check(graph, [3, 2], TIMES[rules], seeds_of("paper", [5, 17, 5], time=torch.tensor([12, 19, 3])))
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_excluded_edges_are_not_drawn(disjoint: bool) -> None:
+WEIGHTS = {
+    "weights": Rules(weight="weight"),
+    "replace": Rules(weight="weight", replace=True),
+    "disjoint": Rules(weight="weight", disjoint=True),
+    "labor": Rules(weight="weight", labor=True),
+    "labor, disjoint": Rules(weight="weight", labor=True, disjoint=True),
+    "past": Rules(weight="weight", disjoint=True, time="time"),
+}
+
+
+def weighted(tables: GraphTables) -> GraphTables:
+    """With a third of the weights 0; one relation of several has none."""
+    generator = torch.Generator().manual_seed(7)
+    edges = {}
+    for relation, table in tables.edges.items():
+        weight = torch.rand(table.num_edges, generator=generator) ** 4 * (torch.arange(table.num_edges) % 3)
+        columns = table.columns | {"weight": weight, "time": torch.arange(table.num_edges) * 7 % 20}
+        if relation == ("paper", "rev_writes", "author"):
+            del columns["weight"]
+        edges[relation] = replace(table, columns=columns)
+    return replace(tables, edges=edges)
+
+
+@pytest.mark.parametrize("num_parts", [pytest.param(1, marks=pytest.mark.full), 4])
+@pytest.mark.parametrize("rules", few_of(WEIGHTS, "weights", "labor", "past"))
+def test_weights(rules: str, num_parts: int) -> None:
+    graph = partitioned(weighted(TYPED), num_parts)
+    times = torch.tensor([12, 19, 3]) if WEIGHTS[rules].time else None
+    batch = check(graph, [3, 2], WEIGHTS[rules], seeds_of("paper", [5, 17, 5], time=times))
+    assert batch.num_edges > 2
+
+
+@pytest.mark.parametrize(("mode", "stored"), [("cuda", True), ("zero_copy", False)])
+def test_sums_of_weights_are_moved_or_formed(tmp_path: Path, mode: Mode, stored: bool) -> None:
+    """Where batches first need them; a byte for each edge, and 8 for each node."""
+    tables = weighted(PLAIN)
+    halohop.partition(tables, tmp_path / "parts", num_parts=2, method="random", weight_sums=["weight"] if stored else [])
+    with halohop.open(tmp_path / "parts") as graph:
+        check(graph, [4, -1], Rules(weight="weight"), seeds_of(NODE, [5, 17, 5, 40]), mode=mode)
+        device = on_device(graph, mode)
+        lists = device._lists.of(EDGE, edge_ids=False)  # type: ignore[union-attr]
+        sums = lists.weight_sums["weight"]
+        assert sums is lists.weight_sums["weight"]
+        assert sum(tensor.nbytes for tensor in sums.sums.tensors) <= tables.edges[EDGE].num_edges + 8 * 60  # type: ignore[union-attr]
+        assert ("weight" in graph.router.only_shard.topologies[EDGE].weight_sums) == stored  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("labor", "num_parts"), [(False, 2), (True, 1)])
+def test_an_impossible_weight_is_named_as_the_cpu_names_it(labor: bool, num_parts: int) -> None:
+    """By the user's id of the edge, at once; in a list that is not drawn from it is no error."""
+    table, wrong = PLAIN.edges[EDGE], 100
+    weight = torch.ones(table.num_edges)
+    weight[wrong] = -1
+    graph = partitioned(replace(PLAIN, edges={EDGE: replace(table, columns={"weight": weight})}), num_parts)
+    ids = PLAIN.nodes[NODE].raw_id
+    assert ids is not None
+    (hit,) = graph.locate(ids[table.dst[wrong : wrong + 1]]).tolist()
+    device, rules = on_device(graph), Rules(weight="weight", labor=labor)
+    near, far = (NeighborSampler(one, Fanouts.uniform([3], graph.schema), rules=rules) for one in (graph, device))
+    assert far.sample(seeds_of(NODE, [gid for gid in range(6) if gid != hit])).num_edges > 0
+    words = f"edge {wrong} of {EDGE} has the weight -1 in 'weight'; a weight is a finite number, 0 or more: correct it, or leave"
+    for sampler in (near, far):
+        with pytest.raises(InputError, match=re.escape(words)):
+            sampler.sample(seeds_of(NODE, [hit]))
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(disjoint=True), Rules(weight="weight")], ids=["plain", "disjoint", "weights"])
+def test_excluded_edges_are_not_drawn(rules: Rules) -> None:
     graph = partitioned(PLAIN, 3)
     links = SeedEdges(graph=graph, relation=EDGE, reverse=None)(some_edges(graph))
     assert len(links.excluded[EDGE]) >= 3
-    check(graph, [4, 2], Rules(disjoint=disjoint), links)
+    check(graph, [4, 2], rules, links)
 
 
 def some_edges(graph: Graph) -> LinkSeeds:

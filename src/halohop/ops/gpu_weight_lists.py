@@ -112,8 +112,7 @@ def summed_in_range(weights: Tensor, row_of: Tensor, lengths: Tensor, pool: Devi
     exponent = torch.where((totals >= _LEAST) & (totals < torch.inf), 0, -torch.frexp(greatest).exponent).long()
     some = exponent.clamp(-1000, 1000)  # two powers, as one may exceed float64
     first, second = (_power_of_two(one).index_select(0, row_of) for one in (some, exponent - some))
-    down = (exponent < 0).index_select(0, row_of)  # rounded once: by the product of the powers, which is exact
-    return summed(torch.where(down, weights * (first * second), weights * first * second), lengths, pool)
+    return summed(weights * first * second, lengths, pool)  # what may be rounded twice is too small for any draw
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

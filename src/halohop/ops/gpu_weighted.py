@@ -12,11 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from halohop.ops import gpu_rows
 from halohop.ops.device import DevicePool
 from halohop.ops.device_pieces import DevicePieces
 from halohop.ops.gpu_eligible import DeviceSpans, every_place, slices
 from halohop.ops.gpu_launch import kernel, launch
-from halohop.ops.gpu_rows import places as places_of
 from halohop.ops.gpu_sample import FEW, fraction, stream_of
 from halohop.ops.gpu_weight_lists import WeightLists, refuse, summed, summed_in_range, weights_of
 
@@ -40,14 +40,9 @@ def weight_of(pointers: tl.tensor, live: tl.tensor) -> tl.tensor:
 
 
 @kernel
-def find_entries(
-    place: tl.tensor,
-    sums: tl.tensor,
-    length: tl.tensor,
-    target: tl.tensor,
-    asked: tl.tensor,
-) -> tl.tensor:
-    """The first entry of each list ``[rows]`` whose running sum exceeds each of its targets ``[rows, numbers]``."""
+def find_entries(place: tl.tensor, sums: tl.tensor, length: tl.tensor, target: tl.tensor, asked: tl.tensor) -> tl.tensor:
+    """The first entry of each list ``[rows]`` whose running sum exceeds each of its targets ``[rows, numbers]``; the numbers
+    that are not asked for give any."""
     size = (length + 7) >> 3
     sum_block = tl.zeros(target.shape, tl.int64)
     while tl.max(size, axis=0) > 1:
@@ -255,7 +250,7 @@ class _Drawing:
 
     def left(self, left: _Left) -> Tensor:
         """The rows that are left."""
-        return places_of(self._states == _LEFT, self._pool, left.rows)
+        return gpu_rows.places(self._states == _LEFT, self._pool, left.rows)
 
     def forget_drawn(self, chances: Tensor, lengths: Tensor, rows: Tensor, left: _Left) -> None:
         """Makes zeros of the weights that are drawn; they are those of some rows, list after list."""
