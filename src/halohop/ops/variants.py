@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from halohop.ops import cpu_paging, segment_kernels
+from halohop.ops import cpu_numbers, cpu_paging, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
 from halohop.ops.eligible import Eligible
@@ -74,6 +74,7 @@ def others() -> Iterator[Call]:
     yield from (partial(_pack, _IDS.to(ids)) for ids in _ID_DTYPES)
     yield partial(ascending_order, _IDS)
     yield partial(stitch, torch.tensor([1, 2, 0]), torch.tensor([0, 2, 1]))
+    yield partial(cpu_numbers.logarithm, 1.0)
     yield partial(cpu_paging.will_need, np.zeros(0, np.uint64), np.uint64(0))
     values = (torch.int64, torch.int32, torch.int16, torch.uint8)
     yield from (partial(_unpack, values, wide=wide) for wide in (False, True))
