@@ -120,9 +120,8 @@ LAUNCHES: dict[str, list[Launch]] = {
             options={"num_warps": 1},
         )
         for word, width, replace in (
-            *(("float32", width, False) for width in (1, 8, 16)),
-            *(("float64", 16, replace) for replace in (False, True)),
-            *((word, 16, False) for word in ("uint16", "int64")),
+            *(("float32", width, False) for width in (1, 16)),
+            *(("float64", 8, False), ("float64", 16, True), ("uint16", 16, False)),
         )
     ],
     "gpu_segments.sum_rows": [
