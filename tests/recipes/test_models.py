@@ -124,7 +124,7 @@ def _with_messages(model: Any, batch: Any) -> Tensor:
 
 def _relations_with_messages(model: Any, batch: Any) -> Tensor:
     """What R-GCN computed with a message for each edge, all edges in every layer."""
-    x = projected(batch, model.spec, model.inputs)
+    x = projected(model.read(batch), model.inputs)
     for conv in model.convs:
         out = {name: conv.root(rows) for name, rows in x.items()}
         weights = torch.einsum("rb,bio->rio", conv.mixture, conv.bases)

@@ -127,6 +127,7 @@ def train(
     mode: device_options.Mode = None,
     feature_cache: device_options.FeatureCache = None,
     amp: device_options.Amp = False,
+    compile: device_options.Compile = False,
     deadline: shared.Deadline = _TRAIN["deadline_s"],
     sampling: shared.SamplingPlace = choices.Sampling.servers,
     token_file: shared.TokenFile = None,

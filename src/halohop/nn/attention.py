@@ -47,10 +47,10 @@ class _AttentionConv(ListedConv):
             return lists.of_edges(rows, None)
         return lists.of_edges(rows, rows.new_full((rows.shape[1],), 1.0 if self.fill_value is None else self.fill_value))
 
-    def _mixed(self, rows: Tensor, scores: Tensor, src: Tensor, begins: Tensor) -> Tensor:
+    def _mixed(self, rows: Tensor, scores: Tensor, lists: Lists) -> Tensor:
         """The sum of the rows of each list, by the softmax of its scores."""
-        share = F.dropout(segment_softmax(scores, begins), p=self.dropout, training=self.training)
-        out = segment_spmm(rows, src, begins, weight=share)
+        share = F.dropout(segment_softmax(lists.scored(scores), lists.begins), p=self.dropout, training=self.training)
+        out = segment_spmm(rows, lists.src, lists.begins, weight=share)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 
     def _finished(self, out: Tensor, here: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class GATConv(_AttentionConv, pyg.GATConv):  # type: ignore[misc]
         scores, edges = segment_add(given, taken, lists.src, lists.begins), self._of_edges(hop, edge_attr, lists)
         if edges is not None:
             scores = scores + self._scores_of_edges(edges)
-        return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), lists.src, lists.begins), here)
+        return self._finished(self._mixed(sources, F.leaky_relu(scores, self.negative_slope), lists), here)
 
     def _scores_of_edges(self, rows: Tensor) -> Tensor:
         """What the edges' own rows add to their scores, ``[E, heads]``."""
@@ -127,7 +127,7 @@ class GATv2Conv(_AttentionConv, pyg.GATv2Conv):  # type: ignore[misc]
         edges = None if rows is None else self.lin_edge(rows).view(shape)
         attention, slope = self.att.squeeze(0), self.negative_slope
         scores = segment_gatv2(sources, own, attention, lists.src, lists.begins, edges=edges, negative_slope=slope)
-        return self._finished(self._mixed(sources, scores, lists.src, lists.begins), here)
+        return self._finished(self._mixed(sources, scores, lists), here)
 
 
 def of_hop(edge_index: Any, rows: Tensor | None) -> Tensor | None:

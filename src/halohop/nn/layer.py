@@ -26,7 +26,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
     """A layer of PyG that aggregates over lists of in-edges, without a message for each edge.
 
     It takes what PyG's layer takes, and a `Hop` in place of `edge_index`. What it does not know (explanations, hooks on messages,
-    sparse matrices, other aggregations, the other flow, compilation) is left to PyG's code.
+    sparse matrices, other aggregations, the other flow) is left to PyG's code. So are edges that are no `Hop` in compiled models:
+    to sort them takes sizes that only their contents say.
 
     Attributes:
         takes_hops: that it does; a layer of your own that takes a `Hop`, too, says so by the same name.
@@ -46,6 +47,8 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
             return None
         if isinstance(edge_index, Hop):
             return edge_index
+        if torch.compiler.is_compiling():
+            return None
         if type(edge_index) not in (Tensor, EdgeIndex) or edge_index.layout != torch.strided:
             return None
         num_src, num_dst = len(there), len(there if here is None else here)
@@ -66,7 +69,6 @@ class ListedConv(MessagePassing):  # type: ignore[misc]
             and not self.explain
             and self.decomposed_layers == 1
             and not any(getattr(self, hooks) for hooks in _HOOKS)
-            and not torch.compiler.is_compiling()
         )
 
     @property

@@ -27,10 +27,11 @@ def own_and_reduced(x: Tensor, hop: Hop, reduce: Reduce = "sum", weight: Tensor 
     """The rows of the destinations, and those reduced over their lists.
 
     The destinations are the first sources. The gradient of their slice alone would be a matrix of zeros of the size of `x`, to be
-    added to that of the lists; here it is added to the rows that it is of.
+    added to that of the lists; here it is added to the rows that it is of. A compiler adds them up itself.
     """
     apart = not x.requires_grad or x.dim() != 2 or reduce == "max" or len(x) == hop.num_dst
-    if apart or not torch.is_grad_enabled() or (weight is not None and (weight.requires_grad or weight.dtype != x.dtype)):
+    apart = apart or torch.compiler.is_compiling() or not torch.is_grad_enabled()
+    if apart or (weight is not None and (weight.requires_grad or weight.dtype != x.dtype)):
         return first(x, hop.num_dst), segment_spmm(x, hop.src, hop.begins, reduce=reduce, weight=weight)
     both: tuple[Tensor, Tensor] = _OwnAndReduced.apply(x, hop.src, hop.begins, weight, reduce == "mean")  # type: ignore[no-untyped-call]
     return both

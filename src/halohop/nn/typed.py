@@ -8,9 +8,9 @@ from torch import Tensor
 from torch_geometric import nn as pyg
 
 from halohop.nn.aggregation import is_product, pair_of
-from halohop.nn.hops import Hop, listed_by_dst
+from halohop.nn.hops import Hop
 from halohop.nn.layer import ListedConv
-from halohop.ops import segment_dot, segment_softmax, segment_spmm
+from halohop.ops import segment_dot, segment_ops, segment_softmax, segment_spmm
 from halohop.typing import NodeType, Relation
 
 
@@ -65,9 +65,11 @@ class HGTConv(ListedConv, pyg.HGTConv):  # type: ignore[misc]
             dst.append(hop.dst)
             before += hop.num_src
         nothing = torch.empty(0, dtype=torch.int64, device=here.device)
-        lists = listed_by_dst(torch.cat([nothing, *src]), torch.cat([nothing, *dst]), before, num_dst)
-        share = segment_softmax(segment_dot(torch.cat(keys), query, lists.src, lists.begins), lists.begins)
-        mixed = segment_spmm(torch.cat(values), lists.src, lists.begins, weight=share)
+        every = torch.arange(sum(map(len, src)) + 1, device=here.device)
+        _, begins, order = segment_ops.by_source(torch.cat([nothing, *dst]), every, num_dst)
+        sources = torch.cat([nothing, *src])[order]
+        share = segment_softmax(segment_dot(torch.cat(keys), query, sources, begins), begins)
+        mixed = segment_spmm(torch.cat(values), sources, begins, weight=share)
         out: Tensor = self.out_lin.lins[name](F.gelu(mixed.flatten(1)))
         if out.size(1) != here.size(1):
             return out

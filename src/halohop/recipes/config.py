@@ -65,6 +65,8 @@ class TrainConfig:
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1".
         mode, feature_cache: have batches made on the GPU, see `halohop.open`; None, None: on the CPU, and moved.
         amp: losses are computed in bfloat16 where that is exact enough (`torch.autocast`); weights stay float32.
+        compile: training steps are compiled (`torch.compile`), and their batches padded to one shape; see
+            `halohop.recipes.compiling`. Validation and test are not.
         deadline_s: seconds that a trainer waits for the others, and for servers that have not started yet, before it gives up.
         cache: bytes that a trainer may take for rows of other hosts, "auto", or None: none. See `halohop.open`.
         memory: bytes of a host's memory that its mapped partitions may take; None: half of what is available. See `halohop.open`.
@@ -130,6 +132,7 @@ class TrainConfig:
     mode: GraphMode | None = None
     feature_cache: str | None = None
     amp: bool = False
+    compile: bool = False
     deadline_s: float = 300.0
     sampling: Sampling = "servers"
     token_file: str | None = None

@@ -1,12 +1,10 @@
 """HGT (Hu et al., "Heterogeneous Graph Transformer", 2020) as a model of the recipes, on PyG's `HGTConv` over lists."""
 
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halohop.nn import HGTConv, Hop, hops
-from halohop.recipes.models import NodeClassifier, input_modules, projected
+from halohop.nn import HGTConv, Hop
+from halohop.recipes.models import ModelInput, NodeClassifier, input_modules, projected
 from halohop.recipes.spec import ModelSpec
 from halohop.typing import NodeType, Relation
 
@@ -54,12 +52,12 @@ class AttentionClassifier(NodeClassifier):
         rows: Tensor = self.projections[numbers[node_type]](raw_id if x is None else x.float())
         return rows
 
-    def roots(self, batch: Any) -> Rows:
-        x = projected(batch, self.spec, self.projections)
-        for done, (layer, edges) in enumerate(zip(self.layers, hops(batch, layers=self.spec.layers), strict=True)):
+    def roots(self, given: ModelInput) -> Rows:
+        x = projected(given, self.projections)
+        for done, (layer, edges) in enumerate(zip(self.layers, given.hops, strict=True)):
             before = self.spec.layers - done  # the hops whose edges still matter for the roots
-            x = {name: rows[: sum(batch[name].num_sampled_nodes[: before + 1])] for name, rows in x.items()}
+            x = {name: rows[: sum(given.found[name][: before + 1])] for name, rows in x.items()}
             x = layer(x, {relation: edges[relation] for relation in self.spec.relations})
         # Weights of types that do not matter here have a gradient, too: of zero, so that no rank waits for it.
         nothing = 0 * sum(parameter.sum() for parameter in self.parameters())
-        return {name: rows[: batch[name].num_sampled_nodes[0]] + nothing for name, rows in x.items()}
+        return {name: rows[: given.found[name][0]] + nothing for name, rows in x.items()}

@@ -76,9 +76,13 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
 
 
 def seed_labels(batch: Any, target: NodeType) -> Tensor:
-    """Labels of the seeds, see `labels_of`."""
+    """Labels of the seeds, see `labels_of`; of empty places of a padded batch there are none."""
     store = part_of(batch, target)
-    return labels_of(store.y[: store.batch_size])
+    y = labels_of(store.y[: store.batch_size])
+    if "seed_mask" not in store:
+        return y
+    taken = store.seed_mask if y.dim() == 1 else store.seed_mask.unsqueeze(1)
+    return y.masked_fill(~taken, float("nan") if y.is_floating_point() else -1)
 
 
 def labels_of(y: Tensor) -> Tensor:

@@ -1,18 +1,20 @@
 """The model that predicts links: the encoder of a node model, and a decoder that compares two nodes' vectors."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from halohop.recipes.decoders import DistMult, DotProduct, LinkDecoder, MLPDecoder
-from halohop.recipes.models import NodeClassifier, part_of
+from halohop.recipes.models import BatchModel, ModelInput, NodeClassifier, part_of
 from halohop.recipes.spec import ModelSpec
 from halohop.typing import NodeType
 
 
-class LinkPredictor(nn.Module):
-    """Scores pairs of nodes. What a node model calls logits is here the vector of a node.
+class LinkPredictor(BatchModel):
+    """Scores pairs of nodes: ``model(batch)`` gives those of the batch's edges, float ``[n]``, and of their triplet negatives,
+    ``[n, amount]``. What a node model calls logits is here the vector of a node.
 
     Args:
         spec: names relation and decoder.
@@ -26,19 +28,23 @@ class LinkPredictor(nn.Module):
         self.encoder = encoder
         self.decoder = _decoder(spec)
 
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Scores of the batch's edges, float ``[n]``, and of their triplet negatives, ``[n, amount]``."""
-        of_src, of_dst = self._vectors(batch)
-        of_src = of_src[part_of(batch, self.relation[0]).src_index]
+    def read(self, batch: Any) -> ModelInput:
         destinations = part_of(batch, self.relation[2])
-        negative = destinations.dst_neg_index
+        pairs = part_of(batch, self.relation[0]).src_index, destinations.dst_pos_index, destinations.dst_neg_index
+        return replace(self.encoder.read(batch), pairs=pairs)
+
+    def compute(self, given: ModelInput) -> tuple[Tensor, Tensor]:
+        assert given.pairs is not None
+        src, positive, negative = given.pairs
+        of_src, of_dst = self._vectors(given)
+        of_src = of_src[src]
         amount = negative.shape[1] if negative.dim() == 2 else 1
         scores = self._score(of_src.repeat_interleave(amount, dim=0), of_dst[negative.flatten()])
-        return self._score(of_src, of_dst[destinations.dst_pos_index]), scores.view(len(of_src), amount)
+        return self._score(of_src, of_dst[positive]), scores.view(len(of_src), amount)
 
-    def _vectors(self, batch: Any) -> tuple[Tensor, Tensor]:
+    def _vectors(self, given: ModelInput) -> tuple[Tensor, Tensor]:
         """Of the nodes of both end types that sampling began at."""
-        roots = self.encoder.roots(batch)
+        roots = self.encoder.roots(given)
         vectors: dict[NodeType, Tensor] = {
             name: self.encoder.head(self.encoder.dropout(roots[name])) for name in {self.relation[0], self.relation[2]}
         }

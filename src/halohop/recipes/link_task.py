@@ -10,7 +10,9 @@ from torch import Tensor, nn
 import halohop
 from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.errors import InputError
+from halohop.recipes.compiling import padding_of
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
+from halohop.recipes.models import part_of
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.sharing import shared
 from halohop.recipes.spec import ModelSpec, columns_read
@@ -71,6 +73,7 @@ class LinkTask(Task):
                 seed=config.seed,
                 workers=config.workers,
                 backlog_bytes=config.backlog_bytes,
+                pad=padding_of(setting) if train else None,
                 world=setting.world,
                 device=setting.device,
                 deadline_s=config.deadline_s,
@@ -79,6 +82,8 @@ class LinkTask(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
         positive, negative = model(batch)
+        if "seed_mask" in (edges := part_of(batch, self.relation)):  # of a padded batch
+            positive, negative = positive[edges.seed_mask], negative[edges.seed_mask]
         # -log of the probability of the edges, and of that of the negatives being none
         return F.softplus(-positive).sum() + F.softplus(negative).sum(), positive.numel() + negative.numel()
 

@@ -19,6 +19,7 @@ from halohop import memory
 from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, save_checkpoint
+from halohop.recipes.compiling import CompiledModel
 from halohop.recipes.config import to_dict
 from halohop.recipes.copies import Copies
 from halohop.recipes.events import Event, EventLog
@@ -26,7 +27,7 @@ from halohop.recipes.folder import clear_run
 from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
 from halohop.recipes.resume import Keeper, Part, RunProgress, Saved, read_state
 from halohop.recipes.stopping import ResumableStop, never
-from halohop.recipes.task import Score, Setting, Task, moved
+from halohop.recipes.task import Score, Setting, Task, moved, num_edges
 from halohop.recipes.vector_files import VectorFiles
 from halohop.recipes.vector_tables import VectorTables
 from halohop.recipes.waiting import Watch, worst
@@ -51,7 +52,8 @@ class Run:
         self.saved = state = read_state(setting) if self.config.resume else None
         torch.manual_seed(self.config.seed)  # the same weights on every rank
         self.model = build_model(task.spec).to(self.device)
-        self.ddp: nn.Module = DistributedDataParallel(self.model) if self.world.size > 1 else self.model
+        stepped: nn.Module = CompiledModel(self.model) if self.config.compile else self.model
+        self.ddp: nn.Module = DistributedDataParallel(stepped) if self.world.size > 1 else stepped
         self.vectors = VectorTables(setting, self.model, None if state is None else state["vectors"]["token"])
         decay = self.config.weight_decay
         adam = torch.optim.Adam(self.model.parameters(), lr=self.config.lr, weight_decay=decay, fused=True)
@@ -115,10 +117,10 @@ class Run:
     def _epoch(self, epoch: int, begun: Part) -> Event:
         self.ddp.train()
         part, before, watch, start = begun, self.loader.statistics(), Watch(self.loader), time.perf_counter()
-        edges = 0
+        edges: int | Tensor = 0
         for step, batch in enumerate(self.loader, begun.step + 1):
             loss, count, asked = self._step(moved(batch, self.device))
-            edges += sum(store.edge_index.size(1) for store in batch.edge_stores if "edge_index" in store)
+            edges = edges + num_edges(batch)
             part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
             if self.config.log_every and step % self.config.log_every == 0:
                 progress = {"step": step, "steps": len(self.loader), "loss": part.losses / max(part.known, 1)}
@@ -145,12 +147,12 @@ class Run:
             "held_up": None if reason is None else msgspec.to_builtins(reason) | {"line": reason.line},
         }
 
-    def _measured(self, part: Part, begun: Part, edges: int, before: dict[str, float], start: float) -> Part:
+    def _measured(self, part: Part, begun: Part, edges: int | Tensor, before: dict[str, float], start: float) -> Part:
         """The part of an epoch with what it took over all ranks: `edges` of the batches that were used, and of what the loader
         counted for those that were made the share of those that were used."""
         spent = {name: value - before.get(name, 0) for name, value in self.loader.statistics().items()}
         used = (part.step - begun.step) / max(spent.get("batches", 0), 1)
-        amounts = {name: spent.get(name, 0) * used for name in _SUMMED} | {"sampled_edges": edges}
+        amounts = {name: spent.get(name, 0) * used for name in _SUMMED} | {"sampled_edges": int(edges)}
         sums = sum_over_ranks(list(amounts.values()), self.device, self.world)
         longest = [max_over_ranks(spent.get(name, 0), self.device, self.world) for name in _LONGEST]
         seconds = max_over_ranks(time.perf_counter() - start, self.device, self.world)

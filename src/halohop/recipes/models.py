@@ -1,5 +1,6 @@
 """The models: PyG's own for one relation, a relational one for many. All of them: ``model(batch) -> logits of the seeds``."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from halohop.nn import Hop, aggregate, fuse, hops
 from halohop.recipes.spec import ModelSpec
-from halohop.recipes.vectors import LearnedVectors, of_nodes
+from halohop.recipes.vectors import LearnedVectors, learned_vectors, of_nodes
 from halohop.typing import NodeType, Relation
 
 
@@ -20,8 +21,42 @@ def part_of(batch: Any, key: NodeType | Relation) -> Any:
     return batch[key] if isinstance(batch, HeteroData) else batch
 
 
-class NodeClassifier(nn.Module):
-    """An encoder of nodes and a linear head."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInput:
+    """What a model computes with, of a batch: tensors and numbers only, whose shapes decide what a compiler makes of the model.
+
+    Args:
+        rows: per node type its features, or the vectors that its nodes have learned, ``[n, width]``.
+        hops: per layer, the outermost first, the edges of each relation that it reads.
+        found: per node type how many nodes each hop found, those that sampling began at first.
+        seeds: how many of the target's nodes are asked about; None: all that sampling began at.
+        pairs: of a model that scores pairs, those: positions of sources, of their destinations, of other destinations.
+    """
+
+    rows: dict[NodeType, Tensor]
+    hops: list[dict[Relation, Hop]]
+    found: dict[NodeType, list[int]]
+    seeds: int | None = None
+    pairs: tuple[Tensor, Tensor, Tensor] | None = None
+
+
+class BatchModel(nn.Module):
+    """A model that computes with batches: what it reads of one, and what it makes of that."""
+
+    def read(self, batch: Any) -> ModelInput:
+        """What of a batch it computes with."""
+        raise NotImplementedError
+
+    def compute(self, given: ModelInput) -> Any:
+        """What comes out; tensors alone decide it, and nothing here asks for their contents."""
+        raise NotImplementedError
+
+    def forward(self, batch: Any) -> Any:
+        return self.compute(self.read(batch))
+
+
+class NodeClassifier(BatchModel):
+    """An encoder of nodes and a linear head: ``model(batch)`` gives the seeds' logits, float ``[batch_size, num_classes]``."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -29,18 +64,31 @@ class NodeClassifier(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
         self.head = nn.Linear(spec.hidden, spec.num_classes)
 
-    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
+    def read(self, batch: Any) -> ModelInput:
+        learned = learned_vectors(self)
+        stores = {node_input.node_type: part_of(batch, node_input.node_type) for node_input in self.spec.inputs}
+        layers = hops(batch, layers=self.spec.layers)
+        return ModelInput(
+            rows={name: of_nodes(learned[name], store) if name in learned else store.x for name, store in stores.items()},
+            hops=[edges if isinstance(edges, dict) else {self.spec.relations[0]: edges} for edges in layers],
+            found={name: store.num_sampled_nodes for name, store in stores.items()},
+            seeds=stores[self.spec.target].get("batch_size"),
+        )
+
+    def roots(self, given: ModelInput) -> dict[NodeType, Tensor]:
         """The last hidden layer of the nodes that sampling began at, a batch's first ones: float ``[n, hidden]`` per type."""
         raise NotImplementedError
 
     def encode(self, batch: Any) -> Tensor:
         """The seeds' last hidden layer, float ``[batch_size, hidden]``."""
-        return self.roots(batch)[self.spec.target]
+        return self._of_seeds(self.read(batch))
 
-    def forward(self, batch: Any) -> Tensor:
-        """The seeds' logits, float ``[batch_size, num_classes]``."""
-        logits: Tensor = self.head(self.dropout(self.encode(batch)))
+    def compute(self, given: ModelInput) -> Tensor:
+        logits: Tensor = self.head(self.dropout(self._of_seeds(given)))
         return logits
+
+    def _of_seeds(self, given: ModelInput) -> Tensor:
+        return self.roots(given)[self.spec.target][: given.seeds]
 
 
 class MeanConv(nn.Module):
@@ -112,16 +160,14 @@ class PlainClassifier(NodeClassifier):
             encoder = {"sage": _SAGE, "gcn": _GCN}[spec.kind](**options)
         self.encoder: Any = fuse(encoder)
 
-    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
-        x = batch.x.float() if self.embedding is None else self.dropout(of_nodes(self.embedding, batch))
+    def roots(self, given: ModelInput) -> dict[NodeType, Tensor]:
+        ((name, rows),) = given.rows.items()
+        x = rows.float() if self.embedding is None else self.dropout(rows)
         # Each layer reads the hops that still matter for the seeds. All in-edges of a node come in one hop, so that is exact.
-        hidden = self.encoder(
-            x,
-            batch.edge_index,
-            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-            num_sampled_edges_per_hop=batch.num_sampled_edges,
-        )
-        return {self.spec.inputs[0].node_type: F.relu(hidden)}
+        for done, (conv, norm, edges) in enumerate(zip(self.encoder.convs, self.encoder.norms, given.hops, strict=True), 1):
+            x = F.relu(norm(conv(x, edges[self.spec.relations[0]])))
+            x = self.dropout(x) if done < self.spec.layers else x
+        return {name: x}
 
 
 class RelationalConv(nn.Module):
@@ -157,11 +203,11 @@ class RelationalClassifier(NodeClassifier):
         num_bases = min(spec.bases, len(spec.relations))
         self.convs = nn.ModuleList(RelationalConv(spec.hidden, len(spec.relations), num_bases) for _ in range(spec.layers))
 
-    def roots(self, batch: Any) -> dict[NodeType, Tensor]:
-        x = projected(batch, self.spec, self.inputs)
-        for done, (conv, edges) in enumerate(zip(self.convs, hops(batch, layers=self.spec.layers), strict=True)):
+    def roots(self, given: ModelInput) -> dict[NodeType, Tensor]:
+        x = projected(given, self.inputs)
+        for done, (conv, edges) in enumerate(zip(self.convs, given.hops, strict=True)):
             before = self.spec.layers - done  # the hops whose edges still matter for the seeds
-            num_dst = {name: sum(batch[name].num_sampled_nodes[:before]) for name in x}
+            num_dst = {name: sum(given.found[name][:before]) for name in x}
             x = {name: self.dropout(rows) for name, rows in x.items()}
             out = conv(x, {relation: edges[relation] for relation in self.spec.relations}, num_dst)
             x = {name: F.relu(rows) for name, rows in out.items()}
@@ -176,10 +222,9 @@ def input_modules(spec: ModelSpec) -> nn.ModuleList:
     )
 
 
-def projected(batch: Any, spec: ModelSpec, modules: nn.ModuleList) -> dict[NodeType, Tensor]:
-    """Rows of all nodes of a typed batch, ``[n, hidden]`` per node type, made by `input_modules`."""
-    stores = [(batch[node_input.node_type], node_input) for node_input in spec.inputs]
+def projected(given: ModelInput, modules: nn.ModuleList) -> dict[NodeType, Tensor]:
+    """Rows of all nodes of a typed batch, ``[n, hidden]`` per node type, made by `input_modules`; what was learned is so wide."""
     return {
-        node_input.node_type: of_nodes(module, store) if node_input.width is None else module(store.x.float())
-        for (store, node_input), module in zip(stores, modules, strict=True)
+        name: rows if isinstance(module, LearnedVectors) else module(rows.float())
+        for (name, rows), module in zip(given.rows.items(), modules, strict=True)
     }

@@ -12,6 +12,7 @@ import halohop
 from halohop.collectives import max_over_ranks
 from halohop.inference import LayerPass, costs_less
 from halohop.memory import spare_bytes
+from halohop.recipes.compiling import padding_of
 from halohop.recipes.judging import Judge
 from halohop.recipes.labels import count_classes, find_target, labels_of, seed_labels, several_classes
 from halohop.recipes.layered_models import trained_layers
@@ -64,6 +65,7 @@ class NodeTask(Task):
             seed=config.seed,
             workers=config.workers,
             backlog_bytes=config.backlog_bytes,
+            pad=padding_of(self.setting) if train else None,
             world=self.setting.world,
             device=self.setting.device,
             deadline_s=config.deadline_s,

@@ -28,7 +28,7 @@ FORMAT = 3
 MAY_CHANGE = frozenset(
     (
         *("parts", "sampling", "token_file", "encrypt", "workers", "backlog_bytes", "device", "deadline_s"),
-        *("cache", "memory", "hot_memory", "mode", "feature_cache"),
+        *("cache", "memory", "hot_memory", "mode", "feature_cache", "compile"),
         *("out", "copy_to", "overwrite", "resume", "log_every", "save_every", "epochs", "patience", "metrics"),
     )
 )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import halohop
-from halohop import Graph, World
+from halohop import Graph, Padding, World
 from halohop.collectives import lost_peers_named, process_group
 from halohop.cores import usable_cores
 from halohop.errors import InputError
@@ -107,6 +107,7 @@ def share_of(
     seed: int,
     workers: int | None,
     backlog_bytes: int | None = None,
+    pad: Padding | None = None,
     world: World,
     device: torch.device,
     deadline_s: float,
@@ -120,12 +121,21 @@ def share_of(
         shuffle=shuffle,
         locality=locality,
         **columns,
-        **shared(seed=seed, workers=workers, backlog_bytes=backlog_bytes, world=world, device=device, deadline_s=deadline_s),
+        **shared(
+            seed=seed, workers=workers, backlog_bytes=backlog_bytes, pad=pad, world=world, device=device, deadline_s=deadline_s
+        ),
     )
 
 
 def shared(
-    *, seed: int, workers: int | None, backlog_bytes: int | None = None, world: World, device: torch.device, deadline_s: float
+    *,
+    seed: int,
+    workers: int | None,
+    backlog_bytes: int | None = None,
+    pad: Padding | None = None,
+    world: World,
+    device: torch.device,
+    deadline_s: float,
 ) -> dict[str, Any]:
     """The options of any loader whose seeds are shared among ranks."""
     return {
@@ -134,7 +144,9 @@ def shared(
         "num_workers": min(cores_per_trainer(world), 4) if workers is None else workers,
         "backlog_bytes": backlog_bytes,
         "pin_memory": device.type == "cuda",
-        # Every model multiplies features first, which torch does with sparse rows, too. On a GPU that is not tested.
-        "layout": torch.sparse_csr if device.type == "cpu" else torch.strided,
+        "pad": pad,
+        # Every model multiplies features first, which torch does with sparse rows, too. On a GPU that is not tested, and
+        # compilers know no sparse rows.
+        "layout": torch.sparse_csr if device.type == "cpu" and pad is None else torch.strided,
         "timeout": 2 * deadline_s,  # later than the deadline of the request that it waits for, whose error says more
     }

@@ -109,3 +109,12 @@ def evaluation_fanout(setting: Setting, *, few_edges: int) -> tuple[int, ...]:
 def moved(batch: Any, device: torch.device) -> Any:
     """A batch on the device of the model."""
     return batch if device.type == "cpu" else batch.to(device, non_blocking=True)
+
+
+def num_edges(batch: Any) -> int | Tensor:
+    """How many edges a batch has; of a padded one a number that lies where the batch does, so that nobody waits for it here."""
+    total: int | Tensor = 0
+    for store in batch.edge_stores:
+        if "edge_index" in store:
+            total = total + (store.edge_mask.sum() if "edge_mask" in store else store.edge_index.size(1))
+    return total

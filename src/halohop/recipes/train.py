@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import halohop
 from halohop import World
 from halohop.collectives import world_of
+from halohop.recipes.compiling import check_compiler
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.events import Event, EventLog
 from halohop.recipes.folder import check_run
@@ -48,6 +49,8 @@ def train(
     if world.rank == 0:
         check_run(config)
     device = choose_device(config.device, world)
+    if config.compile:
+        check_compiler(device)
     with (
         shared_graph(config, world=world, device=device) as graph,
         EventLog(config.out, world, on_event) as emit,

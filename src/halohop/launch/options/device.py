@@ -28,3 +28,9 @@ FeatureCache = Annotated[
     ),
 ]
 Amp = Annotated[bool, typer.Option("--amp", rich_help_panel=PLACE, help="Compute losses in bfloat16 where it is exact enough.")]
+Compile = Annotated[
+    bool,
+    typer.Option(
+        "--compile", rich_help_panel=PLACE, help="Compile training steps (torch.compile), for batches padded to one shape."
+    ),
+]
