@@ -213,7 +213,11 @@ class DeviceRelabeler(Relabeler):
         self._enter(self._ids[:count], fresh=0)
 
     def add(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
-        """As of `Relabeler`; nothing waits for the device."""
+        """As of `Relabeler`; nothing waits for the device.
+
+        Raises:
+            InputError: more ids than have numbers of 32 bits.
+        """
         pool, count = self._device_pool, len(ids)
         bids = pool.empty((count,), torch.int64) if out is None else out
         assert bids.shape == ids.shape
@@ -268,7 +272,11 @@ class DeviceRelabeler(Relabeler):
 
     def _reserve(self, length: int, keep: int) -> None:
         """Room for so many ids, and more slots than twice as many."""
-        assert length < _NONE
+        if length >= _NONE:
+            raise InputError(
+                f"a batch comes upon {length} nodes, of which {self._device_pool.device} can number {_NONE - 1}; take fewer seeds a "
+                "batch, or smaller fanouts"
+            )
         if length > len(self._ids):
             larger = self._device_pool.empty((max(length, 2 * len(self._ids)),), torch.int64)
             larger[:keep].copy_(self._ids[:keep])
