@@ -118,19 +118,22 @@ class UserLayers(LayeredModel):
         }
 
     def _try_out(self, graph: Graph) -> None:
-        """Computes a few nodes with made-up edges both ways, at once and by in-edges only; learns which rows come out."""
+        """Computes a few nodes with made-up edges both ways, at once and by in-edges only, where the module lies; learns which rows
+        come out."""
+        device = next((parameter.device for parameter in self.module.parameters()), torch.device("cpu"))
         rows: Rows = {}
         for name, spec in graph.schema.nodes.items():
-            gid = torch.arange(min(_NODES, spec.count))
-            rows[name] = self.inputs(name, graph.fetch_rows(name, self.columns(name), gid))
+            stored = graph.fetch_rows(name, self.columns(name), torch.arange(min(_NODES, spec.count)))
+            rows[name] = self.inputs(name, tuple(column.to(device) for column in stored))
         generator = torch.Generator().manual_seed(0)
         for stage in range(self.stages):
             self._empty.append({name: x[:0] for name, x in rows.items()})
-            edges = self._no_edges(stage, torch.device("cpu"))
+            edges = self._no_edges(stage, device)
             for relation in edges:
                 ends = [len(rows[name]) for name in (relation[0], relation[2])]
                 if all(ends):
-                    edges[relation] = torch.stack([torch.randint(end, (_EDGES,), generator=generator) for end in ends])
+                    drawn = torch.stack([torch.randint(end, (_EDGES,), generator=generator) for end in ends])
+                    edges[relation] = drawn.to(device)
             after = self._call(stage, rows, edges)
             self._compare(stage, rows, edges, after)
             rows = after

@@ -274,8 +274,8 @@ class DeviceRelabeler(Relabeler):
         """Room for so many ids, and more slots than twice as many."""
         if length >= _NONE:
             raise InputError(
-                f"a batch comes upon {length} nodes, of which {self._device_pool.device} can number {_NONE - 1}; take fewer seeds a "
-                "batch, or smaller fanouts"
+                f"a batch comes upon {length} nodes, of which {self._device_pool.device} can number {_NONE - 1}; take fewer "
+                "seeds a batch, or smaller fanouts"
             )
         if length > len(self._ids):
             larger = self._device_pool.empty((max(length, 2 * len(self._ids)),), torch.int64)
