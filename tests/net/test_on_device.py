@@ -73,6 +73,8 @@ def test_batches_of_several_hosts_are_those_of_the_cpu(parts: Path, cache: Any, 
         assert_same(batches(first), here)
         assert cache is not None or any(size >= SMALL for size, _ in put)
         assert all(locked for size, locked in put if size >= SMALL)
+        sizes = [size for size, _ in put]
+        assert cache is not None or all(sizes.count(batch.x.nbytes) == 1 for batch in here)  # rows come in one copy
         hits = first.on_device.statistics().get("device_rows", 0)
         assert (hits > 0) == (cache is not None)
         if cache == "100MB":

@@ -209,6 +209,24 @@ def test_a_graph_of_several_hosts(tmp_path: Path, mode: Any) -> None:
         assert_same_batches(make(first, run="threads", num_workers=2), here)
 
 
+AFAR = ("links, strict triplets", "times")
+AFAR_TOO = (
+    *("links, binary", "links, padded", "padded", "disjoint", "induced", "bidirectional"),
+    *("subgraphs", "HGT", "clusters", "PPR", "SAINT, edges", "SAINT, walks"),
+)
+
+
+@pytest.mark.parametrize("name", [*AFAR, *(pytest.param(name, marks=FULL) for name in AFAR_TOO)])
+def test_loaders_of_a_graph_of_several_hosts(name: str, tmp_path: Path) -> None:
+    """Of four partitions each host has two."""
+    source, make = LOADERS[name]
+    halohop.partition(SOURCES[source](), tmp_path / "parts", num_parts=4, method="random")
+    with hosts(tmp_path / "parts", [[0, 2], [1, 3]]) as (first, _):
+        here = list(make(first, run="inline", seed=3))
+        first.use_device(DeviceOptions(device="cuda:0", mode="cuda", feature_cache=300))
+        assert_same_batches(make(first, run="inline", seed=3), here)
+
+
 def test_rows_of_tables_lie_on_the_device(tmp_path: Path) -> None:
     halohop.partition(typed_data(), tmp_path / "parts", num_parts=2, method="random")
     with halohop.open(tmp_path / "parts") as graph:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,10 @@ from torch.overrides import TorchFunctionMode
 
 import halohop
 from halohop.datasets import random_edge_masks, synthetic
-from halohop.recipes import compiling, node_task, resume
+from halohop.recipes import compiling, inference, node_task, resume
 from halohop.recipes import train as training
 from halohop.recipes.checkpoint import load_tensors
-from halohop.recipes.config import TrainConfig
+from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.loop import Run
 from halohop.recipes.train import train
 from halohop.tensors.gradients import Gradients
@@ -94,7 +95,8 @@ def _gradient_there(parameter: Tensor) -> None:
 
 @pytest.fixture
 def gpu(pretended_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "choose_device", lambda name, world: GPU if name == "cuda" else torch.device("cpu"))
+    for module in (training, inference):
+        monkeypatch.setattr(module, "choose_device", lambda name, world: GPU if name == "cuda" else torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.arange(3).byte())
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
@@ -178,6 +180,26 @@ def test_a_run_on_a_gpu_goes_on_after_an_interruption(tiny_parts: str, tmp_path:
     with pytest.raises(KilledError):
         run(again, until=(2, 3))
     assert told(run(replace(again, device="cpu", mode=None, feature_cache=None))) == expected
+
+
+@pytest.mark.parametrize("fanout", [None, pytest.param((3, 3), marks=FULL)], ids=str)
+def test_predictions_of_a_gpu_are_those_of_the_cpu(tiny_parts: str, tmp_path: Path, gpu: None, fanout: Any) -> None:
+    run(config_for(tiny_parts, tmp_path / "run", epochs=1))
+    for device in ("cpu", "cuda"):
+        config = InferConfig(
+            parts=tiny_parts,
+            checkpoint=str(tmp_path / "run/checkpoint"),
+            out=str(tmp_path / device),
+            fanout=fanout,
+            embeddings=True,
+            workers=0,
+            device=device,
+        )
+        with OnGpu() if device == "cuda" else nullcontext():
+            inference.infer(config, world=World())
+    for name in ("raw_ids", "predictions", "confidence", "embeddings"):
+        one, other = (np.load(tmp_path / device / f"{name}.npy") for device in ("cuda", "cpu"))
+        assert np.array_equal(one, other), name
 
 
 def test_steps_to_compile_have_places_that_nobody_waits_for(

@@ -118,8 +118,8 @@ class UserLayers(LayeredModel):
         }
 
     def _try_out(self, graph: Graph) -> None:
-        """Computes a few nodes with made-up edges both ways, at once and by in-edges only, where the module lies; learns which rows
-        come out."""
+        """Computes a few nodes with made-up edges both ways, at once and by in-edges only; learns which rows come out. Where the
+        module lies."""
         device = next((parameter.device for parameter in self.module.parameters()), torch.device("cpu"))
         rows: Rows = {}
         for name, spec in graph.schema.nodes.items():
