@@ -1,4 +1,4 @@
-"""What all CPU kernels share: how they are compiled, and the prefetch instruction."""
+"""What all CPU kernels share: how they are compiled, and what Numba has no words for."""
 
 import hashlib
 import os
@@ -83,6 +83,24 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetch)
+
+
+def _copy_words(typing_context: Any, out: Any, into: Any, source: Any, begin: Any, count: Any) -> Any:
+    """``copy_words(out, into, source, begin, count)``: words of one array to another, which lies elsewhere, as memcpy does it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def address(array: int, index: int) -> Any:
+            data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+            return builder.gep(data, [arguments[index]])
+
+        num_bytes = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
+        cgutils.raw_memcpy(builder, address(0, 1), address(2, 3), arguments[4], num_bytes)
+        return context.get_dummy_value()
+
+    return types.void(out, types.uint64, source, types.uint64, types.uint64), generate
+
+
+copy_words: Any = intrinsic(_copy_words)
 
 
 def _pointer(typing_context: Any, address: Any) -> Any:
