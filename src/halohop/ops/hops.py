@@ -1,4 +1,4 @@
-"""The hops of a batch where all lists are in this process: two calls of kernels a hop, for any number of relations."""
+"""The hops of a batch where all lists are in this process: two calls of kernels, for any number of hops and relations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ UInt64s = NDArray[np.uint64]
 Words = NDArray[Any]
 """An array of unsigned numbers of 4 or 8 bytes: ids, which are never negative."""
 
-_NONE = np.empty(0, np.int64)
+_NONE, _NO_RESULTS = np.empty(0, np.int64), np.empty((0, 4), np.uint64)
 
 MOST_DRAWN = cpu_sample.FEW
 """Largest fanout of `NearHops`."""
@@ -120,12 +120,9 @@ class NearHops:
         self._lists = tuple(lists)  # keeps their memory
         self._expand_all, self._list_end, self._pool, self._says_begins = expand_all, list_end, pool, begins
         self._relations = np.array([one.row() for one in lists], np.uint64).reshape(len(lists), -1)
-        self._limits = np.array([[limit_of(fanout) for fanout in one.fanouts] for one in lists], np.uint64).reshape(
-            len(lists), -1
-        )
-        self._drawing = [[one.own_type if one.fanouts[hop] else None for one in lists] for hop in range(self._limits.shape[1])]
-        self._has_raw = any(one.raw is not None for one in lists)
-        self._no_ids = np.array([one.edge_ids is None for one in lists], bool)
+        limits = np.array([[limit_of(fanout) for fanout in one.fanouts] for one in lists], np.uint64).reshape(len(lists), -1)
+        self._limits = np.ascontiguousarray(limits.T)
+        self._words = 0  # of room that a batch needed so far, at most
 
     def sample(self, nodes: Sequence[Relabeler], *, seed: int, epoch: int, batch: int) -> NearBatch | None:
         """Goes all hops of a batch.
@@ -138,56 +135,79 @@ class NearHops:
             What was found; None where a list, a neighbour or an id is not as it should be: then `sample_neighbors` and the others
             say what is wrong.
         """
-        known = np.array([relabeler.count for relabeler in nodes], np.uint64)
-        begins, num_nodes, num_edges = np.zeros_like(known), [known.tolist()], list[list[int]]()
-        prefix, types = stream_prefix(0, seed, epoch, batch), _lent(nodes, num_nodes[0])
-        before, totals, num_lists = *np.zeros((2, len(self._lists)), np.int64), 0
-        edges, memory, found = list[NearEdges](), np.empty(0, np.int64), [list[Tensor | None]() for _ in self._lists]
-        table = np.zeros((len(self._lists), 4), np.uint64)  # of addresses: nothing is drawn yet
-        all_limits = np.ascontiguousarray(self._limits.T)
-        for hop, limits in enumerate(all_limits):
-            ends = known.copy()
-            width = [end - begin for begin, end in zip(begins.tolist(), num_nodes[-1], strict=True)]
-            rows = [0 if own_type is None else width[own_type] for own_type in self._drawing[hop]]
-            spans, num_lists = empty_array(self._pool, (3, sum(rows)), INT64), num_lists + sum(rows)
-            lists = self._lists_of(rows, found) if self._says_begins else _NONE
-            if not cpu_hops.find_hop(self._relations, limits, types, begins, ends, spans, totals, lists):
-                return None
-            num_edges.append(totals.tolist())
-            earlier, sizes = memory, before + totals
-            if hop < len(all_limits) - 1:
-                memory, addresses = self._passing(sizes)
-            else:
-                edges = self._room(sizes.tolist())
-                addresses = self._addresses(edges)
-            table = np.hstack((addresses, table[:, :4]))
-            most = num_nodes[-1].copy()
-            for one, count in zip(self._lists, num_edges[-1], strict=True):
-                most[one.neighbor_type] += count
-            types = _lent(nodes, most)
-            raw = empty_array(self._pool, (max(width) if self._has_raw else 0,), INT64)
-            question = self._relations, limits, types, begins, ends, np.uint64(stream_prefix(prefix, hop))
-            is_whole = cpu_hops.draw_hop(*question, spans, totals, before, raw, table, known)
-            del earlier  # whose memory was read
-            if not is_whole:
-                return None
-            before += totals
-            num_nodes.append(known.tolist())
-            for relabeler, count in zip(nodes, num_nodes[-1], strict=True):
-                relabeler.take_back(count)
-            if not self._expand_all:
-                begins = ends
-        edges = edges or self._room(before.tolist())  # of a batch without hops
-        return NearBatch(edges=edges, num_edges=num_edges, num_nodes=num_nodes, num_lists=num_lists, begins=found)
+        table = np.zeros((len(self._limits) + 1, len(nodes) + len(self._lists) + 1), np.int64)
+        table[0, : len(nodes)] = [relabeler.count for relabeler in nodes]
+        found = self._gone(nodes, table, np.uint64(stream_prefix(0, seed, epoch, batch)))
+        for relabeler, count in zip(nodes, table[:, : len(nodes)].max(axis=0).tolist(), strict=True):
+            relabeler.take_back(count)
+        return found
 
-    def _lists_of(self, rows: list[int], found: list[list[Tensor | None]]) -> NDArray[Any]:
-        """Room for where so many lists of each relation begin, in one piece, of which each relation gets its part."""
-        sizes = [number + 1 if number else 0 for number in rows]
+    def _gone(self, nodes: Sequence[Relabeler], table: NDArray[np.int64], key: np.uint64) -> NearBatch | None:
+        """`sample`, where the batch's table has the seeds (see `cpu_hops`)."""
+        num_hops, num_types = len(self._limits), len(nodes)
+        types, room, hop, words = _lent(nodes, [0] * num_types), empty_array(self._pool, (self._words,), INT64), 0, 1
+        while num_hops and words:
+            hop, words = self._go(types, key, table, room, hop, _NO_RESULTS, _NONE)
+            if hop == num_hops:
+                return None
+            if words:
+                room, types = self._enlarged(room, words, table[hop]), self._further(nodes, table[hop].tolist())
+        edges = self._room(table[:, num_types:-1].sum(axis=0).tolist())
+        results = np.array([one.addresses(self._list_end) for one in edges], np.uint64).reshape(-1, 4)
+        begins, found = self._begins(table[:, :num_types].tolist()) if self._says_begins else (_NONE, [[] for _ in edges])
+        if num_hops and self._go(types, key, table, room, hop, results, begins)[0] == num_hops:
+            return None
+        rows = table.tolist()
+        return NearBatch(
+            edges=edges,
+            num_edges=[row[num_types:-1] for row in rows[:-1]],
+            num_nodes=[row[:num_types] for row in rows],
+            num_lists=rows[-1][-1],
+            begins=found,
+        )
+
+    def _go(
+        self,
+        types: UInt64s,
+        key: np.uint64,
+        table: NDArray[np.int64],
+        room: NDArray[np.int64],
+        hop: int,
+        results: UInt64s,
+        begins: NDArray[Any],
+    ) -> tuple[int, int]:
+        where = table, room, np.uint64(hop), results, begins
+        reached: tuple[int, int] = cpu_hops.go_hops(self._relations, self._limits, types, self._expand_all, key, *where)
+        return reached
+
+    def _enlarged(self, room: NDArray[np.int64], words: int, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Room for so many words and some more, with what the hops before this row have in it."""
+        self._words = max(self._words, words + words // 4)
+        larger: NDArray[np.int64] = empty_array(self._pool, (self._words,), INT64)
+        larger[: row[-1]] = room[: row[-1]]
+        return larger
+
+    def _further(self, nodes: Sequence[Relabeler], row: list[int]) -> UInt64s:
+        """The types' table, with room for all nodes that there may be after the hop of this row."""
+        known = row[: len(nodes)]
+        for relabeler, count in zip(nodes, known, strict=True):
+            relabeler.take_back(count)
+        for one, count in zip(self._lists, row[len(nodes) : -1], strict=True):
+            known[one.neighbor_type] += count
+        return _lent(nodes, known)
+
+    def _begins(self, num_nodes: list[list[int]]) -> tuple[NDArray[Any], list[list[Tensor | None]]]:
+        """Room for where lists begin, in one piece, of which each relation gets a part for each hop."""
+        sizes = []
+        for hop, known in enumerate(num_nodes[:-1]):
+            earlier = num_nodes[hop - 1] if hop and not self._expand_all else [0] * len(known)
+            drawing = [one.own_type if one.fanouts[hop] else None for one in self._lists]
+            rows = [0 if own is None else known[own] - earlier[own] for own in drawing]
+            sizes += [number + 1 if number else 0 for number in rows]
         room = self._pool.empty((sum(sizes),), torch.int64)
-        for of_relation, part in zip(found, room.split(sizes), strict=True):
-            of_relation.append(part if len(part) else None)
+        parts = [part if len(part) else None for part in room.split(sizes)]
         array: NDArray[Any] = room.numpy()
-        return array
+        return array, [parts[number :: len(self._lists)] for number in range(len(self._lists))]
 
     def _room(self, sizes: list[int]) -> list[NearEdges]:
         """For so many edges of each relation."""
@@ -201,23 +221,11 @@ class NearHops:
             for one, size in zip(self._lists, sizes, strict=True)
         ]
 
-    def _passing(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], UInt64s]:
-        """Memory for so many edges of each relation that the next hop copies, all in one piece, and its rows of addresses."""
-        total = int(sizes.sum())
-        memory = empty_array(self._pool, (4, total), INT64)
-        begins: NDArray[np.int64] = (sizes.cumsum() - sizes)[:, None] + np.arange(4) * total
-        addresses: UInt64s = (begins * memory.itemsize + memory.ctypes.data).astype(np.uint64)
-        addresses[self._no_ids, 3] = 0
-        return memory, addresses
-
-    def _addresses(self, edges: list[NearEdges]) -> UInt64s:
-        return np.array([one.addresses(self._list_end) for one in edges], np.uint64).reshape(-1, 4)
-
 
 def _place(words: Words | None) -> tuple[int, int]:
     return (0, 0) if words is None else (words.ctypes.data, words.itemsize)
 
 
-def _lent(nodes: Sequence[Relabeler], room: list[int]) -> UInt64s:
+def _lent(nodes: Sequence[Relabeler], room: Sequence[int]) -> UInt64s:
     """The types' table, with room for so many nodes of each."""
     return np.array([relabeler.lend(most) for relabeler, most in zip(nodes, room, strict=True)], np.uint64)

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from halohop.ops import cpu_numbers, cpu_paging, segment_kernels
+from halohop.ops import cpu_paging, cpu_sample, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
 from halohop.ops.eligible import Eligible
@@ -40,6 +40,7 @@ _WEIGHTS = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8)
 def near() -> Iterator[Call]:
     """What a loader of neighbours needs, drawn alike from lists in one piece each; those that take longest to compile first."""
     yield _hop
+    yield _draw_few  # a fifth of the hop, which another process compiles meanwhile
     yield from (partial(_copy_rows, word, torch.int64, back=False) for word in _WORDS)
     yield partial(Relabeler(2).start, _IDS)
     yield partial(sort_edges, _IDS.flip(0), _IDS, 2, 2)
@@ -114,6 +115,11 @@ def _hop() -> None:
     relabeler = Relabeler(2)
     relabeler.start(_IDS[:2])
     NearHops([lists], expand_all=False, list_end=1, pool=Pool()).sample([relabeler], seed=0, epoch=0, batch=0)
+
+
+def _draw_few() -> None:
+    lists = np.zeros(1, np.int64)
+    cpu_sample.draw_few(lists, lists, lists, np.uint64(0), np.uint64(1), lists)
 
 
 def _draw(fanout: int, **options: object) -> None:

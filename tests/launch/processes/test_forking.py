@@ -183,7 +183,7 @@ def test_it_shares_what_was_imported_and_has_threads_of_its_own(told: Tell) -> N
 
 def test_kernels_are_ready_before_it_forks(told: Tell) -> None:
     """Or each trainer would load its own."""
-    ready = "len(cpu_hops.find_hop.signatures), len(cpu_sample.draw_few.signatures)"
+    ready = "len(cpu_hops.go_hops.signatures), len(cpu_sample.draw_few.signatures)"
     assert min(told(f"from halohop.ops import cpu_hops, cpu_sample; say(news=[{ready}])")["news"]) > 0
 
 
