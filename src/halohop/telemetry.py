@@ -35,6 +35,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums: dict[str, float] = defaultdict(float)
+        self._names: dict[str, tuple[str, str]] = {}
 
     def add(self, name: str, amount: float = 1) -> None:
         with self._lock:
@@ -49,6 +50,15 @@ class Counters:
     def span(self, name: str) -> "_Span":
         """Adds the block's wall time to ``<name>_seconds`` and one to ``<name>_calls``."""
         return _Span(self, name)
+
+    def add_span(self, name: str, seconds: float) -> None:
+        """What a span adds."""
+        names = self._names.get(name)
+        if names is None:
+            names = self._names[name] = (f"{name}_seconds", f"{name}_calls")
+        with self._lock:
+            self._sums[names[0]] += seconds
+            self._sums[names[1]] += 1
 
     def begin_anew(self) -> None:
         """Forgets all sums. For a forked process: a thread of its parent may have held the lock when it was forked."""
@@ -73,8 +83,7 @@ class _Span:
         self._start = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        seconds = time.perf_counter() - self._start
-        self._counters.add_all({f"{self._name}_seconds": seconds, f"{self._name}_calls": 1})
+        self._counters.add_span(self._name, time.perf_counter() - self._start)
 
 
 def added(sums: Iterable[Mapping[str, float]]) -> dict[str, float]:
