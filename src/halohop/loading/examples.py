@@ -44,16 +44,18 @@ class SeedDataset(Examples):
         self.node_type = node_type
         self.gid = gid
         self.time = time
+        self._pieces = [ops.Pieces([column.contiguous()], [0, len(column)]) for column in (gid, input_id)]
 
     @property
     def placed_by(self) -> tuple[NodeType, Tensor]:
         return self.node_type, self.gid
 
     def seeds(self, epoch: int, share: Share) -> Seeds:
+        gid, input_id = (ops.gather_rows(column, share.positions) for column in self._pieces)
         return Seeds(
             node_type=self.node_type,
-            gid=ops.gather_rows(self.gid, share.positions),
-            input_id=ops.gather_rows(self.input_id, share.positions),
+            gid=gid,
+            input_id=input_id,
             epoch=epoch,
             index=share.index,
             time=None if self.time is None else ops.gather_rows(self.time, share.positions),

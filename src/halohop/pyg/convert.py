@@ -168,11 +168,11 @@ def _is_split(rows: Rows) -> bool:
 def to_pyg(batch: Batch, out: Data | HeteroData, *, gids: bool = False, ids: Collection[str] = IDS) -> Data | HeteroData:
     """The batch as PyG's NeighborLoader or LinkNeighborLoader would return it, written into `out`; of `n_id` and `e_id` it has
     those that `ids` names, and with `gids` it has `n_gid` and `e_gid`."""
-    one = out._store if isinstance(out, Data) else None
+    stores = dict(stores_of(out))
     for name, block in batch.nodes.items():
-        _fill_nodes(out[name] if one is None else one, block, gids=gids, ids=ids)
+        _fill_nodes(stores[name] if name in stores else out[name], block, gids=gids, ids=ids)
     for relation, edges in batch.edges.items():
-        _fill_edges(out[relation] if one is None else one, edges, gids=gids, ids=ids)
+        _fill_edges(stores[relation] if relation in stores else out[relation], edges, gids=gids, ids=ids)
     match batch.seeds:
         case Seeds() as seeds:
             _fill_seeds(out._store if isinstance(out, Data) else out[seeds.node_type], seeds, batch.room)
@@ -243,7 +243,7 @@ def _lengthened(values: Any, length: int, value: Any) -> Any:
 def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool, ids: Collection[str]) -> None:
     attributes: dict[str, Any] = dict(block.columns)
     raw_id = attributes.pop(RAW_ID, None)
-    known = attributes.keys() | store.keys()
+    known = attributes.keys() | store._mapping.keys()
     if not known or "n_id" not in ids:  # PyG counts nodes by `n_id`, too
         attributes["num_nodes"] = len(block.gid)
     if "n_id" in ids and "n_id" not in known:
@@ -262,7 +262,7 @@ def _fill_nodes(store: Any, block: NodeBlock, *, gids: bool, ids: Collection[str
 def _fill_edges(store: Any, block: EdgeBlock, *, gids: bool, ids: Collection[str]) -> None:
     columns: dict[str, Any] = dict(block.columns)
     edge_id = columns.pop(EDGE_ID, None)
-    known, whole = columns.keys() | store.keys(), store.get("edge_index")
+    known, whole = columns.keys() | store._mapping.keys(), store._mapping.get("edge_index")
     ends = block.ends_bid if whole is None or block.ends_bid.is_cuda else block.ends_bid.to(whole.device)
     attributes = {"edge_index": ends} | columns
     if "e_id" in ids and "e_id" not in known:

@@ -18,7 +18,7 @@ from halohop import ops
 from halohop.cluster.device import DeviceGraph
 from halohop.errors import InputError, SchemaError
 from halohop.ops.device import DevicePool
-from halohop.pyg.attributes import Rows, is_sparse, plain, put, rows_of, stores_of
+from halohop.pyg.attributes import Rows, copied, is_sparse, plain, put, rows_of, stores_of
 from halohop.pyg.near import block_of, check_place, is_there, near
 from halohop.pyg.state import Attribute, State, is_now, state_of
 from halohop.sampling.batch import Batch, EdgeBlock, NodeBlock, tensor_bytes
@@ -199,7 +199,7 @@ class LiveRows:
         """
         view = self.view()
         beside = {} if there is None else self._beside(view, batch, columns, there.pool)
-        out = copy.copy(view.data)
+        out = copied(view.data)
         num_bytes = 0
         for table, store in stores_of(out):
             block = block_of(batch, table)
@@ -220,7 +220,7 @@ class LiveRows:
                 taken[rows.key] = found
                 num_bytes += tensor_bytes(found) if isinstance(found, Tensor) else 0
             put(store, taken)
-            if isinstance(table, str) and ("num_nodes" in store or not has_rows):
+            if isinstance(table, str) and ("num_nodes" in store._mapping or not has_rows):
                 store.num_nodes = len(block.gid)
         return out, num_bytes
 

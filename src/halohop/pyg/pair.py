@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ class PairSource:
         return 0
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph, batch, replace(columns, nodes={}, edges={}))
+        return collect(self.graph, batch, columns.only_ids)
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         out = self._blank()

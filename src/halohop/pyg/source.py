@@ -1,7 +1,6 @@
 """What a loader of PyG's batches reads: a graph to sample from, and the rows of a batch, wherever they lie."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -112,7 +111,7 @@ class MemorySource:
         return self._rows.view().number
 
     def collected(self, batch: Batch, columns: Columns) -> Batch:
-        return collect(self.graph.on_device or self.graph, batch, replace(columns, nodes={}, edges={}))
+        return collect(self.graph.on_device or self.graph, batch, columns.only_ids)
 
     def begun(self, batch: Batch, columns: Columns, fill: Fill, layout: torch.layout) -> tuple[Data | HeteroData, int]:
         return self._rows.filled(batch, columns, fill, layout, there=self.graph.on_device)

@@ -40,8 +40,9 @@ def is_now(state: State, data: Data | HeteroData) -> bool:
     if len(stores) != len(state):
         return False
     for store, (key, attributes) in zip(stores, state, strict=True):
-        mapping = store._mapping
-        if store._key != key or len(mapping) != len(attributes):
+        inside = store.__dict__  # where the key is, too: PyG's property checks it each time
+        mapping = inside["_mapping"]
+        if inside.get("_key") != key or len(mapping) != len(attributes):
             return False
         for name, attribute in attributes.items():
             value = attribute.value

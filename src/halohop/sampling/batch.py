@@ -130,8 +130,10 @@ class NodeBlock:
     def __post_init__(self) -> None:
         count = self.gid.shape[0]
         assert self.num_sampled is None or sum(self.num_sampled) == count
-        assert all(column.shape[:1] == (count,) for column in self.columns.values())
-        assert all(len(rows) == count for rows in self.sparse.values())
+        for column in self.columns.values():
+            assert column.shape[0] == count
+        for rows in self.sparse.values():
+            assert len(rows) == count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +193,8 @@ class EdgeBlock:
         assert self.ends_bid.shape == (2, count)
         assert self.flips is None or self.flips.mask.shape == self.gid.shape
         assert self.num_sampled is None or sum(self.num_sampled) == count
-        assert all(column.shape[:1] == (count,) for column in self.columns.values())
+        for column in self.columns.values():
+            assert column.shape[0] == count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,9 +233,12 @@ class Batch:
     @property
     def num_bytes(self) -> int:
         """What its tensors weigh."""
-        nodes = sum(_column_bytes(block.columns) + block.gid.nbytes for block in self.nodes.values())
-        edges = sum(_column_bytes(block.columns) + block.gid.nbytes + block.ends_bid.nbytes for block in self.edges.values())
-        return nodes + edges
+        total = 0
+        for block in self.nodes.values():
+            total += _column_bytes(block.columns) + block.gid.nbytes
+        for listed in self.edges.values():
+            total += _column_bytes(listed.columns) + listed.gid.nbytes + listed.ends_bid.nbytes
+        return total
 
     def put(self, pool: DevicePool) -> "Batch":
         """The same on the device of a pool: structure, and the rows that it has. A tensor that occurs twice is copied once."""
@@ -257,7 +263,7 @@ Move = Callable[[Tensor], Tensor]
 
 
 def _column_bytes(columns: dict[str, Tensor]) -> int:
-    return sum(tensor_bytes(column) for column in columns.values())
+    return sum(map(tensor_bytes, columns.values()))
 
 
 def tensor_bytes(column: Tensor) -> int:

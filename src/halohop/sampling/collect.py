@@ -26,7 +26,7 @@ def collect(graph: AnyGraph, batch: Batch, columns: Columns = ALL) -> Batch:
     """
     if batch.is_collected:
         return batch
-    of_nodes = [query for name, block in batch.nodes.items() if (query := _node_query(graph, name, block, columns)).columns]
+    of_nodes = [query for name, block in batch.nodes.items() if (query := _node_query(graph, name, block, columns)) is not None]
     of_edges = [_edge_queries(graph, relation, block, columns) for relation, block in batch.edges.items()]
     queries = (*of_nodes, *(query for queries in of_edges for query in queries))
     reply = graph.fetch_stored(FetchRequest(queries=queries)) if queries else FetchReply(rows=(), sparse=())
@@ -38,13 +38,15 @@ def collect(graph: AnyGraph, batch: Batch, columns: Columns = ALL) -> Batch:
         if block.padded and raw is not None:
             assert isinstance(raw, Tensor)
             ops.fill_missing(raw, block.gid, -1)
-        nodes[name] = _with(block, found)
+        nodes[name] = _with(block, found) if found else block
     rows = iter(reply.rows[len(of_nodes) :])
     for asked, (relation, listed) in zip(of_edges, batch.edges.items(), strict=True):
-        merged = listed.columns | _merged(graph, listed, asked, [next(rows) for _ in asked])
-        if listed.padded and EDGE_ID in merged:
-            ops.fill_missing(merged[EDGE_ID], listed.gid, -1)
-        edges[relation] = replace(listed, columns=merged)
+        if asked:
+            merged = listed.columns | _merged(graph, listed, asked, [next(rows) for _ in asked])
+            listed = replace(listed, columns=merged)
+        if listed.padded and EDGE_ID in listed.columns:
+            ops.fill_missing(listed.columns[EDGE_ID], listed.gid, -1)
+        edges[relation] = listed
     return replace(batch, nodes=nodes, edges=edges, is_collected=True)
 
 
@@ -101,10 +103,11 @@ def columns_of_batches(schema: Schema, table: TableKey) -> list[str]:
     return [column for column in schema.table(table).columns if column != RAW_TEXT]
 
 
-def _node_query(graph: AnyGraph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery:
-    """For the rows of a block's nodes; without columns where the batch gets none, and their gids are the user's ids."""
+def _node_query(graph: AnyGraph, name: NodeType, block: NodeBlock, columns: Columns) -> RowQuery | None:
+    """For the rows of a block's nodes; None where the batch gets none, and their gids are the user's ids."""
     ids = (RAW_ID,) if columns.node_ids and name not in graph.identities else ()
-    return RowQuery(table=name, columns=(*ids, *_names(graph, name, columns)), gid=block.gid, padded=block.padded)
+    names = (*ids, *_names(graph, name, columns))
+    return RowQuery(table=name, columns=names, gid=block.gid, padded=block.padded) if names else None
 
 
 def _edge_queries(graph: AnyGraph, relation: Relation, block: EdgeBlock, columns: Columns) -> list[RowQuery]:

@@ -21,6 +21,11 @@ class Columns:
     node_ids: bool = True
     edge_ids: bool = True
 
+    @property
+    def only_ids(self) -> "Columns":
+        """The ids alone."""
+        return Columns(nodes={}, edges={}, node_ids=self.node_ids, edge_ids=self.edge_ids)
+
     def has(self, table: TableKey, name: str) -> bool:
         """Whether a column of a table is one of them."""
         chosen = self._chosen(table)

@@ -94,7 +94,11 @@ class Discovery:
     def frontier(self, *, expand_all: bool) -> dict[NodeType, Frontier]:
         """The nodes to expand now: those of the last hop, or all."""
         begins = {name: 0 if expand_all else sum(counts) - counts[-1] for name, counts in self._num_sampled.items()}
-        return {name: found.since(begins[name]) for name, found in self._nodes.items()}
+        frontiers = {}
+        for name, found in self._nodes.items():
+            gid, tree = found.since(begins[name])
+            frontiers[name] = Frontier(gid=gid, tree=tree, begin=begins[name])
+        return frontiers
 
     def add(self, node_type: NodeType, gid: Tensor, tree: Tensor | None, bids: Tensor) -> None:
         """Writes the bids of nodes, old and new."""
@@ -127,11 +131,11 @@ class Discovery:
         return [found.relabeler for found in self._nodes.values()]
 
     def blocks(self) -> dict[NodeType, NodeBlock]:
-        found = {name: nodes.since(0) for name, nodes in self._nodes.items()}
-        return {
-            name: NodeBlock(gid=nodes.gid, tree=nodes.tree, num_sampled=tuple(self._num_sampled[name]))
-            for name, nodes in found.items()
-        }
+        blocks = {}
+        for name, nodes in self._nodes.items():
+            gid, tree = nodes.since(0)
+            blocks[name] = NodeBlock(gid=gid, tree=tree, num_sampled=tuple(self._num_sampled[name]))
+        return blocks
 
 
 class _Nodes:
@@ -165,13 +169,13 @@ class _Nodes:
     def find(self, gid: Tensor, tree: Tensor | None) -> Tensor:
         return self.relabeler.find(self._keys(gid, tree))
 
-    def since(self, begin: int) -> Frontier:
-        """The nodes from bid `begin` on."""
+    def since(self, begin: int) -> tuple[Tensor, Tensor | None]:
+        """The nodes from bid `begin` on, and their trees in a forest."""
         keys = self.relabeler.nodes(begin)
         if not self._disjoint:
-            return Frontier(gid=keys, tree=None, begin=begin)
+            return keys, None
         tree, gid = ops.quotients(keys, self._num_nodes)
-        return Frontier(gid=gid, tree=tree, begin=begin)
+        return gid, tree
 
     def _keys(self, gid: Tensor, tree: Tensor | None) -> Tensor:
         if tree is None or not self._disjoint:
