@@ -19,7 +19,7 @@ _RING_MASK = u64(127)  # places of two blocks are kept: the one that is read, an
 _LINE = u64(64)  # bytes of a cache line
 _ASKED = u64(256)  # bytes of a row that are asked for, at most
 
-_ZERO, _ONE = u64(0), u64(1)
+_ZERO, _ONE, _EIGHT = u64(0), u64(1), u64(8)
 _ABSENT = u64(2**63)
 _DEGREE_LIMIT = u64(2**32)
 
@@ -84,15 +84,16 @@ def _find_places(
 ) -> Any:
     """Copies a block of rows, the last one repeated where they end, and writes where their words begin; returns whether all are
     in pieces that are here. `steps` are those of the origins (see `halohop.ops.pieces`), with ABSENT outside."""
-    last, low, high = u64(rows.size) - _ONE, bounds[0], bounds[bounds.size - 1]
+    last, low, high = u64(rows.size) - _ONE, u64(bounds[0]), u64(bounds[bounds.size - 1])
     for i in range(_BLOCK):
         block[i] = i64(rows[min(begin + i, last)])
         places[i] = _ABSENT + u64(block[i]) * width
     _add_steps(steps, bounds, block, places)
-    missing = _ZERO
-    for i in range(_BLOCK):
-        missing |= u64(block[i] < low) | u64(block[i] >= high) | u64(places[i] + width > num_words)
-    return missing == _ZERO
+    outside, most = _ZERO, num_words - width
+    for i in range(_BLOCK):  # what is too small or too large makes a difference with the highest bit
+        row, place = u64(block[i]), places[i]
+        outside |= (row - low) | (high - _ONE - row) | (most - place) | place
+    return outside < _ABSENT
 
 
 @kernel
@@ -312,12 +313,19 @@ def list_segments(counts: NDArray[Any], begins: NDArray[Any], source: NDArray[An
 
 @kernel
 def repeat_positions(counts: NDArray[Any], begin: Any, out: NDArray[Any]) -> Any:
-    """Writes begin + i, counts[i] times, for every i in turn; stops where `out` is full."""
+    """Writes begin + i, counts[i] times, for every i in turn; stops where `out` is full.
+
+    Eight are written at once where there is room; those that are too many are written over by the next ones.
+    """
     at, room = _ZERO, u64(out.size)
     for i in range(u64(counts.size)):
         end = at + u64(counts[i])
         if end > room:
             return False
+        if at + _EIGHT <= room:
+            for k in range(_EIGHT):
+                out[at + k] = begin + i64(i)
+            at += _EIGHT
         for k in range(at, end):
             out[k] = begin + i64(i)
         at = end
