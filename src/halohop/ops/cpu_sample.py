@@ -23,6 +23,7 @@ FEW = 64
 _BLOCK = 64  # rows that draw_few works on at once: picks of a block stay in the first-level cache
 
 _ZERO, _ONE, _HALF = u64(0), u64(1), u64(32)
+_FAR = u32(0xFFFFFFFF)  # of a pick that is not compared yet
 _LOW = u64(0xFFFFFFFF)
 _GOLDEN = u64(0x9E3779B97F4A7C15)
 _RAW_STEP = u64(0xD1342543DE82EF95)
@@ -57,21 +58,22 @@ def _draw_pair(
 
 
 @kernel
-def _mark_equal(equal: NDArray[Any], earlier: NDArray[Any], later: NDArray[Any]) -> None:
+def _compare(nearest: NDArray[Any], earlier: NDArray[Any], later: NDArray[Any]) -> None:
+    """Keeps how near a pick comes to an earlier one, 0 if they are equal: half the time of keeping whether any was equal."""
     for i in range(u64(_BLOCK)):
-        equal[i] |= u32(earlier[i] == later[i])
+        nearest[i] = min(nearest[i], earlier[i] ^ later[i])
 
 
 @kernel
-def _replace_marked(picks: NDArray[Any], equal: NDArray[Any], degrees: NDArray[Any], back: Any) -> None:
+def _replace_equal(picks: NDArray[Any], nearest: NDArray[Any], degrees: NDArray[Any], back: Any) -> None:
     """A pick that was there already becomes the last choice, degree - back, which could not be drawn before."""
     for i in range(u64(_BLOCK)):
-        picks[i] = u32(degrees[i]) - back if equal[i] != u32(0) else picks[i]
-        equal[i] = u32(0)
+        picks[i] = u32(degrees[i]) - back if nearest[i] == u32(0) else picks[i]
+        nearest[i] = _FAR
 
 
 @kernel
-def _floyd_block(picks: NDArray[Any], equal: NDArray[Any], streams: NDArray[Any], degrees: NDArray[Any], fanout: Any) -> None:
+def _floyd_block(picks: NDArray[Any], nearest: NDArray[Any], streams: NDArray[Any], degrees: NDArray[Any], fanout: Any) -> None:
     """Floyd's algorithm (Bentley & Floyd 1987) on all rows of a block side by side: every inner loop is one that vectorises.
 
     picks[j, i] is pick j of row i. Rows that the block does not hold are computed too and never looked at.
@@ -80,8 +82,8 @@ def _floyd_block(picks: NDArray[Any], equal: NDArray[Any], streams: NDArray[Any]
         _draw_pair(picks[first], picks[first + _ONE], streams, degrees, first, fanout)
     for later in range(_ONE, fanout):
         for earlier in range(later):
-            _mark_equal(equal, picks[earlier], picks[later])
-        _replace_marked(picks[later], equal, degrees, u32(fanout - later))
+            _compare(nearest, picks[earlier], picks[later])
+        _replace_equal(picks[later], nearest, degrees, u32(fanout - later))
 
 
 @kernel
@@ -89,8 +91,10 @@ def _write_block(
     positions: NDArray[Any], outs: NDArray[Any], starts: NDArray[Any], picks: NDArray[Any], filled: Any, fanout: Any
 ) -> None:
     for i in range(filled):
-        for j in range(fanout):
-            positions[outs[i] + j] = i64(starts[i] + u64(picks[j, i]))
+        start, out, j = starts[i], outs[i], _ZERO
+        while j < fanout:  # over a range LLVM makes code for many picks, which takes longer for 5 and for 25
+            positions[out + j] = i64(start + u64(picks[j, i]))
+            j += _ONE
 
 
 @kernel
@@ -103,7 +107,7 @@ def draw_few(
     block_streams = np.zeros(_BLOCK, np.uint64)
     block_outs = np.empty(_BLOCK, np.uint64)
     picks = np.empty((fanout + _ONE, u64(_BLOCK)), np.uint32)  # one more for the odd half of the last pair
-    equal = np.zeros(_BLOCK, np.uint32)
+    nearest = np.full(_BLOCK, _FAR)
     filled, out = _ZERO, _ZERO
     for i in range(u64(starts.size)):
         start, degree = u64(starts[i]), u64(degrees[i])
@@ -117,11 +121,11 @@ def draw_few(
         out += fanout
         filled += _ONE
         if filled == u64(_BLOCK):
-            _floyd_block(picks, equal, block_streams, block_degrees, fanout)
+            _floyd_block(picks, nearest, block_streams, block_degrees, fanout)
             _write_block(positions, block_outs, block_starts, picks, filled, fanout)
             filled = _ZERO
     if filled > _ZERO:
-        _floyd_block(picks, equal, block_streams, block_degrees, fanout)
+        _floyd_block(picks, nearest, block_streams, block_degrees, fanout)
         _write_block(positions, block_outs, block_starts, picks, filled, fanout)
 
 
