@@ -33,7 +33,6 @@ def test_no_kernel_is_compiled_anew_for_another_number_of_rows():
     kinds = {
         f"{name}: {argument}": kind
         for name, kernel in kernels().items()
-        if not name.startswith("gpu_labor.")
         for argument, kind in kernel.fn.__annotations__.items()
         if argument in sizes
     }

@@ -101,6 +101,7 @@ LAUNCHES: dict[str, list[Launch]] = {
         Launch(types=f"{_DRAWN} *i64 int", constants=_BLOCK | {"replace": replace}, hot=True) for replace in (False, True)
     ],
     "gpu_sample.draw_many": [Launch(types=f"{_DRAWN} int int", constants={"block": 1})],
+    "gpu_sample.repeat_rows": [Launch(types="*i64 *i64 int int int", constants=_BLOCK, hot=True)],
     "gpu_labor.number_sources": [
         Launch(
             types="*i64 *i64 *i64 *fp64 *fp64 int",

@@ -28,7 +28,7 @@ def number_sources(
     key: tl.tensor,
     shares: tl.tensor,
     numbers: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     by_weight: tl.constexpr,
     block: tl.constexpr,
 ) -> None:

@@ -183,6 +183,24 @@ def key_of(stream: int, pool: DevicePool) -> Tensor:
     return pool.put(torch.tensor([stream - 2**64 if stream >= 2**63 else stream]))
 
 
+@kernel
+def repeat_rows(
+    ends: tl.tensor, out: tl.tensor, begin: tl.int64, num_rows: tl.int64, count: tl.int64, block: tl.constexpr
+) -> None:
+    """``begin`` and the number of the row whose entries, up to ``ends[row]``, each entry is among; `num_rows` behind all."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    live = at < count
+    low = tl.zeros_like(at)
+    high = tl.where(live, low + num_rows, 0)
+    while tl.max((low < high).to(tl.int32), axis=0) > 0:
+        searched = low < high
+        middle = (low + high) >> 1
+        before = tl.load(ends + middle, mask=searched, other=0) <= at
+        low = tl.where(searched & before, middle + 1, low)
+        high = tl.where(searched & ~before, middle, high)
+    tl.store(out + at, low + begin, mask=live)
+
+
 def find(lists: DevicePieces, rows: Tensor, edge_bounds: Any, pool: DevicePool, *, padded: bool = False) -> tuple[Tensor, Tensor]:
     """Where the rows' lists begin, and their lengths, int64 ``[n]`` each; if `padded`, that of a row -1 is empty."""
     starts, degrees = (pool.empty((len(rows),), torch.int64) for _ in range(2))
@@ -228,7 +246,7 @@ def draw(
         positions.fill_(-1)
         if not len(counts):
             return counts, positions
-    lists = starts, degrees, raw.contiguous().long(), key
+    lists = starts, degrees, raw.contiguous().long(), key, counts, ends, positions
     if replace or limit >= 2**32 - 1:
         row_of = torch.searchsorted(ends, pool.arange(total), right=True)  # behind the last row, where nothing is drawn
         launch(draw_each, total, *lists, row_of.clamp_(max=len(ends) - 1), total, replace=replace)

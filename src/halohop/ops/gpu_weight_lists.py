@@ -26,7 +26,7 @@ def sum_lists(
     lengths: tl.tensor,
     sums: tl.tensor,
     sum_begins: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     block: tl.constexpr,
 ) -> None:
     """The running sums of lists at the end of each block of 8. The last one of a list with a weight that is none is no number."""

@@ -76,7 +76,7 @@ def draw_by_weight(
     states: tl.tensor,
     picks: tl.tensor,
     fanout: tl.tensor,
-    count: tl.tensor,
+    count: tl.int64,
     replace: tl.constexpr,
     word: tl.constexpr,
     width: tl.constexpr,

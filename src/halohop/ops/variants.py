@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from halohop.ops import cpu_paging, cpu_sample, segment_kernels
+from halohop.ops import cpu_numbers, cpu_paging, cpu_sample, segment_kernels
 from halohop.ops.beginnings import fill_normal, fill_uniform
 from halohop.ops.cache import CacheIndex
 from halohop.ops.eligible import Eligible
