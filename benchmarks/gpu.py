@@ -6,7 +6,7 @@
     batches    finished batches that are dropped, and an epoch of GraphSAGE beside the model alone
 
 Peers take part where they can be imported: DGL with its graph on the device and by UVA, PyG with pyg-lib, which samples on the
-CPU. Bars are those of issue 19. Each figure is the median of rounds, timed when the device is done.
+CPU. Each figure, some of them with a bar, is the median of rounds, timed when the device is done.
 """
 
 import argparse

@@ -102,6 +102,7 @@ def gpu(pretended_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(pretend_gpu, "WAITS", ())
+    monkeypatch.setattr(pretend_gpu, "_waits", lambda name, args, kwargs: False)
     monkeypatch.setattr(pretend_gpu, "_is_mask", lambda index: False)
     monkeypatch.setattr(nn.Module, "to", _module_there)
     monkeypatch.setattr(resume, "write_state", lambda state, stream: torch.save(_home(state), stream))
@@ -154,7 +155,7 @@ def link_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] * (name in ("in batches", "HGT"))) for name in CASES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] * (name in ("in batches", "HGT", "links"))) for name in CASES])
 def test_a_run_on_a_gpu_is_that_of_the_cpu(name: str, request: pytest.FixtureRequest, tmp_path: Path, gpu: None) -> None:
     """And so is the checkpoint."""
     parts, options = CASES[name]

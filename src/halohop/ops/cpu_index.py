@@ -313,10 +313,8 @@ def list_segments(counts: NDArray[Any], begins: NDArray[Any], source: NDArray[An
 
 @kernel
 def repeat_positions(counts: NDArray[Any], begin: Any, out: NDArray[Any]) -> Any:
-    """Writes begin + i, counts[i] times, for every i in turn; stops where `out` is full.
-
-    Eight are written at once where there is room; those that are too many are written over by the next ones.
-    """
+    """Writes begin + i, counts[i] times, for every i in turn; stops where `out` is full. Eight are written at once where there is
+    room: those that are too many are written over by the next ones."""
     at, room = _ZERO, u64(out.size)
     for i in range(u64(counts.size)):
         end = at + u64(counts[i])

@@ -131,7 +131,7 @@ class NodeBlock:
         count = self.gid.shape[0]
         assert self.num_sampled is None or sum(self.num_sampled) == count
         for column in self.columns.values():
-            assert column.shape[0] == count
+            assert column.shape[:1] == (count,)
         for rows in self.sparse.values():
             assert len(rows) == count
 
@@ -194,7 +194,7 @@ class EdgeBlock:
         assert self.flips is None or self.flips.mask.shape == self.gid.shape
         assert self.num_sampled is None or sum(self.num_sampled) == count
         for column in self.columns.values():
-            assert column.shape[0] == count
+            assert column.shape[:1] == (count,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
