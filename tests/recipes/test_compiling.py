@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 from torch._inductor import config as inductor
 
 import halohop
-from halohop.datasets import random_edge_masks, synthetic
+from halohop.datasets import random_edge_masks, synthetic, synthetic_hetero
 from halohop.errors import InputError
 from halohop.recipes import compiling
 from halohop.recipes.config import TrainConfig
@@ -61,6 +61,11 @@ def link_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
+def typed_link_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return partitioned(random_edge_masks(synthetic_hetero(300)), tmp_path_factory.mktemp("typed_links"))
+
+
+@pytest.fixture(scope="module")
 def several_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Nodes of several classes: labels that cannot say that there is none."""
     tables = synthetic("tiny")
@@ -101,8 +106,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def parts_of(name: str, request: pytest.FixtureRequest) -> str:
-    kinds = {"rgcn": "hetero_parts", "hgt": "hetero_parts", "link": "link_parts", "several": "several_parts"}
-    found: str = request.getfixturevalue(kinds.get(name, "tiny_parts"))
+    kinds = {"rgcn": "hetero", "hgt": "hetero", "link": "link", "link rgcn": "typed_link", "several": "several"}
+    found: str = request.getfixturevalue(f"{kinds.get(name, 'tiny')}_parts")
     return found
 
 
@@ -119,8 +124,10 @@ def test_a_model_learns_the_same_by_one_program(name: str, request: pytest.Fixtu
     config = config_for(parts_of(name, request), tmp_path / "run", **CASES[name])
     expected = figures(events_of(config))
     assert programs() == 0
-    assert figures(events_of(replace(config, compile=True))) == pytest.approx(expected, rel=1e-5)
-    assert programs() == 2 + (name == "link")  # the small one that shows that there is a compiler, and the model's
+    exact = 1e-3 if name == "link rgcn" else 1e-5  # of two scores that are nearly equal either may be the greater: MRR moves
+    assert figures(events_of(replace(config, compile=True))) == pytest.approx(expected, rel=exact)
+    more = {"link": 1, "link rgcn": 2}  # there one batch outgrows its places, too
+    assert programs() == 2 + more.get(name, 0)  # the small one that shows that there is a compiler, and the model's
 
 
 @pytest.mark.parametrize(
