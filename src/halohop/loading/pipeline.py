@@ -214,7 +214,4 @@ def _fetch(waiting: "deque[Future[Made[Item]]]", config: PrefetchConfig, backlog
 
 
 def _weight(future: "Future[Made[Any]]") -> int:
-    try:
-        return future.result().num_bytes
-    except BaseException:  # of one that failed, or was cancelled
-        return 0
+    return 0 if future.cancelled() or future.exception() else future.result().num_bytes
