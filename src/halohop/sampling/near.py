@@ -1,5 +1,5 @@
-"""The hop loop for graphs whose lists are all in this process, where nothing but chance decides: the same batches, in two calls a
-hop for all relations together."""
+"""The hop loop for graphs whose lists are all in this process, where nothing but chance decides: the same batches, in two calls
+of kernels for all hops and relations together."""
 
 from dataclasses import dataclass
 from typing import Any
