@@ -4,18 +4,22 @@
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
 # make test-gpu  what needs a GPU, and the tests of its kernels on it: in your environment, whose torch reaches one
 # make demo      set up .venv, then train on a small graph
+# make resolve   check that an index has wheels of everything in constraints.txt, on every Python that is promised
 # make site      set up .venv-site, then build the documentation as a site: build/site/index.html
 # make release   build the wheel and the source distribution into dist/ and check them, also in bare environments; uploads nothing
 # Another interpreter than python3: make PYTHON=python3.12 test. Another number of processes: make WORKERS=4 test
+# torch's CPU build instead of the index's CUDA build: make TORCH_INDEX=https://download.pytorch.org/whl/cpu demo
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= $(BIN)/halohop demo
 WORKERS ?= auto
+TORCH_INDEX ?=
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all test-oldest test-gpu quick demo site release lint kernels venv clean
+.PHONY: test test-all test-oldest test-gpu quick demo site release lint resolve kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
@@ -71,6 +75,14 @@ lint: venv
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# Local files of wheels hide what a stranger meets. uv reads the index only, and downloads no wheel.
+PYTHONS := 3.11 3.12 3.13
+RESOLVE := $(BIN)/uv pip compile --quiet --no-config --no-build --python-platform x86_64-manylinux_2_28 --output-file /dev/null pyproject.toml
+resolve: venv
+	@for version in $(PYTHONS); do echo "Resolving all extras on Python $$version" && \
+		$(RESOLVE) --python-version $$version --all-extras -c constraints.txt || exit 1; done
+	@echo "Resolving the oldest versions on Python 3.11" && $(RESOLVE) --python-version 3.11 --extra all --extra gpu -c constraints-oldest.txt
+
 # Byte code and machine code, once, before several processes want them.
 kernels: venv
 	$(BIN)/python -m compileall -q src
@@ -85,7 +97,8 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 		exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing halohop[$*] into $(VENV): minutes the first time, seconds after"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(if $(TORCH_INDEX),$(PIP) --no-deps --index-url $(TORCH_INDEX) torch)
+	$(PIP) -e '.[$*]'
 	@touch $@
 
 clean:
