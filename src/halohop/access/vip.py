@@ -12,12 +12,16 @@ from halohop import ops
 from halohop.access.dealing import Batches
 from halohop.access.lists import read_lists
 from halohop.cluster.lookups import Lookups
+from halohop.errors import InputError
 from halohop.sampling.fanouts import Fanouts
 from halohop.store.draw import Rules
 from halohop.typing import NodeType, Relation
 
 Probabilities = dict[NodeType, Tensor]
 """Of every node, by gid: float64 ``[num_nodes]``."""
+
+SUPPORTED = frozenset({"replace", "expand", "weight"})
+"""The options of `Rules` that the probabilities are computed for."""
 
 
 def inclusion(graph: Lookups, batches: Batches, fanouts: Fanouts, rules: Rules) -> Probabilities:
@@ -28,8 +32,13 @@ def inclusion(graph: Lookups, batches: Batches, fanouts: Fanouts, rules: Rules) 
     Args:
         graph: where the lists are.
         batches: from which seeds they are made.
-        fanouts, rules: how neighbours are drawn; of the rules: replace, expand, and weight.
+        fanouts, rules: how neighbours are drawn.
+
+    Raises:
+        InputError: rules with other options than `SUPPORTED`.
     """
+    if others := rules.changed - SUPPORTED:
+        raise InputError(f"method='vip' does not support {sorted(others)}; leave them out, or use method='presample'")
     total = sum(map(batches.number, batches.groups))
     mean = _zeros(graph)
     for group in batches.groups:

@@ -30,6 +30,10 @@ from halohop.store.schema import Schema
 from halohop.telemetry import Counters
 from halohop.typing import EDGE_ID, RAW_ID, SOURCE_ID, Relation, TableKey, degree_column
 
+_READING = {"weight", "time", "time_window", "last", "labor", "layer_dependency"}
+SUPPORTED = frozenset({"replace", "expand", "disjoint", "subgraph", "toward_seeds", *_READING})
+"""The options of `Rules` that copies honor; those that read columns or ids of neighbors, if these are copied."""
+
 
 class Replicas:
     """The copies that lie with one partition.
@@ -111,6 +115,8 @@ class Replicas:
     def _can_draw(self, relation: Relation, draw: Draw) -> bool:
         """Whether all that the owner draws by is copied."""
         edges, rules = self._part.edges[relation], draw.rules
+        if not rules.changed <= SUPPORTED:
+            return False
         known, of_edges = {*edges.columns, *edges.halo}, self._schema.edges[relation].columns
         of_neighbors = self._schema.nodes[self._book.neighbor_type(relation)].columns
         if rules.labor and SOURCE_ID not in edges.halo:

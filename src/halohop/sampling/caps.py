@@ -23,6 +23,10 @@ _GROWTH = 1.5
 _GRAIN = 64
 """Measured caps are multiples of it, so that small differences make no other shapes."""
 
+_LIMITING = {"time", "time_window", "last", "weight", "labor", "layer_dependency"}
+BOUNDED = frozenset({"replace", "expand", "disjoint", "subgraph", "toward_seeds", *_LIMITING})
+"""The options of `Rules` that `bound` honors. Those that limit what may be drawn leave a bound a bound."""
+
 Key = TypeVar("Key", NodeType, Relation)
 
 
@@ -174,7 +178,13 @@ def measured(batches: Sequence[Batch], slack: float) -> Sizes:
 
 
 def bound(sampler: NeighborSampler | RemoteSampler, batch: Batch) -> Sizes:
-    """The most that a batch of as many seeds as this one has can have, if no seed occurs twice."""
+    """The most that a batch of as many seeds as this one has can have, if no seed occurs twice.
+
+    Raises:
+        InputError: rules with other options than `BOUNDED`.
+    """
+    if others := sampler.rules.changed - BOUNDED:
+        raise InputError(f"pad does not support {sorted(others)}; leave them out, or leave out pad")
     rules, schema, per_relation = sampler.rules, sampler.graph.schema, sampler.fanouts.per_relation
     book = sampler.graph.book
     copies = _inputs(batch.seeds).seeds if rules.disjoint else 1

@@ -1,4 +1,4 @@
-"""The hop loop for graphs whose lists are all in this process, where nothing but chance decides: the same batches, in two calls
+"""The hop loop for graphs whose lists are all in this process, and for the options in `SUPPORTED`: the same batches, in two calls
 of kernels for all hops and relations together."""
 
 from dataclasses import dataclass
@@ -14,6 +14,9 @@ from halohop.store.draw import Rules
 from halohop.store.topology import Topology
 from halohop.telemetry import Counters
 from halohop.typing import EDGE_ID, Relation
+
+SUPPORTED = frozenset({"expand", "toward_seeds", "weight"})
+"""The options of `Rules` that the kernels honor; of weights, relations that have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,9 @@ class NearSampler:
     ) -> "NearSampler | None":
         """None where the graph or the rules need more than this."""
         topologies = graph.topologies
-        plain = rules.time is None and not (rules.replace or rules.labor or rules.disjoint) and rules.subgraph == "directional"
-        if topologies is None or not plain or any(rules.weight in topologies[name].columns for name in fanouts.per_relation):
+        if topologies is None or not rules.changed <= SUPPORTED:
+            return None
+        if any(rules.weight in topologies[name].columns for name in fanouts.per_relation):
             return None
         numbers = {name: number for number, name in enumerate(graph.schema.nodes)}
         lists = []

@@ -1,4 +1,5 @@
-"""The hop loop: written once, for one node type and many, near and far."""
+"""The hop loop: for one node type and many, local and remote. It honors every option of `Rules`; `sampling/near.py` makes the
+same batches faster for those that it names."""
 
 from collections.abc import Mapping
 from typing import Any

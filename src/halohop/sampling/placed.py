@@ -9,6 +9,9 @@ from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.draw import Rules
 from halohop.typing import NodeType, Relation
 
+SUPPORTED = frozenset({"replace", "expand", "toward_seeds"})
+"""The options of `Rules` that leave the sizes of batches bounded without looking at lists."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
@@ -61,5 +64,4 @@ class Places:
 
 def can_be_placed(rules: Rules) -> bool:
     """Whether neighbours are drawn in a way whose sizes are bounded without looking at lists."""
-    plain = rules.subgraph == "directional" and not rules.disjoint and not rules.labor
-    return plain and rules.weight is None and rules.time is None
+    return rules.changed <= SUPPORTED

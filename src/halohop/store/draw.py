@@ -1,6 +1,6 @@
 """How neighbours are drawn: the rules, and the place of one draw in the stream of random numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from halohop.errors import InputError
@@ -71,6 +71,11 @@ class Rules:
             raise InputError("bidirectional subgraphs have edges toward the seeds as they are; leave out toward_seeds")
         if self.subgraph == "induced" and self.time is not None:
             raise InputError("induced subgraphs have edges of any time; leave out the times, or use subgraph type 'directional'")
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The names of the options that differ from their defaults. A fast path compares them with those that it supports."""
+        return frozenset(option.name for option in fields(self) if getattr(self, option.name) != option.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
