@@ -232,7 +232,7 @@ def test_edges_and_times_on_another_device_are_copied_with_one_warning():
 def test_rows_in_another_dimension_on_disk(tmp_path):
     data = plain()
     data.face = torch.zeros(3, 40)
-    with pytest.warns(UserWarning, match=r"\['face'\] do not keep their rows in the first dimension"):
+    with pytest.warns(UserWarning, match=r"attributes \['face'\] are left out"):
         halohop.partition(data, tmp_path / "parts", num_parts=1, method="random")
 
 

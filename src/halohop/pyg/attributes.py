@@ -88,10 +88,8 @@ def put(store: BaseStorage, attributes: dict[str, Any]) -> None:
 
 
 def rows_of(data: Data | HeteroData, counts: dict[TableKey, int]) -> Iterator[Rows]:
-    """The attributes that have rows: those that PyG counts as node-level or edge-level, and that are no supervision.
-
-    Supervision is what `RandomLinkSplit` adds: pairs of nodes (``edge_label_index``) and the labels of these pairs. It belongs to
-    a task, whatever its length.
+    """The attributes that have rows: those that PyG's `filter_data` takes the rows of, because it counts them as node-level or
+    edge-level.
 
     Args:
         data: the graph.
@@ -104,7 +102,7 @@ def rows_of(data: Data | HeteroData, counts: dict[TableKey, int]) -> Iterator[Ro
         is_node = isinstance(table, str)
         others = counts[EDGE if is_node else NODE] if isinstance(data, Data) else -1
         for key, value in store.items():
-            if key in STRUCTURE or _is_supervision(store, key):
+            if key in STRUCTURE:
                 continue
             if key in (_OF_NODES if is_node else _OF_EDGES):
                 _check_length(table, key, value, counts[table])
@@ -145,17 +143,6 @@ def _has_rows(key: str, value: Any, dim: Any, count: int, others: int, *, is_nod
         shaped = isinstance(value, Tensor | np.ndarray) and value.ndim > 0 and isinstance(dim, int)
         same = shaped and value.shape[dim] == count
     return same and (count != others or ("edge" in key or key == "e_id") != is_node)
-
-
-def _is_supervision(store: BaseStorage, key: str) -> bool:
-    """Whether it is pairs of nodes, or the labels of such pairs."""
-    if key.endswith("_index"):
-        return key.endswith("edge_label_index") or key.removesuffix("_index") in store
-    return key != "edge" and f"{key}_index" in store and _are_pairs(store[f"{key}_index"])
-
-
-def _are_pairs(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 2 and value.size(0) == 2 and value.dtype in (torch.int64, torch.int32)
 
 
 def _check_length(table: TableKey, key: str, value: Any, count: int) -> None:

@@ -35,7 +35,7 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     """The tables of a PyG graph; columns share its memory.
 
     Every tensor that PyG counts as node-level or edge-level becomes a column, if its rows are in the first dimension. The rest
-    stays behind, with a warning where it has rows in another dimension. What lies on a GPU is copied, with one warning.
+    is left out, with a warning that names it. What lies on a GPU is copied, with one warning.
 
     Raises:
         InputError: the graph stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into
@@ -47,10 +47,17 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
         3
     """
     edges, counts = edges_and_counts(data)
-    found = list(rows_of(data, counts))
-    if other := sorted({rows.key for rows in found if rows.dim}):
-        warnings.warn(f"attributes {other} do not keep their rows in the first dimension and are left out", stacklevel=3)
-    near_edges, columns = near(edges, counts, [rows for rows in found if not rows.dim])
+    found = [rows for rows in rows_of(data, counts) if not rows.dim]
+    store_of = dict(stores_of(data))
+    kept = {(id(store_of[rows.table]), rows.key) for rows in found}
+    others = {key for store in data.stores for key, _ in store.items() if (id(store), key) not in kept}
+    if left := sorted(others.difference(STRUCTURE)):
+        warnings.warn(
+            f"attributes {left} are left out, as they have no row for each node or edge in the first dimension; keep them "
+            "elsewhere, or store them with such rows",
+            stacklevel=3,
+        )
+    near_edges, columns = near(edges, counts, found)
     return tables_of(near_edges, counts, columns)
 
 

@@ -246,9 +246,10 @@ class LiveRows:
         places = block.own_and_flipped()
         taken = [self._taken(values, ops.gather_rows(ids, own), False, fill) for values, own in zip(both, places, strict=True)]
         if not all(map(plain, both)):
-            out = rows.value.new_full((len(ids), *rows.value.shape[1:]), fill(rows.key, rows.value.dtype))
+            shape = [len(ids) if dim == rows.dim else size for dim, size in enumerate(rows.value.shape)]
+            out = rows.value.new_full(shape, fill(rows.key, rows.value.dtype))
             for values, own in zip(taken, places, strict=True):
-                out = out.index_copy(0, own.to(out.device), values)
+                out = out.index_copy(rows.dim, own.to(out.device), values)
             return out
         out = self._pool.empty((len(ids), *rows.value.shape[1:]), rows.value.dtype)
         for values, own in zip(taken, places, strict=True):
@@ -294,8 +295,8 @@ class LiveRows:
 def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:
     """The column of the same name whose rows the flips of another relation keep."""
     for other in view.rows.get(partner, ()):
-        tensors = isinstance(rows.value, Tensor) and isinstance(other.value, Tensor) and rows.dim == other.dim == 0
-        if other.key == rows.key and tensors and _kind(rows.value) == _kind(other.value):
+        tensors = isinstance(rows.value, Tensor) and isinstance(other.value, Tensor)
+        if other.key == rows.key and tensors and _kind(rows) == _kind(other):
             return other
     raise SchemaError(
         f"flips of {partner} are edges of {rows.table} and keep their features, but {rows.key!r} is not alike in both; "
@@ -303,5 +304,6 @@ def _partner_of(rows: Rows, partner: Relation, view: View) -> Rows:
     )
 
 
-def _kind(value: Tensor) -> tuple[Any, ...]:
-    return value.dtype, value.shape[1:], value.device
+def _kind(rows: Rows) -> tuple[Any, ...]:
+    value = rows.value
+    return value.dtype, rows.dim, value.shape[: rows.dim], value.shape[rows.dim + 1 :], value.device
