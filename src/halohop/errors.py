@@ -9,6 +9,7 @@ HalohopError
 │   ├── CorruptDatasetError        a file is not what the manifest says
 │   └── VersionMismatchError       written by another format version
 ├── WriteError (OSError)           a file cannot be written: the disk is full, the folder not ours
+├── NotFiniteError                 a model's loss or its predictions are NaN or infinite
 ├── BatchError                     a batch could not be produced; the cause is chained
 ├── TransportError                 names the peer, the operation and the deadline
 │   ├── DeadlineExceededError (TimeoutError)   no answer in time
@@ -34,6 +35,7 @@ __all__ = [
     "IncompleteDatasetError",
     "InputError",
     "MessageTooLargeError",
+    "NotFiniteError",
     "PeerLostError",
     "ProtocolError",
     "RemoteError",
@@ -90,6 +92,10 @@ class WriteError(HalohopError, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         remedy = "make room there, or choose another folder" if full else "choose a name that may be written to"
         return cls(f"cannot write {path}: {error.strerror or error}; {remedy}")
+
+
+class NotFiniteError(HalohopError):
+    """A model's loss or its predictions are NaN or infinite."""
 
 
 class BatchError(HalohopError):

@@ -11,7 +11,7 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.errors import InputError, SchemaError, WriteError
+from halohop.errors import InputError, NotFiniteError, SchemaError, WriteError
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
@@ -199,3 +199,19 @@ def test_a_kill_while_results_get_their_names_does_not_stop_the_next_run(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
     with pytest.raises(InputError, match="would be lost"):
         infer(config, world=World())
+
+
+@pytest.mark.parametrize("fanout", [None, (-1, -1)])
+def test_predictions_that_are_not_numbers_are_not_written(
+    trained: tuple[str, str], tmp_path: Path, fanout: tuple[int, ...] | None
+) -> None:
+    tables = synthetic("tiny")
+    node = tables.nodes["node"]
+    x = node.columns["x"].clone()
+    x[123] = 3e38  # a number, but not its products
+    large = GraphTables(nodes={"node": replace(node, columns=node.columns | {"x": x})}, edges=tables.edges)
+    halohop.partition(large, tmp_path / "parts", num_parts=2, method="random")
+    config = config_for((str(tmp_path / "parts"), trained[1]), tmp_path / "out", fanout=fanout)
+    with pytest.raises(NotFiniteError, match="the confidence of a prediction is nan"):
+        infer(config, world=World())
+    assert not (tmp_path / "out/confidence.npy").exists()

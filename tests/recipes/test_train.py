@@ -10,7 +10,7 @@ import torch
 
 import halohop
 from halohop.datasets import synthetic
-from halohop.errors import DatasetError, InputError, TransportError
+from halohop.errors import DatasetError, InputError, NotFiniteError, TransportError
 from halohop.loading.metrics import scrape
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import TrainConfig
@@ -170,3 +170,56 @@ def test_metrics_can_be_read_while_it_trains(tiny_parts: str, tmp_path: Path) ->
     assert seen[-1] == 6
     with pytest.raises(TransportError, match="no metrics at"):
         scrape(f":{port}")
+
+
+def test_a_run_that_diverges_saves_no_model(tiny_parts: str, tmp_path: Path) -> None:
+    config = config_for(tiny_parts, tmp_path / "run", lr=1e30, eval_every=4)
+    with pytest.raises(NotFiniteError, match=r"the loss of training is (nan|inf): .*; check the features `x`, or .*--lr"):
+        run(config)
+    assert not (tmp_path / "run/checkpoint").exists()
+
+
+@pytest.mark.parametrize("without", [(), ("val_mask", "test_mask")])
+def test_a_model_that_diverges_in_the_last_step_is_not_saved(tmp_path: Path, without: tuple[str, ...]) -> None:
+    """The loss of the only step is a good number, the weights after it are not."""
+    parts = repartitioned(with_columns({}, without=without), tmp_path / "parts")
+    with pytest.raises(NotFiniteError, match=r"is (nan|inf|-inf): the model has diverged"):
+        run(config_for(parts, tmp_path / "run", epochs=1, lr=1e39, batch_size=1000))
+    assert not (tmp_path / "run/checkpoint").exists()
+
+
+def test_features_of_validation_that_are_too_large(tmp_path: Path) -> None:
+    """Training never reads them."""
+    node = synthetic("tiny").nodes["node"]
+    x = node.columns["x"].masked_fill(node.columns["val_mask"][:, None], 3e38)
+    tables = with_columns({"x": x})
+    no_edges = {
+        relation: replace(table, src=table.src[:0], dst=table.dst[:0], columns={}) for relation, table in tables.edges.items()
+    }
+    parts = repartitioned(replace(tables, edges=no_edges), tmp_path / "parts")
+    with pytest.raises(NotFiniteError, match="the loss of an evaluation is nan"):
+        run(config_for(parts, tmp_path / "run"))
+    assert not (tmp_path / "run/checkpoint").exists()
+
+
+@pytest.mark.parametrize("labels", ["none marked", "none known", "several, none known"])
+def test_a_training_split_without_a_label_is_refused(tmp_path: Path, labels: str) -> None:
+    node = synthetic("tiny").nodes["node"]
+    train_mask, y = node.columns["train_mask"], node.columns["y"]
+    several = torch.nn.functional.one_hot(y).float().masked_fill(train_mask[:, None], float("nan"))
+    columns = {
+        "none marked": {"train_mask": torch.zeros_like(train_mask)},
+        "none known": {"y": y.masked_fill(train_mask, -1)},
+        "several, none known": {"y": several},
+    }[labels]
+    parts = repartitioned(with_columns(columns), tmp_path / "parts")
+    with pytest.raises(InputError, match="no node of 'node' in the split 'train' has a label"):
+        run(config_for(parts, tmp_path / "run"))
+
+
+def test_a_validation_split_without_a_label_does_not_choose_the_model(tmp_path: Path) -> None:
+    """As without validation, the last model is saved; that of the first epoch would be the best of scores that are all NaN."""
+    node = synthetic("tiny").nodes["node"]
+    parts = repartitioned(with_columns({"y": node.columns["y"].masked_fill(node.columns["val_mask"], -1)}), tmp_path / "parts")
+    end = run(config_for(parts, tmp_path / "run", epochs=2))[-1]
+    assert (end["best_epoch"], end["best_val_accuracy"]) == (2, None)

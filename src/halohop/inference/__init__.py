@@ -10,7 +10,7 @@ A model is a module with `layers` (`UserLayers` says what they may do), or a `La
 from halohop.files.parquet import parquet
 from halohop.inference.in_memory import LayerPass, costs_less
 from halohop.inference.job import InferenceJob, ResultForm
-from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS, LayeredModel, Neighbours, classified
+from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS, LayeredModel, Neighbours, check_finite, classified
 from halohop.inference.results import Results, check_results, shared_results
 from halohop.inference.run import finish_results, infer
 from halohop.inference.user import UserLayers
@@ -26,6 +26,7 @@ __all__ = [
     "ResultForm",
     "Results",
     "UserLayers",
+    "check_finite",
     "check_results",
     "classified",
     "costs_less",

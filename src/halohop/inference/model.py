@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from halohop.errors import NotFiniteError
 from halohop.ops import segment_spmm
 from halohop.typing import NodeType, Relation
 
@@ -110,14 +111,32 @@ class LayeredModel:
         return tuple(sorted(needed))
 
 
+def check_finite(name: str, values: Tensor) -> None:
+    """Refuses what a model has made of values that it cannot compute with.
+
+    Raises:
+        NotFiniteError: a value is NaN or infinite; `name` says what it is.
+    """
+    wrong = values[~values.isfinite()]
+    if len(wrong):
+        raise NotFiniteError(
+            f"{name} is {float(wrong[0])}: the model has diverged, or its input has missing or very large values; "
+            "check the features `x`, or train with a lower learning rate (lr, --lr)"
+        )
+
+
 def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool, several: bool = False) -> dict[str, Tensor]:
     """Classes, how sure the model is of them, and the rows themselves if they are wanted.
 
     Where a node may belong to several classes: whether to each (uint8), and the probability of each.
+
+    Raises:
+        NotFiniteError: a probability is NaN.
     """
     if several:
         confidence = head(rows).sigmoid()
         classes = (confidence > 0.5).to(torch.uint8)
     else:
         confidence, classes = head(rows).softmax(dim=1).max(dim=1)
+    check_finite("the confidence of a prediction", confidence)
     return {PREDICTIONS: classes, CONFIDENCE: confidence} | ({EMBEDDINGS: rows} if embeddings else {})

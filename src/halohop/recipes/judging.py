@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halohop import World
 from halohop.collectives import gather_rows, sum_over_ranks
+from halohop.inference import check_finite
 from halohop.recipes.ranking import auc
 
 MAX_SCORES = 2**26
@@ -51,6 +52,9 @@ class Judge:
         Args:
             found: logits and labels of this rank's share, in any pieces.
             device, world: where ranks meet.
+
+        Raises:
+            NotFiniteError: the loss is NaN or infinite.
         """
         counts = torch.zeros(3, self.num_classes, dtype=torch.float64)
         losses = labels = nodes = 0.0
@@ -66,6 +70,8 @@ class Judge:
                 score = logits if self.several else logits[:, 1:] - logits[:, :1]
                 scores.append(torch.stack([score, y.view(len(y), -1).float()], dim=1))
         losses, labels, nodes, *flat = sum_over_ranks([losses, labels, nodes, *counts.flatten().tolist()], device, world)
+        if labels:
+            check_finite("the loss of an evaluation", torch.tensor(losses / labels, dtype=torch.float64))
         figures = self._f1(torch.tensor(flat, dtype=torch.float64).view(3, -1), nodes)
         if self._curves and nodes * self._curves <= MAX_SCORES:
             figures["auc"] = _mean_auc(gather_rows(torch.cat(scores), device, world))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from halohop import Graph, Schema, World
-from halohop.collectives import max_over_ranks
+from halohop.collectives import max_over_ranks, sum_over_ranks
 from halohop.errors import InputError, SchemaError
 from halohop.recipes.models import part_of
 from halohop.typing import NodeType
@@ -75,6 +75,27 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
     return classes
 
 
+def labeled_splits(graph: Graph, target: NodeType, world: World, device: torch.device) -> tuple[str, ...]:
+    """The splits in which a node has a label. Each rank looks at its share of the nodes, all get the same answer.
+
+    Raises:
+        InputError: "train" is not one of them.
+    """
+    splits = graph.schema.splits(target)
+    found: list[float] = []
+    for split in splits:
+        gid, _ = graph.select(split, target)
+        chunks = torch.split(gid.tensor_split(world.size)[world.rank], _CHUNK)
+        found.append(any(_is_labeled(*graph.fetch_rows(target, ["y"], chunk)) for chunk in chunks if len(chunk)))
+    labeled = tuple(split for split, ranks in zip(splits, sum_over_ranks(found, device, world), strict=True) if ranks)
+    if "train" not in labeled:
+        raise InputError(
+            f"no node of {target!r} in the split 'train' has a label, so there is nothing to learn from; "
+            "mark nodes that have a label in `train_mask`"
+        )
+    return labeled
+
+
 def seed_labels(batch: Any, target: NodeType) -> Tensor:
     """Labels of the seeds, see `labels_of`; of empty places of a padded batch there are none."""
     store = part_of(batch, target)
@@ -91,6 +112,11 @@ def labels_of(y: Tensor) -> Tensor:
     if y.dim() < 2 or y.shape[1] == 1:
         return y.view(-1).long()
     return y.float().masked_fill(y < 0, float("nan"))
+
+
+def _is_labeled(y: Tensor) -> bool:
+    known = labels_of(y)
+    return bool((known >= 0).any())  # NaN is not
 
 
 def _check_row(y: Tensor, target: NodeType) -> int:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halohop import Graph
-from halohop.inference import EMBEDDINGS, LayeredModel, Neighbours, UserLayers, classified
+from halohop.inference import EMBEDDINGS, LayeredModel, Neighbours, UserLayers, check_finite, classified
 from halohop.nn import GATConv
 from halohop.recipes.hgt import AttentionClassifier
 from halohop.recipes.models import (
@@ -128,7 +128,9 @@ def trained_layers(encoder: NodeClassifier, graph: Graph, target: NodeType, *, e
 def node_results(model: NodeClassifier, rows: Tensor, *, embeddings: bool) -> dict[str, Tensor]:
     """What a model gives nodes by their last hidden layer: classes, or the vectors that its decoder compares."""
     if model.spec.relation is not None:
-        return {EMBEDDINGS: model.head(rows)}
+        vectors = model.head(rows)
+        check_finite("the vector of a node", vectors)
+        return {EMBEDDINGS: vectors}
     return classified(model.head, rows, embeddings=embeddings, several=model.spec.several)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import halohop
 from halohop.collectives import gather_rows, sum_over_ranks
-from halohop.errors import InputError
+from halohop.inference import check_finite
 from halohop.recipes.compiling import padding_of
 from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
 from halohop.recipes.models import part_of
@@ -101,8 +101,7 @@ class LinkTask(Task):
             pairs.append(torch.stack([positive, negative[:, 0]], dim=1))
         (inverse_ranks,) = sum_over_ranks([inverse_ranks], device, world)
         scores = gather_rows(torch.cat(pairs), device, world)
-        if scores.isnan().any():
-            raise InputError("a score is NaN: the model has diverged; lower the learning rate")
+        check_finite("the score of an edge", scores)
         label = torch.tensor([1.0, 0.0]).expand_as(scores).flatten()
         figures = {
             "mrr": inverse_ranks / len(scores),

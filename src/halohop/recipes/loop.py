@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from halohop import memory
 from halohop.collectives import max_over_ranks, sum_over_ranks
+from halohop.inference import check_finite
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, save_checkpoint
 from halohop.recipes.compiling import CompiledModel
@@ -72,6 +73,7 @@ class Run:
 
         Raises:
             ResumableStop: a rank was asked to end, and the run is saved.
+            NotFiniteError: a loss or a weight is NaN or infinite; what was saved before stays.
         """
         try:
             return self._go()
@@ -168,6 +170,7 @@ class Run:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
             loss, count = self.task.loss(self.ddp, batch)
         total, known, asked = sum_over_ranks([float(loss.detach()), count, float(self._asked())], self.device, self.world)
+        check_finite("the loss of training", torch.tensor(total, dtype=torch.float64))
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         torch.autograd.backward(loss * (self.world.size / max(known, 1)))  # DDP will divide by the number of ranks
@@ -184,6 +187,8 @@ class Run:
 
     def _keep(self, score: Score | None) -> None:
         """Remembers the model as it is now."""
+        for name, value in self.model.state_dict().items():
+            check_finite(f"the weight {name!r} of the model", value)
         self.progress = replace(self.progress, best=score, best_epoch=self.progress.epoch, stale=0)
         self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
         if self.world.rank == 0:

@@ -14,7 +14,7 @@ from halohop.inference import LayerPass, costs_less
 from halohop.memory import spare_bytes
 from halohop.recipes.compiling import padding_of
 from halohop.recipes.judging import Judge
-from halohop.recipes.labels import count_classes, find_target, labels_of, seed_labels, several_classes
+from halohop.recipes.labels import count_classes, find_target, labeled_splits, labels_of, seed_labels, several_classes
 from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier
 from halohop.recipes.sharing import share_of
@@ -38,8 +38,8 @@ class NodeTask(Task):
         super().__init__(setting)
         schema = setting.graph.schema
         self.target = find_target(schema, setting.config.target)
-        self.splits = schema.splits(self.target)
         found = count_classes(setting.graph, self.target, setting.world, setting.device)
+        self.splits = labeled_splits(setting.graph, self.target, setting.world, setting.device)
         num_classes = max(found, len(class_names(schema, self.target)))
         self.judge = Judge(num_classes=num_classes, several=several_classes(schema, self.target))
         self.figure = self.judge.figure
