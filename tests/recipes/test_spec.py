@@ -9,6 +9,7 @@ from halohop.errors import InputError, SchemaError
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.spec import ModelSpec, check_fits
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import Relation
 
 
 def graph_for(kind: str) -> Graph:
@@ -30,6 +31,19 @@ def test_auto_chooses_by_the_schema_and_misfits_are_refused() -> None:
         ModelSpec.of(replace(config, model="rgcn"), plain, "node", 2)
     with pytest.raises(InputError, match="use model='rgcn'"):
         ModelSpec.of(replace(config, model="gcn"), typed, "paper", 2)
+
+
+@pytest.mark.parametrize("relation", [("page", "likes", "page"), ("node", "cites", "node"), ("page", "to", "page")])
+def test_the_number_of_types_and_relations_chooses_the_model_not_their_names(relation: Relation) -> None:
+    tables = synthetic("tiny")
+    nodes, edges = {relation[0]: tables.nodes["node"]}, {relation: next(iter(tables.edges.values()))}
+    schema, config = in_memory(GraphTables(nodes=nodes, edges=edges)).schema, TrainConfig(parts="p", out="o")
+    assert ModelSpec.of(config, schema, relation[0], 2).kind == "sage"
+    assert ModelSpec.of(replace(config, model="gat"), schema, relation[0], 2).kind == "gat"
+    with pytest.raises(InputError, match="this one has one; use 'sage', 'gcn' or 'gat'"):
+        ModelSpec.of(replace(config, model="hgt"), schema, relation[0], 2)
+    twice = in_memory(GraphTables(nodes=nodes, edges=edges | {(relation[0], "other", relation[0]): edges[relation]})).schema
+    assert ModelSpec.of(config, twice, relation[0], 2).kind == "rgcn"
 
 
 def test_a_type_without_features_learns_vectors_of_the_width_that_was_asked_for() -> None:

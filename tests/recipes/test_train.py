@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import halohop
 from halohop.datasets import synthetic
+from halohop.datasets.sources import load_link_graph
 from halohop.errors import DatasetError, InputError, NotFiniteError, TransportError
 from halohop.loading.metrics import scrape
 from halohop.recipes.checkpoint import load_checkpoint
-from halohop.recipes.config import TrainConfig
+from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.recipes.inference import infer
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.task import Setting
 from halohop.recipes.train import train
@@ -149,6 +152,35 @@ def test_relational_model_learns(hetero_parts: str, tmp_path: Path) -> None:
     assert events[0]["model"] == "rgcn"
     assert events[0]["target"] == "paper"
     assert events[-1]["test_accuracy"] > 0.5
+
+
+@pytest.mark.parametrize("options", [{"model": "sage"}, {"model": "gcn"}, {"model": "gat"}, {"task": "link"}])
+def test_other_names_of_the_only_type_and_relation_change_no_loss(tmp_path: Path, options: dict[str, Any]) -> None:
+    """All neighbors and no dropout, so that no random number depends on a name."""
+    tables = load_link_graph("synthetic:tiny", seed=0) if options.get("task") == "link" else synthetic("tiny")
+    named = GraphTables(
+        nodes={"page": tables.nodes["node"]}, edges={("page", "likes", "page"): next(iter(tables.edges.values()))}
+    )
+    common = {"epochs": 2, "fanout": (-1, -1), "dropout": 0.0, "batch_size": 5000, "overwrite": True, **options}
+    plain, other = (
+        run(config_for(repartitioned(t, tmp_path / name), tmp_path / "run", **common))
+        for name, t in (("a", tables), ("b", named))
+    )
+    assert other[0]["model"] == plain[0]["model"] != "rgcn"
+    if "task" not in options:  # negatives are drawn by the relation
+        assert losses(other) == pytest.approx(losses(plain), rel=1e-4)
+    if options.get("model") == "gat":
+        for fanout in (None, (5, 5)):
+            infer(
+                InferConfig(
+                    parts=str(tmp_path / "b"),
+                    checkpoint=str(tmp_path / "run/checkpoint"),
+                    out=str(tmp_path / str(fanout)),
+                    fanout=fanout,
+                ),
+                world=World(),
+            )
+            assert len(np.load(tmp_path / str(fanout) / "predictions.npy")) == 1000
 
 
 def test_errors_leave_nothing_open(tmp_path: Path) -> None:

@@ -63,5 +63,5 @@ def padding_of(setting: Setting) -> Padding | None:
     if not config.compile:
         return None
     drawn = config.mode in ("cuda", "zero_copy") and config.task == "node" and setting.world.num_hosts == 1
-    few = graph.schema.is_homogeneous and min(config.fanout) >= 0
+    few = graph.schema.has_one_relation and min(config.fanout) >= 0
     return Padding(caps="bound" if drawn and few else "measured")

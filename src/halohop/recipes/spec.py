@@ -10,7 +10,7 @@ from halohop.recipes.config import DecoderName, TrainConfig
 from halohop.typing import NodeType, Relation
 
 TYPED = ("rgcn", "hgt")
-"""The models for several node types or relations; their batches are `HeteroData`."""
+"""The models for several node types or relations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ModelSpec:
         Raises:
             InputError: the model does not fit the graph, or its features have no rows.
         """
-        plain = schema.is_homogeneous
+        plain = schema.has_one_relation  # their names do not count
         kind = ("sage" if plain else "rgcn") if config.model == "auto" else config.model
         if plain and kind in TYPED:
             raise InputError(f"model={kind!r} is for graphs of several relations, this one has one; use 'sage', 'gcn' or 'gat'")

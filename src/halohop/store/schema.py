@@ -130,6 +130,11 @@ class Schema:
         """Whether there are one node type and one relation, under their default names: batches are then PyG `Data`."""
         return list(self.nodes) == [NODE] and list(self.edges) == [EDGE]
 
+    @property
+    def has_one_relation(self) -> bool:
+        """Whether there are one node type and one relation, whatever their names."""
+        return len(self.nodes) == len(self.edges) == 1
+
     def reverse_of(self, relation: Relation) -> Relation | None:
         """The relation that holds the same edges the other way round, by PyG's convention: ("b", "rev_to", "a") is the reverse of
         ("a", "to", "b"), and that of it. Between nodes of one type a relation without such a partner is its own reverse; else
