@@ -3,23 +3,25 @@
 import os
 import signal
 import sys
+from typing import NoReturn
 
+from halohop.launch.processes.ending import end_after
 from halohop.launch.processes.lifeline import end_with_parent
 from halohop.launch.terminal.signals import Signals
 
 
-def main() -> None:
-    """Runs the command line."""
+def main() -> NoReturn:
+    """Runs the command line, and ends the process."""
     _open_standard_streams()
+    end_after(_run_command)
+
+
+def _run_command() -> None:
     with Signals() as signals:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             end_with_parent(signal.SIGTERM)  # torchrun's agent ends its ranks, unless it is killed
-        import atexit
-        import gc
-
         from halohop.launch.cli import app
 
-        atexit.register(gc.freeze)  # or Python looks for garbage once more, in a million objects of libraries: a second
         app(prog_name="halohop", obj=signals)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from halohop import memory
 from halohop.errors import HalohopError
 from halohop.launch.processes import lifeline
+from halohop.launch.processes.ending import end_after
 from halohop.launch.processes.failures import report
 from halohop.launch.processes.starting import name_process, take_cores
 from halohop.launch.terminal import logs
@@ -43,4 +44,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    end_after(lambda: main(sys.argv[1:]))

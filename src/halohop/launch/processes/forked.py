@@ -1,18 +1,18 @@
 """What makes a forked process the one that was ordered: descriptors, environment, path and threads as a fresh interpreter has."""
 
-import atexit
 import json
 import os
 import socket
 import sys
-import threading
 from io import FileIO, TextIOWrapper
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
 
 from halohop.launch.processes import child
+from halohop.launch.processes.ending import end_after
 from halohop.launch.processes.lifeline import PARENT_FD
 from halohop.launch.processes.starting import Order
 
@@ -31,8 +31,8 @@ def send(connection: socket.socket, order: Order) -> None:
     connection.shutdown(socket.SHUT_WR)
 
 
-def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
-    """Follows the order that comes from a connection; to be called once, in a forked process. Returns the exit code.
+def become(connection: int, stdout: int, stderr: int, lifeline: int) -> NoReturn:
+    """Follows the order that comes from a connection, and ends the process; to be called once, in a forked process.
 
     Args:
         connection: descriptor of a socket, from which the order is read.
@@ -56,7 +56,7 @@ def become(connection: int, stdout: int, stderr: int, lifeline: int) -> int:
         os.chdir(order["folder"])
     if not sys.flags.safe_path:
         sys.path[0] = str(Path.cwd())
-    return _code_of(order["argv"])
+    end_after(lambda: _run(order["argv"]))
 
 
 def _reopen(number: int, name: str) -> None:
@@ -68,21 +68,9 @@ def _reopen(number: int, name: str) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _code_of(argv: list[str]) -> int:
-    """Runs a module or a script as ``__main__`` to the end that interpreters come to; returns the exit code."""
+def _run(argv: list[str]) -> None:
+    """Runs a module or a script as ``__main__``."""
     for name in (argv[1], f"{argv[1]}.__main__") if argv[0] == "-m" else ():
         if not hasattr(sys.modules.get(name), "__path__"):  # a package stays, and its __main__ runs
             sys.modules.pop(name, None)  # it runs once more, under another name
-    code = 0
-    try:
-        child.main(argv)
-    except SystemExit as error:
-        if isinstance(error.code, str):
-            print(error.code, file=sys.stderr)
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    return code
+    child.main(argv)

@@ -146,7 +146,9 @@ def _run(calls: socket.socket) -> NoReturn:
         os.setsid()  # Ctrl-C reaches the launcher alone
         name_process("halohop forks")
         given = _serve(calls)
-        code = 0 if given is None else forked.become(*given)
+        code = 0
+        if given is not None:
+            forked.become(*given)
     except BaseException:
         sys.__excepthook__(*sys.exc_info())
     finally:
