@@ -22,6 +22,7 @@ from halohop.datasets.casting import as_tensor
 from halohop.datasets.splits import index_masks
 from halohop.datasets.staging import Staging
 from halohop.errors import IncompleteDatasetError, InputError
+from halohop.flags import checks_flags
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import EDGE, NODE, Relation
 
@@ -29,6 +30,7 @@ _INVERSE_BY_DEFAULT = ("ogbn-products", "ogbn-proteins")
 _SPLITS = {"train": "train", "valid": "val", "test": "test"}
 
 
+@checks_flags
 def ogb_node(
     root: str | Path,
     name: str,

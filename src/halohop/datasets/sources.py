@@ -20,6 +20,7 @@ from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
 from halohop.datasets.staging import Staging, kept, staging_in
 from halohop.datasets.tables import read_tables
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.typing import NodeType
@@ -32,6 +33,7 @@ KNOWN = (
 )
 
 
+@checks_flags
 def load_source(
     spec: str | Path,
     *,
@@ -96,6 +98,7 @@ def read_source(
     return add_reverses(tables, staging=staging) if undirected else tables
 
 
+@checks_flags
 def load_link_graph(
     spec: str | Path,
     *,

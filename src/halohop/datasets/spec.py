@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
+from halohop.flags import checks_flags
 
 _NAMES = ("graph.toml", "graph.json", "graph.yaml", "graph.yml")
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
@@ -37,6 +38,7 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
+@checks_flags
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFiles:
     """Where the nodes of one type are.
@@ -71,6 +73,7 @@ class NodeFiles:
     normalize: bool = False
 
 
+@checks_flags
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeFiles:
     """Where the edges of one relation are.

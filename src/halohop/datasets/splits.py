@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.errors import IdError, InputError
+from halohop.flags import checks_flags
 
 FRACTIONS = (0.6, 0.2, 0.2)
 """Shares of train, validation and test nodes, where the data set does not come with a split of its own."""
@@ -20,6 +21,7 @@ TIME_FRACTIONS = (0.7, 0.15, 0.15)
 _SPLITS = ("train", "val", "test")
 
 
+@checks_flags
 def random_masks(
     y: Tensor, *, fractions: Sequence[float] = FRACTIONS, seed: int = 0, stratified: bool = False
 ) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from halohop.flags import checks_flags
 from halohop.typing import OnProgress
 from halohop.world import World
 
@@ -17,6 +18,7 @@ def ignore_progress(_name: str, _done: int, _total: int) -> None:
     """For those who do not ask how far the work is."""
 
 
+@checks_flags
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceJob:
     """One run, the same on every rank but for `world` and `device`.

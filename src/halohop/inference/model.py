@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from halohop.errors import NotFiniteError
+from halohop.flags import checks_flags
 from halohop.ops import segment_spmm
 from halohop.typing import NodeType, Relation
 
@@ -125,6 +126,7 @@ def check_finite(name: str, values: Tensor) -> None:
         )
 
 
+@checks_flags
 def classified(head: Callable[[Tensor], Tensor], rows: Tensor, *, embeddings: bool, several: bool = False) -> dict[str, Tensor]:
     """Classes, how sure the model is of them, and the rows themselves if they are wanted.
 

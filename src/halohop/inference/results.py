@@ -18,6 +18,7 @@ from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.parquet import arrow_column, arrow_type, parquet
 from halohop.files.whole import publish, set_aside, whole_file, written_stream
+from halohop.flags import checks_flags
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
 from halohop.store.npy import ArrayFile, numpy_name
 from halohop.store.schema import ColumnSpec
@@ -36,6 +37,7 @@ FILES = (PARQUET, *(f"{name}.npy" for name in (RAW_IDS, PREDICTIONS, CONFIDENCE,
 """Whatever a run may leave: what one leaves takes the place of all that another left."""
 
 
+@checks_flags
 def check_results(out: Path, *, overwrite: bool, by_layers: bool = True) -> None:
     """Refuses to lose results without having been asked to.
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from halohop.cluster.graph import Graph
 from halohop.collectives import in_rounds, max_over_ranks
 from halohop.files.parquet import parquet
+from halohop.flags import checks_flags
 from halohop.inference.job import InferenceJob
 from halohop.inference.layers import LayerRun
 from halohop.inference.model import LayeredModel
@@ -18,6 +19,7 @@ from halohop.inference.user import UserLayers
 from halohop.typing import NodeType
 
 
+@checks_flags
 def infer(
     model: nn.Module | LayeredModel,
     graph: Graph,

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.loading.examples import Examples
 from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
@@ -72,6 +73,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         InputError: options that exclude each other, or that cannot work.
     """
 
+    @checks_flags
     def __init__(
         self,
         graph: Graph,

@@ -12,6 +12,7 @@ from halohop.cluster.holding import Holding
 from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.errors import InputError
 from halohop.files.urls import is_url
+from halohop.flags import checks_flags
 from halohop.net.board import join_board, master_host, master_of
 from halohop.net.connect import connected
 from halohop.net.finders import finder_of
@@ -31,6 +32,7 @@ from halohop.transport.security import TOKEN_REMEDY
 from halohop.world import World
 
 
+@checks_flags
 def open_graph(
     path: str | Path | InMemory,
     *,

@@ -15,6 +15,7 @@ from halohop.cluster.in_memory import InMemory, OwnParts
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
 from halohop.files.urls import is_url
+from halohop.flags import checks_flags
 from halohop.net.attendance import Expected
 from halohop.net.finders import Awaited, Finder, Listed, finder_of
 from halohop.net.interfaces import own_address, reached_as
@@ -165,6 +166,7 @@ class Server:
         self.close()
 
 
+@checks_flags
 def serve(
     path: str | Path | InMemory,
     *,

@@ -8,6 +8,7 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from halohop.errors import InputError
+from halohop.flags import checks_flags, flag
 from halohop.loading.options import LoaderArguments
 from halohop.pyg.columns import Names
 from halohop.pyg.inputs import plain
@@ -191,11 +192,15 @@ def rules_of(given: Mapping[str, Any]) -> Rules:
 def chosen(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     """The arguments of one kind, such as `DrawArguments`, among those given; the others of the kind by default.
 
+    Raises:
+        InputError: an argument of type bool that is none.
+
     Example:
         >>> chosen(DrawArguments, {"replace": True, "batch_size": 4})["replace"], chosen(DrawArguments, {})["method"]
         (True, 'neighbor')
     """
-    return cast(Kind, {name: given.get(name, argument.default) for name, (_, argument) in _spelled(cast(Hashable, kind)).items()})
+    spelled = _spelled(cast(Hashable, kind)).items()
+    return cast(Kind, {name: flag(given.get(name, argument.default), name, known) for name, (known, argument) in spelled})
 
 
 def without(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,12 +217,13 @@ def as_pyg(*names: str) -> Callable[[Init], Init]:
 
     def decorate(init: Init) -> Init:
         signature, about = _written_out(inspect.signature(init), names)
+        own = checks_flags(init)
 
         @functools.wraps(init)
         def by_name(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs).arguments
             more = given.pop("kwargs", {})
-            init(**given, **more)
+            own(**given, **more)
 
         by_name.__signature__ = signature  # type: ignore[attr-defined]
         by_name.__doc__ = about

@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.access.dealing import dealt
 from halohop.access.estimates import Method, check_method, estimated
 from halohop.cluster.graph import Graph
+from halohop.flags import checks_flags
 from halohop.loading.locality import Locality
 from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
 from halohop.pyg.source import source_of
@@ -17,6 +18,7 @@ from halohop.store.draw import Rules
 from halohop.typing import NodeType, Relation
 
 
+@checks_flags
 def hotness(
     graph: Graph | Data | HeteroData,
     seeds: InputNodes,

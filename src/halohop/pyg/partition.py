@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.partitioning.assigners.assign import Classes, Method
 from halohop.partitioning.assigners.defaults import TOLERANCE
 from halohop.partitioning.building import build
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from halohop.pyg.replicas import Replicas
 
 
+@checks_flags
 def partition(
     data: "Data | HeteroData | GraphTables",
     out: str | Path,

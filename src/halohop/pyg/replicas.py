@@ -13,6 +13,7 @@ from halohop.access.replicas import CopyReport, Room, copy_nodes, make_replicas,
 from halohop.cluster.graph import Graph, local_graph
 from halohop.cluster.holding import Holding
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.loading.locality import Locality
 from halohop.memory import parse_size
 from halohop.pyg.inputs import InputNodes, fanouts_of, seed_dataset
@@ -22,6 +23,7 @@ from halohop.store.draw import Rules
 from halohop.typing import NodeType, Relation, relation_text
 
 
+@checks_flags
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
     """What each partition copies of the others: rows, and perhaps lists, of the nodes that its batches need most.

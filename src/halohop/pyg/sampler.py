@@ -17,6 +17,7 @@ from torch_geometric.sampler import (
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.loading.options import whole
 from halohop.loading.seeds import digest
 from halohop.pyg.arguments import DrawArguments, as_pyg, chosen, rules_of
@@ -107,6 +108,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
         )
         return to_sampler_output(self.graph, self._neighbors().sample(seeds), edge_gid=False)
 
+    @checks_flags
     def sample_from_edges(
         self,
         index: EdgeSamplerInput,
@@ -143,6 +145,7 @@ class HalohopSampler(BaseSampler):  # type: ignore[misc]
             links = self._negatives(relation, neg_sampling, strict_negatives)(links)
         return to_sampler_output(self.graph, self._neighbors().sample(links), edge_gid=False)
 
+    @checks_flags
     def sample_negatives(
         self,
         count: int,

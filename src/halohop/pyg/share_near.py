@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.loading.nearness import dealt, groups_of
 from halohop.process_group import world_of
 from halohop.pyg.asked import whole_ids
@@ -34,6 +35,7 @@ class NearShare:
     near: float
 
 
+@checks_flags
 def share_near(
     graph: Graph,
     ids: InputNodes = None,

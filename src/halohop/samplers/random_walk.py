@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError, SchemaError
+from halohop.flags import checks_flags
 from halohop.loading.options import whole
 from halohop.pyg.inputs import InputNodes, seed_dataset
 from halohop.pyg.source import source_of
@@ -59,6 +60,7 @@ def random_walk(
 ) -> tuple[Tensor, Tensor]: ...
 
 
+@checks_flags
 def random_walk(
     data: Data | HeteroData | Graph,
     start: InputNodes = None,

@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop import ops
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 from halohop.loading.options import default_workers, whole
 from halohop.loading.pipeline import Made, PrefetchConfig
 from halohop.pyg.sampled_loader import SampledLoader
@@ -53,6 +54,7 @@ class GraphSAINTSampler(SampledLoader):
     _by: By
     _reads_edge_ids = True  # occurrences are counted by them
 
+    @checks_flags
     def __init__(
         self,
         data: Data | HeteroData | Graph,

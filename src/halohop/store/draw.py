@@ -4,11 +4,13 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 
 Expand = Literal["new", "all"]
 Subgraph = Literal["directional", "induced", "bidirectional"]
 
 
+@checks_flags
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """How neighbours are drawn and expanded: the one record of it, from a loader's arguments to the owners of the nodes.

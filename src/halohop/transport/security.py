@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from halohop.errors import InputError
+from halohop.flags import checks_flags
 
 TOKEN_VARIABLE = "HALOHOP_TOKEN"
 ENCRYPT_VARIABLE = "HALOHOP_ENCRYPT"
@@ -56,6 +57,7 @@ class Token:
 
     __slots__ = ("certificate", "encrypt", "key")
 
+    @checks_flags
     def __init__(self, secret: str | bytes, *, encrypt: bool = False, certificate: Certificate | None = None) -> None:
         self.key = secret.encode() if isinstance(secret, str) else secret
         self.encrypt = encrypt or certificate is not None
@@ -67,6 +69,7 @@ class Token:
         return "Token(...)"
 
 
+@checks_flags
 def load_token(path: str | Path | None = None, env: Mapping[str, str] | None = None, *, encrypt: bool = False) -> Token | None:
     """The token in the file `path`, else in the environment variable HALOHOP_TOKEN, else None. White space around it is dropped.
 

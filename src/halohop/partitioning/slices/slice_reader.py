@@ -13,6 +13,7 @@ from halohop import ops
 from halohop.errors import CorruptDatasetError, IncompleteDatasetError, InputError
 from halohop.files.reading import decode_json
 from halohop.files.whole import read_sealed
+from halohop.flags import checks_flags
 from halohop.partitioning.book import Book
 from halohop.partitioning.building.numbering import NodeNumbers
 from halohop.partitioning.building.parts import check_halo
@@ -41,6 +42,7 @@ from halohop.store.writer import write_dataset
 from halohop.typing import SOURCE_ID, NodeType, Relation, TableKey
 
 
+@checks_flags
 def join_slices(
     folder: str | Path,
     out: str | Path,

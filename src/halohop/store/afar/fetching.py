@@ -18,6 +18,7 @@ from halohop.files.reading import read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import refuse_url
 from halohop.files.whole import sync_folder, sync_tree, write_file
+from halohop.flags import checks_flags
 from halohop.store.afar.chunks import check_names, fetch_files
 from halohop.store.disk import files_of, map_part
 from halohop.store.manifest import STAMP, VERIFYING, Manifest, decode, part_folder
@@ -32,6 +33,7 @@ FETCHING = "fetching"
 _LOOK_S = 0.05
 
 
+@checks_flags
 def fetch(
     url: str | Path,
     folder: str | Path,

@@ -12,6 +12,7 @@ from halohop.errors import DatasetError, IncompleteDatasetError, InputError, Ver
 from halohop.files.parallel import Report, in_threads
 from halohop.files.reading import read_regular
 from halohop.files.url_folder import UrlFolder
+from halohop.flags import checks_flags
 from halohop.store.disk import held_parts, map_part, read_manifest
 from halohop.store.manifest import STAMP, Manifest, decode, part_folder
 from halohop.store.names import MANIFEST
@@ -23,6 +24,7 @@ _THREADS = 8
 _OF_A_PARTITION = re.compile(r"part-\d{4,}/")
 
 
+@checks_flags
 def upload(
     folder: str | Path,
     url: str,
