@@ -20,15 +20,15 @@ def test_types_are_those_of_the_whole_file(rows: list[tuple[str, str]], num_byte
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.csv")
         path.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
-        whole = read_columns(path, ["a", "b"])
-        found = text_types(path, ["a", "b"], num_bytes)
+        whole = read_columns(path, ["a", "b"], {})
+        found = text_types([path], ["a", "b"], num_bytes)
     assert found == [str(whole[name].type) for name in ("a", "b")]
     assert [type_of(text) for text in found] == [whole[name].type for name in ("a", "b")]
 
 
 def test_bytes_that_are_no_text_are_binary_and_rows_of_other_lengths_no_table(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"a,b\n" + b"1,2\n" * 30 + b"\xff,2\n")
-    assert text_types(tmp_path / "bytes.csv", ["a", "b"], 60) == ["binary", "int64"]
+    assert text_types([tmp_path / "bytes.csv"], ["a", "b"], 60) == ["binary", "int64"]
     (tmp_path / "short.csv").write_bytes(b"a,b\n" + b"1,2\n" * 30 + b"1\n")
     with pytest.raises(InputError, match=r"short\.csv cannot be read: .*Expected 2 columns, got 1"):
-        text_types(tmp_path / "short.csv", ["a", "b"], 60)
+        text_types([tmp_path / "short.csv"], ["a", "b"], 60)

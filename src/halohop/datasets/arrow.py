@@ -34,7 +34,7 @@ def pyarrow(module: str = "") -> ModuleType:
         raise InputError('reading tables needs pyarrow: pip install "halohop[tables]"') from error
 
 
-def read_columns(path: Path, names: Sequence[str], *, floats: Sequence[str] = ()) -> dict[str, Column]:
+def read_columns(path: Path, names: Sequence[str], types: Mapping[str, Any]) -> dict[str, Column]:
     """Some columns of a ``.csv``, ``.tsv`` (each also ``.gz``) or ``.parquet`` file.
 
     Text files begin with a header line; types are inferred, an empty field is a null.
@@ -42,7 +42,7 @@ def read_columns(path: Path, names: Sequence[str], *, floats: Sequence[str] = ()
     Args:
         path: the file.
         names: which columns.
-        floats: those of them to read as float32 where the file is text.
+        types: of the columns of a text file; the others are inferred from all rows.
 
     Raises:
         IncompleteDatasetError: there is no such file.
@@ -51,7 +51,7 @@ def read_columns(path: Path, names: Sequence[str], *, floats: Sequence[str] = ()
     wanted = list(dict.fromkeys(names))
     with reading(path, wanted):
         if is_text(path):
-            parse, convert = text_options(path, wanted, dict.fromkeys(floats, pyarrow().float32()))
+            parse, convert = text_options(path, wanted, types)
             table = pyarrow("csv").read_csv(str(path), _reads(BLOCK_BYTES), parse, convert)
         else:
             table = pyarrow("parquet").read_table(path, columns=wanted, partitioning=None)

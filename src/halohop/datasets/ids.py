@@ -1,6 +1,6 @@
 """The users' ids of nodes, any integers or strings, and which row of a node table has which."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from halohop.datasets.arrow import Column, pyarrow
+from halohop.datasets.kinds import DECIMALS, INTEGERS, STRINGS, TEXT, Kind, kind_name, plain
 from halohop.datasets.staging import Staging
-from halohop.datasets.table_columns import plain
-from halohop.datasets.table_parts import Part, parts_of
+from halohop.datasets.table_parts import Part, characters, parts_of
 from halohop.datasets.text import Texts, collect_texts
 from halohop.errors import IdError, InputError
 from halohop.memory import format_size
 from halohop.ops import KeyIndex
 from halohop.typing import NodeType
-
-INTEGERS, STRINGS = "int64", "large_string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class Ids:
 
     Args:
         node_type: what errors call the nodes.
-        kind: INTEGERS or STRINGS.
+        kind: of their column: INTEGERS or STRINGS.
         count: how many.
         raw: int64 ``[count]``; None of strings, and of 0, 1, 2, ...
         text: strings as `halohop.datasets.text.text_column` makes them; None of integers.
@@ -35,7 +33,7 @@ class Ids:
     """
 
     node_type: NodeType
-    kind: str
+    kind: Kind
     count: int
     raw: Tensor | None = None
     text: Tensor | None = None
@@ -46,21 +44,16 @@ class Ids:
 
         Raises:
             IdError: no node has an id; names its row and value.
-            InputError: ids are of the other kind, or no ids.
+            InputError: a Parquet column is of the other kind.
         """
-        column = _ids(part, name)
-        if not len(column):
-            return torch.empty(0, dtype=torch.int64)
-        if str(column.type) != self.kind and self.count:
-            raise InputError(
-                f"{part.path}: ids in column {name!r} are {column.type}, but those of {self.node_type!r} are {self.kind}"
-            )
+        whole = "whole numbers without leading zeros" if self.kind.name == INTEGERS else "text"
+        column = _ids(part, name, self.kind, f"an id of a node {self.node_type!r}; these are {whole}", IdError)
         rows = self._found(column) if self.count else torch.full((len(column),), -1)
         unknown = np.flatnonzero(rows.numpy() < 0)
         if len(unknown):
             row = int(unknown[0])
             raise IdError(
-                f"{part.path}: column {name!r} holds {column[row].as_py()!r} in row {part.first + row}, "
+                f"{part.path}: column {name!r} holds {column[row].as_py()!r} in row {part.row(row)}, "
                 f"no id of a node {self.node_type!r}"
             )
         return rows
@@ -75,7 +68,12 @@ class Ids:
         return ids.masked_fill(ids >= self.count, -1)
 
 
-def read_ids(staging: Staging, node_type: NodeType, shown: str, paths: list[Path], name: str) -> Ids:
+def id_parts(staging: Staging, paths: Sequence[Path], name: str) -> Iterator[Part]:
+    """A column of ids in some files; what text files hold is not interpreted yet."""
+    return parts_of(staging, paths, [name], characters(name))
+
+
+def read_ids(staging: Staging, node_type: NodeType, shown: str, paths: list[Path], name: str, given: str | None = None) -> Ids:
     """The ids in a column of the table of a node type.
 
     Args:
@@ -83,35 +81,30 @@ def read_ids(staging: Staging, node_type: NodeType, shown: str, paths: list[Path
         node_type: of the nodes.
         shown: what errors call the nodes.
         paths, name: the table's files, and the column.
+        given: TEXT or NUMBER, if the user chose one; else the ids of all files decide.
 
     Raises:
-        InputError: one is there twice; a null; integers in one file and strings in another; neither of them.
+        InputError: one is there twice; a null; Parquet files of several types; neither integers nor strings.
     """
-    parts = staging.again(lambda: parts_of(staging, paths, [name]))
-    kind = staging.fact(f"nodes.{node_type}.ids.kind", lambda: _kind(parts(), paths, name), str)
-    ids = _collected(staging, node_type, shown, kind, lambda: (_ids(part, name) for part in parts()))
+    parts = staging.again(lambda: id_parts(staging, paths, name))
+    kind = _kind(staging, node_type, lambda: ((part, name) for part in parts()), given)
+    ids = _collected(staging, node_type, shown, kind, lambda: (_ids(part, name, kind) for part in parts()))
     if ids.index is not None and ids.index.repeated is not None:
-        value, where = _named(parts(), name, ids.index.repeated)
+        value, where = _named(parts(), name, kind, ids.index.repeated)
         files = ", ".join(map(str, paths))
         raise InputError(f"column {name!r} of {files} holds the id {value!r} more than once, the second time in {where}")
     return ids
 
 
-def mentioned_ids(staging: Staging, node_type: NodeType, ends: Sequence[tuple[Path, str]]) -> Ids:
+def mentioned_ids(staging: Staging, node_type: NodeType, ends: Sequence[tuple[Path, str]], given: str | None = None) -> Ids:
     """The different ids in some columns of edges, sorted: those of a node type without a table.
 
     Raises:
-        InputError: integers in one column and strings in another; a null; neither of them.
+        InputError: as of `read_ids`.
     """
-    found: list[Column] = []
-
-    def sorted_ids() -> Column:
-        if not found:
-            found.append(_distinct(staging, node_type, ends))
-        return found[0]
-
-    kind = staging.fact(f"nodes.{node_type}.ids.kind", lambda: str(sorted_ids().type), str)
-    return _collected(staging, node_type, node_type, kind, lambda: [sorted_ids()])
+    columns = staging.again(lambda: ((part, name) for path, name in ends for part in id_parts(staging, [path], name)))
+    kind = _kind(staging, node_type, columns, given)
+    return _collected(staging, node_type, node_type, kind, lambda: [_distinct(columns(), kind)])
 
 
 def integers_in(column: Column) -> Tensor:
@@ -131,9 +124,9 @@ def texts_in(column: Column) -> Texts:
     return Texts(offsets=places, data=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8))
 
 
-def _collected(staging: Staging, node_type: NodeType, shown: str, kind: str, make: Callable[[], Iterable[Column]]) -> Ids:
+def _collected(staging: Staging, node_type: NodeType, shown: str, kind: Kind, make: Callable[[], Iterable[Column]]) -> Ids:
     name = f"nodes.{node_type}.ids"
-    if kind == STRINGS:
+    if kind.name == STRINGS:
         text = collect_texts(staging, name, lambda: map(texts_in, make()))
         return Ids(node_type=shown, kind=kind, count=len(text), text=text, index=_index(staging, shown, text))
     raw = staging.column(name, lambda: map(integers_in, make()))
@@ -167,57 +160,49 @@ def _found_texts(index: KeyIndex, texts: Texts, width: int) -> Tensor:
     return rows
 
 
-def _ids(part: Part, name: str) -> Column:
-    """A column of ids as int64 or large strings."""
-    pa = pyarrow()
-    column = part.column(name)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_integer(kind) or pa.types.is_null(kind):
-        target = pa.int64()
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        target = pa.large_string()
-    else:
-        raise InputError(f"{part.path}: ids in column {name!r} are {kind}, expected integers or strings")
-    try:
-        return plain(column).cast(target)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{part.path}: an id in column {name!r} does not fit 64 bits: {error}") from error
+def _ids(
+    part: Part, name: str, kind: Kind, expected: str = "an integer of 64 bits", error: type[InputError] = InputError
+) -> Column:
+    """A column of ids as its kind, without nulls."""
+    types, found = pyarrow().types, plain(part.column(name)).type
+    if not (types.is_integer(found) or types.is_null(found) or types.is_string(found) or types.is_large_string(found)):
+        raise InputError(f"{part.path}: ids in column {name!r} are {found}, expected integers or strings")
+    return kind.column(part, name, expected, error)
 
 
-def _kind(parts: Iterable[Part], paths: list[Path], name: str) -> str:
-    kinds = {str(column.type) for column in (_ids(part, name) for part in parts) if len(column)}
-    if len(kinds) > 1:
-        raise InputError(f"column {name!r} holds integers in one of {[str(path) for path in paths]} and strings in another")
-    return kinds.pop() if kinds else INTEGERS
+def _kind(staging: Staging, node_type: NodeType, columns: Callable[[], Iterable[tuple[Part, str]]], given: str | None) -> Kind:
+    """INTEGERS or STRINGS."""
+    found = staging.fact(f"nodes.{node_type}.ids.kind", lambda: kind_name(columns(), given), str)
+    if found == DECIMALS:
+        for part, name in columns():
+            expected = (
+                f'an integer of 64 bits or text; to keep it as it is written, set kinds = {{{name} = "{TEXT}"}} in graph.toml'
+            )
+            _ids(part, name, Kind(name=INTEGERS), expected)
+    return Kind(name=INTEGERS if found == INTEGERS else STRINGS, given=given is not None)
 
 
-def _named(parts: Iterable[Part], name: str, row: int) -> tuple[object, str]:
+def _named(parts: Iterable[Part], name: str, kind: Kind, row: int) -> tuple[object, str]:
     """The id in a row of all files together, and where it stands."""
     for part in parts:
         if row < len(part.columns[name]):
-            return plain(part.columns[name])[row].as_py(), f"row {part.first + row} of {part.path}"
+            return _ids(part, name, kind)[row].as_py(), f"row {part.first + row} of {part.path}"
         row -= len(part.columns[name])
     raise AssertionError(f"{name} ends before row {row}")
 
 
-def _distinct(staging: Staging, node_type: NodeType, ends: Sequence[tuple[Path, str]]) -> Column:
+def _distinct(columns: Iterable[tuple[Part, str]], kind: Kind) -> Column:
+    """The different ids in some columns, sorted."""
     pa, pc = pyarrow(), pyarrow("compute")
-    found, origin = pa.array([], pa.int64()), ""
+    found = pa.array([], pa.type_for_alias(kind.name))
     new: list[Column] = []
 
     def joined() -> Column:
         return pc.unique(pa.chunked_array([found, *new]))
 
-    for path, name in ends:
-        for part in parts_of(staging, [path], [name]):
-            values = pc.unique(_ids(part, name))
-            if len(values) and not len(found):
-                found, origin = values, f"{name!r} of {path}"
-            elif len(values) and values.type != found.type:
-                raise InputError(f"ids of {node_type!r} are {found.type} in {origin}, but {values.type} in {name!r} of {path}")
-            elif len(values):
-                new.append(values)
-                if sum(map(len, new)) > len(found):
-                    found, new = joined(), []
+    for part, name in columns:
+        new.append(pc.unique(_ids(part, name, kind)))
+        if sum(map(len, new)) > len(found):
+            found, new = joined(), []
     found = joined()
     return found.take(pc.array_sort_indices(found))

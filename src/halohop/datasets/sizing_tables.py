@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from halohop.datasets.arrow import is_text, pyarrow, reading, stream_columns
+from halohop.datasets.kinds import STRINGS, kind_name
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles
+from halohop.datasets.table_parts import Part, characters
 from halohop.datasets.tables import paths_of, relation_of
 from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
 from halohop.typing import RAW_TEXT, NodeType, Relation
@@ -45,8 +47,7 @@ class _Files:
     def widths(self, names: Sequence[str]) -> dict[str, float]:
         """Bytes of a number, or of a list of them, by column, as the first rows have them; of texts, of the longest."""
         sample = next(iter(stream_columns(self.paths[0], names, {}, _SAMPLE)))
-        text = is_text(self.paths[0])
-        return {name: _width(sample[name], text=text) for name in names}
+        return {name: _width(sample[name]) for name in names}
 
 
 def tables_sizes(spec: GraphFiles, root: Path) -> GraphSizes:
@@ -95,9 +96,10 @@ def _nodes(table: _Files, files: NodeFiles) -> TableSizes:
     splits = [*files.masks, *files.splits, *(("train", "val", "test") if files.split or files.fractions else ())]
     columns |= {f"{split}_mask": 1.0 for split in splits}
     columns |= table.widths(files.columns) if files.columns else {}
-    kind = next(iter(stream_columns(table.paths[0], [files.id], {}, _SAMPLE)))[files.id].type
-    if pyarrow().types.is_string(kind) or pyarrow().types.is_large_string(kind):
-        columns[RAW_TEXT] = table.widths([files.id])[files.id]
+    sample = next(iter(stream_columns(table.paths[0], [files.id], characters(files.id), _SAMPLE)))
+    part = Part(path=table.paths[0], first=0, columns=sample)
+    if kind_name([(part, files.id)], files.kinds.get(files.id)) == STRINGS:
+        columns[RAW_TEXT] = _width(sample[files.id].cast(pyarrow().large_string()))
         return TableSizes(rows=table.rows, columns=columns)
     return TableSizes(rows=table.rows, columns=columns, own_ids=True)
 
@@ -127,8 +129,8 @@ def _entries(column: Any) -> int:
     return 1
 
 
-def _width(column: Any, *, text: bool) -> float:
-    """Decimal fractions in text become float32, times and larger unsigned integers int64."""
+def _width(column: Any) -> float:
+    """Times and larger unsigned integers become int64."""
     types = pyarrow().types
     if types.is_string(column.type) or types.is_large_string(column.type):
         longest = pyarrow("compute").max(pyarrow("compute").binary_length(column)).as_py()
@@ -137,8 +139,6 @@ def _width(column: Any, *, text: bool) -> float:
     kind = column.type.value_type if hasattr(column.type, "value_type") and not types.is_dictionary(column.type) else column.type
     if types.is_boolean(kind):
         return float(entries)
-    if text and types.is_floating(kind):
-        return entries * 4.0
     wide = types.is_temporal(kind) or (types.is_unsigned_integer(kind) and kind.bit_width > 8)
     return entries * (8.0 if wide else kind.bit_width / 8)
 

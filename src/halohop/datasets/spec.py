@@ -22,7 +22,7 @@ A homogeneous graph has ``nodes.node`` and ``edges.node__to__node``. Only the co
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -51,13 +51,17 @@ class NodeFiles:
         dtype: torch dtype of ``x``.
         label: column that becomes ``y``: integers, or strings, which are numbered in sorted order; their names are
             stored, too, and `halohop infer` gives them back. Empty means -1, unlabelled. Several columns of 0 and 1 make a node
-            belong to several classes, which are called as the columns.
+            belong to several classes, which are called as the columns; -1, NaN and empty fields mean not known.
         split: column that holds train, val (valid, validation) or test. Empty means none of them.
         masks: bool columns by split: ``{"train": "is_train"}`` becomes ``train_mask``.
         splits: files by split, which list ids of nodes in a column of the same name as `id`: ``{"train": "train.csv"}``.
         fractions: shares of train, val and test of a random split of the labelled nodes, which is always the same.
         columns: further columns, kept under their names.
         normalize: divide each row of ``x`` by its sum: see `halohop.datasets.normalize_rows`.
+        allow_missing: keep empty fields and NaN of features as NaN, for a model or transform that fills them. Else they are
+            refused. Infinity always is.
+        kinds: whether the column of ids or labels holds ``"text"`` or ``"number"``. By default it holds numbers if all its
+            fields in all files are numbers without leading zeros.
     """
 
     file: str
@@ -71,6 +75,8 @@ class NodeFiles:
     splits: dict[str, str] = field(default_factory=dict)
     fractions: tuple[float, ...] | None = None
     normalize: bool = False
+    allow_missing: bool = False
+    kinds: dict[str, Literal["text", "number"]] = field(default_factory=dict)
 
 
 @checks_flags
@@ -87,6 +93,8 @@ class EdgeFiles:
         time: column that becomes ``time``: whole numbers, or dates and times, which become seconds since 1970.
         columns: further columns, kept under their names.
         undirected: add the reverses of the edges, with the same columns: see `halohop.datasets.add_reverses`.
+        allow_missing: as for nodes.
+        kinds: as for nodes, of the columns of node ids; only for node types that have no table.
     """
 
     file: str
@@ -98,6 +106,8 @@ class EdgeFiles:
     time: str | None = None
     columns: tuple[str, ...] = ()
     undirected: bool = False
+    allow_missing: bool = False
+    kinds: dict[str, Literal["text", "number"]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.datasets.arrow import Column, is_text, pyarrow
+from halohop.datasets.arrow import Column, pyarrow
+from halohop.datasets.kinds import plain
 from halohop.datasets.staging import Staging
-from halohop.datasets.table_parts import Part, parts_of
+from halohop.datasets.table_parts import Part, characters, parts_of
 from halohop.errors import InputError, SchemaError
+
+SAMPLED = ("time", "weight")
+"""Columns of edges that sampling reads."""
 
 SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 """What a split may be called, and what it is called here."""
@@ -27,71 +31,104 @@ def split_name(text: str) -> str:
     return SPLITS[text]
 
 
-def stacked(staging: Staging, table: str, paths: list[Path], names: tuple[str, ...], dtype: str) -> Tensor:
-    """Columns side by side as a matrix; `table` begins the name of what is staged."""
+def stacked(
+    staging: Staging, table: str, paths: list[Path], names: tuple[str, ...], dtype: str, *, missing: bool = False
+) -> Tensor:
+    """Columns side by side as a matrix of finite numbers.
+
+    Args:
+        staging: where the matrix is collected.
+        table: begins the name of what is staged.
+        paths, names: which columns of which files.
+        dtype: of the matrix, as torch names it.
+        missing: whether empty fields and NaN are kept as NaN.
+
+    Raises:
+        InputError: a value is missing, infinite or does not fit the dtype; names its row.
+    """
     kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype):
-        raise InputError(f"dtype {dtype!r} is no torch dtype; known are float32, float16, bfloat16, float64, int64, ...")
+    if not isinstance(kind, torch.dtype) or kind.is_complex:
+        raise InputError(
+            f"dtype {dtype!r} is no torch dtype of real numbers; use float32, float16, bfloat16, float64, int64, ..."
+        )
     distinct, title = list(dict.fromkeys(names)), ", ".join(names)
+    remedy = "" if missing else "; set allow_missing = true in graph.toml to keep missing values as NaN"
 
     def blocks() -> Iterator[tuple[Part, dict[str, Tensor]]]:
-        for part in parts_of(staging, paths, names, floats=distinct if kind == torch.float32 else ()):
-            values = [_tensor(staging, part.column(name), part, name).to(kind) for name in distinct]
+        floats = dict.fromkeys(distinct if kind == torch.float32 else (), pyarrow().float32())
+        for part in parts_of(staging, paths, names, floats):
+            values = [_fitting(numbers_in(staging, part, name, missing=missing), kind, part, name, remedy) for name in distinct]
             flat = [rows.reshape(len(rows), -1) if len(rows) else rows.reshape(0, 1) for rows in values]
             yield part, {title: torch.cat(flat, dim=1)}
 
-    return staging.columns(f"{table}.{title}", lambda: _alike(staging, blocks(), distinct))[title]
+    return staging.columns(f"{table}.{title}", lambda: alike(staging, blocks(), distinct))[title]
 
 
 def columns_of(
     staging: Staging, table: str, paths: list[Path], named: Mapping[str, str], dtype: torch.dtype | None = None
 ) -> dict[str, Tensor]:
-    """Columns of all files, by what they are called here, under their own dtypes or a common one; decimal fractions in text,
-    which has no widths, as float32."""
+    """Columns of all files, by what they are called here, under their own dtypes or a common one; decimal fractions in text
+    are float64. Columns that are called ``time`` or ``weight`` hold a finite number in each row, in a dtype that sampling takes.
+    """
     if not named:
         return {}
+    finite = {name for target, name in named.items() if target in SAMPLED}
+
+    def numbers(part: Part, name: str) -> Tensor:
+        rows = numbers_in(staging, part, name)
+        kind = _sampled_dtype(rows, part, name) if name in finite else dtype
+        return rows if kind is None else _fitting(rows, kind, part, name)
 
     def blocks() -> Iterator[tuple[Part, dict[str, Tensor]]]:
         for part in parts_of(staging, paths, list(named.values())):
-            values = {name: _tensor(staging, part.column(name), part, name) for name in dict.fromkeys(named.values())}
-            if is_text(part.path):
-                values = {name: rows.float() if rows.dtype == torch.float64 else rows for name, rows in values.items()}
-            yield part, values if dtype is None else {name: rows.to(dtype) for name, rows in values.items()}
+            yield part, {name: numbers(part, name) for name in dict.fromkeys(named.values())}
 
-    columns = staging.columns(f"{table}.{','.join(named)}", lambda: _alike(staging, blocks(), list(named.values())))
+    columns = staging.columns(f"{table}.{','.join(named)}", lambda: alike(staging, blocks(), list(named.values())))
     return {target: columns[name] for target, name in named.items()}
 
 
-def labels(staging: Staging, table: str, paths: list[Path], name: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Classes as int64, -1 where there is none, and their names where these were strings."""
-    pa, pc = pyarrow(), pyarrow("compute")
-    parts = staging.again(lambda: parts_of(staging, paths, [name]))
-    if staging.fact(f"{table}.{name}.strings", lambda: _are_strings(parts(), name), bool):
-        classes = staging.fact(f"{table}.{name}.classes", lambda: _classes(parts(), name), list[str])
-        known = pa.array(classes, pa.large_string())
+def _sampled_dtype(rows: Tensor, part: Part, name: str) -> torch.dtype:
+    """The dtype of times or weights: as they are, or the next larger one that sampling takes."""
+    if rows.dim() > 1 or rows.dtype == torch.bool:
+        found = "lists" if rows.dim() > 1 else "true and false"
+        raise InputError(f"{part.path}: column {name!r} holds {found}, expected one number in each row: a time or a weight")
+    if rows.dtype in (torch.int32, torch.int64, torch.float32, torch.float64):
+        return rows.dtype
+    return torch.float32 if rows.is_floating_point() else torch.int64
 
-        def numbers() -> Iterator[Tensor]:
-            for part in parts():
-                column = plain(part.columns[name]).cast(pa.large_string())
-                found = pc.index_in(column, known, skip_nulls=True).fill_null(-1).to_numpy(zero_copy_only=False)
-                yield torch.from_numpy(np.require(found, np.int64, "W"))
 
-        return staging.column(f"{table}.{name}", numbers), tuple(classes)
+def _fitting(
+    rows: Tensor, kind: torch.dtype, part: Part, name: str, remedy: str = "; fill it in, or leave the row out"
+) -> Tensor:
+    """Numbers as a dtype; without a `remedy` for NaN it is kept.
 
-    def whole() -> Iterator[Tensor]:
-        for part in parts():
-            column = plain(part.columns[name])
-            if pa.types.is_floating(column.type):  # what a data frame makes of integers with gaps
-                column = pc.if_else(pc.is_nan(column), None, column)
-            try:
-                values = column.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise InputError(
-                    f"{part.path}: labels in column {name!r} must be whole numbers, or strings everywhere: {error}"
-                ) from error
-            yield torch.from_numpy(np.require(values, requirements="W"))
+    Raises:
+        InputError: one is not finite, or does not fit; names its row.
+    """
+    found = rows.to(kind)
+    if found.is_floating_point():
+        wide = found.float() if kind.itemsize == 1 else found
+        wrong = ~(wide.isfinite() if remedy else wide.isfinite() | rows.isnan())
+    else:
+        wrong = found.to(rows.dtype) != rows
+    expected = "0 or 1" if kind == torch.bool else f"a finite number that fits {str(kind).removeprefix('torch.')}"
+    refuse_rows(wrong, rows, part, name, expected, remedy)
+    return found
 
-    return staging.column(f"{table}.{name}", whole), ()
+
+def refuse_rows(wrong: Tensor, rows: Tensor, part: Part, name: str, expected: str, remedy: str = "") -> None:
+    """
+    Raises:
+        InputError: one of the rows is wrong; names the first, its value, and the remedy if the value is NaN.
+    """
+    places = wrong.flatten().nonzero()
+    if len(places):
+        place = int(places[0])
+        value = rows.flatten()[place].item()
+        row = part.row(place // (rows[:1].numel() or 1))
+        raise InputError(
+            f"{part.path}: column {name!r} holds {value} in row {row}, expected {expected}{remedy if value != value else ''}"
+        )
 
 
 def split_masks(staging: Staging, table: str, paths: list[Path], name: str) -> dict[str, Tensor]:
@@ -100,13 +137,16 @@ def split_masks(staging: Staging, table: str, paths: list[Path], name: str) -> d
     known = pa.array(list(SPLITS), pa.large_string())
 
     def masks() -> Iterator[dict[str, Tensor]]:
-        for part in parts_of(staging, paths, [name]):
+        for part in parts_of(staging, paths, [name], characters(name)):
             column = plain(part.columns[name])
-            for value in pc.unique(column).to_pylist():
-                if value is not None and value not in SPLITS:
-                    raise SchemaError(f"{part.path}: column {name!r} holds {value!r}, which is no split; known: {list(SPLITS)}")
-            folds = pc.index_in(column.cast(pa.large_string()), known, skip_nulls=True).fill_null(-1)
-            numbers = folds.to_numpy(zero_copy_only=False)
+            folds = pc.index_in(column.cast(pa.large_string()), known, skip_nulls=True)
+            unknown = np.flatnonzero(pc.and_(folds.is_null(), column.is_valid()).to_numpy(zero_copy_only=False))
+            if len(unknown):
+                value, row = column[int(unknown[0])].as_py(), part.row(int(unknown[0]))
+                raise SchemaError(
+                    f"{part.path}: column {name!r} holds {value!r} in row {row}, which is not a split; known: {list(SPLITS)}"
+                )
+            numbers = folds.fill_null(-1).to_numpy(zero_copy_only=False)
             yield {
                 f"{split}_mask": torch.from_numpy(
                     np.isin(numbers, [k for k, word in enumerate(SPLITS.values()) if word == split])
@@ -117,25 +157,7 @@ def split_masks(staging: Staging, table: str, paths: list[Path], name: str) -> d
     return staging.columns(f"{table}.{name}", masks)
 
 
-def plain(column: Column) -> Column:
-    """A column whose values are not numbered in a dictionary."""
-    return column.cast(column.type.value_type) if pyarrow().types.is_dictionary(column.type) else column
-
-
-def _are_strings(parts: Iterable[Part], name: str) -> bool:
-    types, kinds = pyarrow().types, (plain(part.columns[name]).type for part in parts)
-    return all(types.is_string(kind) or types.is_large_string(kind) for kind in kinds)
-
-
-def _classes(parts: Iterable[Part], name: str) -> list[str]:
-    """The different names, in order."""
-    found: set[str] = set()
-    for part in parts:
-        found.update(pyarrow("compute").unique(plain(part.columns[name])).drop_null().to_pylist())
-    return sorted(found)
-
-
-def _alike(
+def alike(
     staging: Staging, blocks: Iterable[tuple[Part, dict[str, Tensor]]], names: Sequence[str]
 ) -> Iterator[dict[str, Tensor]]:
     """The columns of some parts, which have one width each, and are whole numbers everywhere or nowhere."""
@@ -170,23 +192,33 @@ def _is_list(kind: object) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _tensor(staging: Staging, column: Column, part: Part, name: str) -> Tensor:
-    """Numbers, bools, times or lists of numbers of one length as a tensor."""
+def numbers_in(staging: Staging, part: Part, name: str, *, missing: bool = False) -> Tensor:
+    """Numbers, bools, times or lists of numbers of one length as a tensor.
+
+    Args:
+        staging: how files are read.
+        part, name: which column.
+        missing: whether nulls become NaN.
+
+    Raises:
+        InputError: a null, values of another kind, or lists of several lengths.
+    """
     pa, pc = pyarrow(), pyarrow("compute")
-    kind, path = column.type, part.path
+    column, path = part.columns[name], part.path
+    kind = column.type
     if _is_list(kind):
-        lengths = _lengths(column) or [0]
+        lengths = _lengths(part.column(name)) or [0]
         if len(lengths) > 1:
             _refuse_uneven(staging, path, name)
-        entries = Part(path=path, first=part.first * lengths[0], columns={name: pc.list_flatten(column)})
-        return _tensor(staging, entries.column(name), entries, name).view(len(column), lengths[0])
+        entries = Part(path=path, first=part.first, columns={name: pc.list_flatten(column)}, entries=lengths[0])
+        return numbers_in(staging, entries, name, missing=missing).view(len(column), lengths[0])
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         try:
             column = column.cast(pa.timestamp("s", getattr(kind, "tz", None))).cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise InputError(f"{path}: times in column {name!r} are finer than seconds; store them as integers") from error
-    elif pa.types.is_null(kind):  # a text file without rows
-        column = column.cast(pa.float32())
+    elif pa.types.is_null(kind):  # a text file without rows, or a column without values
+        column = column.cast(pa.float64())
     elif pa.types.is_unsigned_integer(kind) and kind.bit_width > 8:
         try:
             column = column.cast(pa.int64())
@@ -194,6 +226,10 @@ def _tensor(staging: Staging, column: Column, part: Part, name: str) -> Tensor:
             raise InputError(f"{path}: column {name!r} holds a number over 2**63 - 1: {error}") from error
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise InputError(f"{path}: column {name!r} holds {kind}, expected numbers")
+    if column.null_count and missing:
+        column = column.cast(pa.float64())
+    elif column.null_count:
+        part.column(name)  # raises
     return torch.from_numpy(np.require(_numbers(column), requirements="W"))
 
 

@@ -1,4 +1,4 @@
-"""Types of the columns of a text table that is read some rows at a time: those that reading it whole would infer.
+"""Types of the columns of text tables: those that reading all files of a table as one would infer.
 
 pyarrow's reader of whole files takes the first type of a list to which all fields of a column can be converted; its streaming
 reader asks the first rows alone.
@@ -12,23 +12,25 @@ from halohop.datasets.arrow import column_types, pyarrow, reading, stream_column
 from halohop.errors import InputError
 
 
-def text_types(path: Path, names: Sequence[str], num_bytes: int) -> list[str]:
-    """The types of some columns, as `type_of` reads them; one pass over the file, several where the first rows mislead.
+def text_types(paths: Sequence[Path], names: Sequence[str], num_bytes: int) -> list[str]:
+    """The types of some columns, as `type_of` reads them; one pass over the files, several where the first rows mislead.
 
     Args:
-        path: of the table.
+        paths: the files of a table, at least one.
         names: of the columns.
         num_bytes: about how much is read at a time.
 
     Raises:
         IncompleteDatasetError, InputError: as `halohop.datasets.arrow.read_columns`.
     """
-    with reading(path, names):
-        first = column_types(path, num_bytes)
-    guess = {name: first.field(name).type for name in names}
-    if _refusal(path, guess, num_bytes) is None:
+    order, first = _kinds(), []
+    for path in paths:
+        with reading(path, names):
+            first.append(column_types(path, num_bytes))
+    guess = {name: max((schema.field(name).type for schema in first), key=order.index) for name in names}
+    if _refusal(paths, guess, num_bytes) is None:
         return [_text(guess[name]) for name in names]
-    return [_text(_found(path, name, guess[name], num_bytes)) for name in names]
+    return [_text(_found(paths, name, guess[name], num_bytes)) for name in names]
 
 
 def type_of(text: str) -> Any:
@@ -43,22 +45,23 @@ def _kinds() -> list[Any]:
     return [pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), *times, pa.float64(), pa.string(), pa.binary()]
 
 
-def _found(path: Path, name: str, guess: Any, num_bytes: int) -> Any:
+def _found(paths: Sequence[Path], name: str, guess: Any, num_bytes: int) -> Any:
     kinds = _kinds()
     refusal: InputError | None = None
     for kind in kinds[kinds.index(guess) :]:
-        refusal = _refusal(path, {name: kind}, num_bytes)
+        refusal = _refusal(paths, {name: kind}, num_bytes)
         if refusal is None:
             return kind
     assert refusal is not None
     raise refusal  # bytes are no text of any type: the file is no table
 
 
-def _refusal(path: Path, types: dict[str, Any], num_bytes: int) -> InputError | None:
+def _refusal(paths: Sequence[Path], types: dict[str, Any], num_bytes: int) -> InputError | None:
     """Why not all of some columns can be converted to some types."""
     try:
-        for _ in stream_columns(path, list(types), types, num_bytes):
-            pass
+        for path in paths:
+            for _ in stream_columns(path, list(types), types, num_bytes):
+                pass
     except InputError as error:
         return error
     return None

@@ -1,0 +1,113 @@
+"""The kind of a column of ids or labels, text or numbers: decided by all files of a table together, or given by the user.
+
+A text file holds characters only. A column of it holds numbers if every field in every file is one, and none has a leading zero
+that a number would lose (007, 02134). Parquet files declare the types of their columns.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from halohop.datasets.arrow import Column, is_text, pyarrow
+from halohop.datasets.table_parts import Part
+from halohop.errors import InputError
+
+TEXT, NUMBER = "text", "number"
+INTEGERS, DECIMALS, STRINGS = "int64", "double", "large_string"
+_NUMBERS = (INTEGERS, DECIMALS, "bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What the values of a column are read as.
+
+    Args:
+        name: ``int64``, ``double``, ``bool`` or ``large_string``, as pyarrow names the type.
+        given: whether the user chose it. Then numbers lose leading zeros, and Parquet columns are converted, too.
+    """
+
+    name: str
+    given: bool = False
+
+    def column(self, part: Part, name: str, expected: str, error: type[InputError] = InputError) -> Column:
+        """A column as this kind, with its nulls.
+
+        Args:
+            part, name: which column.
+            expected: what the error says that a value must be.
+            error: what is raised.
+
+        Raises:
+            InputError: a value of another kind; names its row. Or a Parquet column that is declared to be of another kind.
+        """
+        column = plain(part.columns[name])
+        if not self.fits(part, column):
+            raise InputError(
+                f"{part.path}: column {name!r} is {column.type}, expected {self.name} as in the other files; "
+                f'store one type, or set kinds = {{{name} = "{TEXT}"}} in graph.toml'
+            )
+        found = self.converted(column)
+        if found is not None:
+            return found
+        low, high = 0, len(column)  # column[:low] can be converted, column[:high] cannot
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.converted(column[:middle]) is None else (middle, high)
+        raise error(f"{part.path}: column {name!r} holds {column[low].as_py()!r} in row {part.row(low)}, expected {expected}")
+
+    def fits(self, part: Part, column: Column) -> bool:
+        """Whether the type of a column allows this kind; that of a text file does, and values decide."""
+        types, kind = pyarrow().types, column.type
+        if is_text(part.path) or self.given or not len(column) or types.is_null(kind):
+            return True
+        if types.is_integer(kind):
+            return self.name in (INTEGERS, DECIMALS)
+        text = types.is_string(kind) or types.is_large_string(kind)
+        return self.name == (STRINGS if text else DECIMALS if types.is_floating(kind) else str(kind))
+
+    def converted(self, column: Column) -> Column | None:
+        """A column as this kind; None if a value is of another."""
+        types, target = pyarrow().types, pyarrow().type_for_alias(self.name)
+        text = types.is_string(column.type) or types.is_large_string(column.type)
+        if text and self.name != STRINGS:
+            return _parsed(column, target, zeros=self.given)
+        try:
+            return column.cast(target)
+        except pyarrow().ArrowInvalid:
+            return None
+
+
+def kind_name(columns: Iterable[tuple[Part, str]], given: str | None = None) -> str:
+    """The name of the `Kind` of some columns together: the first of ``int64``, ``double`` and ``bool`` that all their values
+    are, else ``large_string``.
+
+    Args:
+        columns: parts of tables, and the column in each.
+        given: TEXT or NUMBER, if the user chose one.
+    """
+    if given == TEXT:
+        return STRINGS
+    possible = [Kind(name=name, given=given is not None) for name in _NUMBERS]
+    for part, name in columns:
+        column, text = plain(part.columns[name]), is_text(part.path) or given is not None
+        possible = [kind for kind in possible if kind.fits(part, column) and not (text and kind.converted(column) is None)]
+    return possible[0].name if possible else (STRINGS if given is None else INTEGERS)
+
+
+def plain(column: Column) -> Column:
+    """A column whose values are not numbered in a dictionary."""
+    return column.cast(column.type.value_type) if pyarrow().types.is_dictionary(column.type) else column
+
+
+def _parsed(column: Column, target: object, *, zeros: bool) -> Column | None:
+    """Strings as numbers; `zeros` allows leading zeros."""
+    pa, pc = pyarrow(), pyarrow("compute")
+    for trim in (False, True):
+        texts = pc.ascii_trim_whitespace(column) if trim else column
+        try:
+            numbers = texts.cast(target)
+        except pa.ArrowInvalid:
+            continue
+        doubtful = texts.filter(pc.or_(pc.starts_with(texts, "0"), pc.starts_with(texts, "-0")))
+        lost = not zeros and pc.any(pc.match_substring_regex(doubtful, "^-?0[0-9xX]")).as_py()
+        return None if lost else numbers
+    return None
