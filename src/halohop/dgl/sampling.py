@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,16 @@ from halohop.dgl.notes import missing
 from halohop.errors import InputError
 from halohop.nn import Adjacency, Hop
 from halohop.typing import EdgeDir, Relation
+
+
+class HasSources(Protocol):
+    """Edges with their sources ``[E]``."""
+
+    @property
+    def src(self) -> Tensor: ...
+
+
+Listed = TypeVar("Listed", bound=HasSources)
 
 
 class Batch:
@@ -181,7 +191,19 @@ def drawn(
         (wanted,), (relation,) = asked.values(), g.canonical_etypes
         return {relation: draws.neighbors(wanted, fanouts.get(relation, 0), excluded=excluded.get(relation), **how)}
     edges = draws.neighbors(asked, fanouts, excluded=excluded or None, **how)
-    return {relation: edges[relation] for relation in g.canonical_etypes}
+    return sampled_relations(g, {relation: edges[relation] for relation in g.canonical_etypes})
+
+
+def sampled_relations(g: Any, edges: dict[Relation, Listed]) -> dict[Relation, Listed]:
+    """The relations that a frontier or a block has: of a `DistGraph`, as in DGL, those with sampled edges; all if none has any.
+
+    Args:
+        g: the graph.
+        edges: by relation, of all relations.
+    """
+    if isinstance(g, DGLGraph):
+        return edges
+    return {relation: some for relation, some in edges.items() if len(some.src)} or edges
 
 
 def frontier(
@@ -265,7 +287,7 @@ def block_of(g: Any, edges: dict[Relation, "halohop.Edges"], nodes: Ids) -> DGLB
 
     Args:
         g: the graph.
-        edges: by relation, of all relations.
+        edges: by relation.
         nodes: the destinations, of all types, int64.
     """
     hops, sources = halohop.nn.hop_of(edges, nodes)

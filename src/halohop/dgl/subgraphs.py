@@ -128,11 +128,11 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     """The edges of several graphs with the same nodes, those of the first first; an edge of two of them is there twice.
 
     Args:
-        graphs: such as `sample_neighbors` returns. The result has the columns of nodes of the first, and those of edges that all
-            have.
+        graphs: such as `sample_neighbors` returns. The result has the columns of nodes of the first, the relations of all, and
+            of each relation the columns of edges that all graphs with it have.
 
     Raises:
-        InputError: no graph, or graphs with other nodes or relations.
+        InputError: no graph, or graphs with other nodes.
 
     Example:
         >>> import halohop.dgl as dgl
@@ -144,16 +144,14 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
         raise InputError("there is no graph to merge; give one or more")
     first = graphs[0]
     for other in graphs:
-        if (other._sources, other.canonical_etypes) != (first._sources, first.canonical_etypes):
-            raise InputError(f"{other} cannot be merged with {first}: they must have the same nodes and relations")
-    adjacencies = {}
-    for relation in first.canonical_etypes:
-        src, dst = (torch.cat(ends) for ends in zip(*(graph.adjacency(relation).ends for graph in graphs), strict=True))
+        if other._sources != first._sources:
+            raise InputError(f"{other} cannot be merged with {first}: they must have the same nodes")
+    adjacencies, edges = {}, dict[Relation, Columns]()
+    for relation in dict.fromkeys(relation for graph in graphs for relation in graph.canonical_etypes):
+        parts = [graph for graph in graphs if relation in graph.canonical_etypes]
+        src, dst = (torch.cat(ends) for ends in zip(*(graph.adjacency(relation).ends for graph in parts), strict=True))
         adjacencies[relation] = Adjacency(first.num_nodes(relation[0]), first.num_nodes(relation[2]), (src, dst))
-    edges: dict[Relation, Columns] = {
-        relation: Inherited({}, Joined([graph.edges[relation].data.data for graph in graphs]), None)
-        for relation in first.canonical_etypes
-    }
+        edges[relation] = Inherited({}, Joined([graph.edges[relation].data.data for graph in parts]), None)
     return first._with(adjacencies, replace(first._kept.each(_same), edges=edges))
 
 

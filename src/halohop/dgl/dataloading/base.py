@@ -135,6 +135,8 @@ def without(found: DGLGraph, excluded: EdgeIds) -> DGLGraph:
     """
     kept = {}
     for relation, ids in excluded.items():
+        if relation not in found.canonical_etypes:
+            continue  # a frontier of a DistGraph has the relations with sampled edges only
         if EID not in found.edges[relation].data:
             raise InputError(f"edges {relation} are left out, and the frontier does not say its ids; set frontier.edata[dgl.EID]")
         kept[relation] = ~torch.isin(found.edges[relation].data[EID].long(), ids)

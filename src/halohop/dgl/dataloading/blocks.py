@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from halohop.dgl.block import DGLBlock
 from halohop.dgl.dataloading.base import Names, chosen
 from halohop.dgl.graph import NID, DGLGraph, Given
-from halohop.dgl.sampling import block
+from halohop.dgl.sampling import block, sampled_relations
 from halohop.nn import Hop, hops
 from halohop.typing import Relation
 
@@ -79,15 +79,15 @@ def blocks_of(batch: Data | HeteroData, g: Any, prefetched: Prefetched) -> tuple
     else:
         stores = {kind: batch[kind] for kind in g.ntypes}
         edges = {relation: batch[relation] for relation in g.canonical_etypes}
-        found = [{relation: of_layer[relation] for relation in edges} for of_layer in layers]
+        found = [sampled_relations(g, {relation: of_layer[relation] for relation in edges}) for of_layer in layers]
     ends = {kind: list(accumulate(store.num_sampled_nodes)) for kind, store in stores.items()}
     blocks = []
     for left, of_layer in zip(range(len(layers), 0, -1), found, strict=True):
         src, dst = ({kind: store.n_id[: ends[kind][left - back]] for kind, store in stores.items()} for back in (0, 1))
         ids: dict[Relation, Tensor] = {relation: edges[relation].e_id[hop.edges] for relation, hop in of_layer.items()}
         made = block(g, of_layer, src, dst, ids)
-        for relation, names in prefetched.edges.items():
-            for name, there in names.items():
+        for relation in of_layer:
+            for name, there in prefetched.edges.get(relation, {}).items():
                 made.edges[relation].data[name] = edges[relation][there][of_layer[relation].edges]
         blocks.append(made)
     for kind, names in prefetched.nodes.items():
