@@ -102,6 +102,18 @@ def test_labels_keep_their_shape_and_whole_numbers_become_int64() -> None:
         assert torch.equal(batch.y, given[batch.node].to(dtype))
 
 
+def test_labels_and_splits_of_one_column_are_flat() -> None:
+    """OGB's labels are [n, 1]; a loss would take them for several classes. Nodes keep their rows, also a single one."""
+    column = np.arange(6).reshape(6, 1)
+    dataset = Dataset(node_labels=torch.from_numpy(column), node_split=(column[:3], torch.arange(3, 5)[:, None], column[5:]))
+    assert [ids.tolist() for ids in (dataset.train_idx, dataset.val_idx, dataset.test_idx)] == [[0, 1, 2], [3, 4], [5]]
+    assert dataset.node_labels.tolist() == list(range(6))
+    dataset.init_node_labels({"a": torch.rand(1, 1), "b": torch.rand(2, 3), "c": torch.rand(1, 3)})
+    assert {name: tuple(rows.shape) for name, rows in dataset.node_labels.items()} == {"a": (1,), "b": (2, 3), "c": (1, 3)}
+    dataset.init_node_split(({"a": [[4], [2]]}, [[3]], None))
+    assert (dataset.train_idx["a"].tolist(), dataset.val_idx.tolist(), dataset.test_idx) == ([4, 2], [3], None)
+
+
 def test_arrays_are_taken_as_tensors_are() -> None:
     dataset = Dataset()
     dataset.init_graph(np.array([[0, 1], [1, 0]]), np.array([5, 6]), np.array([1.0, 2.0]), graph_mode="CPU")

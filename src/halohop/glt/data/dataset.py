@@ -247,9 +247,15 @@ def _graphs(value: Any) -> list[Graph]:
 
 
 def _label(values: Any) -> Tensor:
-    """Labels as losses read them: whole numbers as int64, others as they are."""
-    labels = torch.as_tensor(values)
+    """Labels as losses read them: whole numbers as int64, others as they are; without columns of width 1, as OGB's are."""
+    labels = _squeezed(values)
     return labels if labels.is_floating_point() or labels.dtype == torch.bool else labels.long()
+
+
+def _squeezed(values: Any) -> Tensor:
+    """A tensor ``[n, 1]`` as ``[n]``, as GLT takes labels and splits; other shapes stay."""
+    rows = torch.as_tensor(values)
+    return rows.reshape(len(rows), *(size for size in rows.shape[1:] if size != 1)) if rows.dim() > 1 else rows
 
 
 def _feature(groups: Any, device: Any, with_gpu: bool, dtype: Any, rows: Any, id2idx: Any, split_ratio: float) -> Feature:
@@ -266,7 +272,7 @@ def _each(make: Callable[..., Any], values: Any, *others: Any) -> Any:
 
 
 def _split(ids: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    train, val, test = (_each(torch.as_tensor, some) for some in ids)
+    train, val, test = (_each(_squeezed, some) for some in ids)
     return train, val, test
 
 
