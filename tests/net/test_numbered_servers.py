@@ -73,6 +73,27 @@ def test_a_client_finds_all_servers_by_one_address(start: Start, parts: Path, tm
         assert [batch.n_id.tolist() for batch in made] == [batch.n_id.tolist() for batch in expected]
 
 
+@pytest.mark.parametrize("clients", [1, 2, 3, 4, 7])
+def test_clients_share_servers_so_that_each_seed_occurs_once(start: Start, clients: int) -> None:
+    master, seeds = free_address(), torch.arange(30).split(10)
+    for number in range(3):
+        start(master, number, 3, [number % 2], splits={"train": seeds[number]})
+    found = []
+    for rank in range(clients):
+        with joined(master, num_servers=3) as graph:
+            servers, sharing = graph.share_servers(World(rank=rank, size=clients))
+            own = torch.cat([graph.seed_split("train", server=number) for number in servers])
+            loader = NeighborLoader(graph, [1], own, batch_size=1, world=sharing)
+            found += [int(seed) for batch in loader for seed in own[batch.input_id]]  # some step without a seed
+    assert sorted(found) == list(range(30))
+
+
+def test_servers_without_numbers_are_not_shared(parts: Path) -> None:
+    unnumbered = pytest.raises(InputError, match="servers without numbers cannot be divided")
+    with halohop.serve(parts, token=TOKEN) as server, joined(server.address) as graph, unnumbered:
+        graph.share_servers(World())
+
+
 def test_servers_meet_and_see_the_whole_graph(start: Start) -> None:
     master = free_address()
     servers = [start(master, number, 2, [number]) for number in range(2)]

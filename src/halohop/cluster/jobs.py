@@ -63,6 +63,40 @@ class Jobs:
             raise InputError(f"there is no server {number}; the numbers that servers were given are {sorted({*found} - {-1})}")
         return found[number]
 
+    def share_servers(self, world: World) -> tuple[list[int], World]:
+        """Divides the servers among the clients of a job, so that together they go through the seeds of every server.
+
+        Client c of C takes the servers c, c + C, c + 2 C, ... If there are more clients than servers, client c takes server c
+        modulo the number of servers, and shares its seeds with the other clients that do.
+
+        Args:
+            world: what `join` returned.
+
+        Returns:
+            The numbers of this client's servers, for `seed_split` and `seed_file`; and its place among the clients that share
+            them, for ``world=`` of loaders.
+
+        Raises:
+            InputError: a server has no number, or the graph is not on servers.
+
+        Example:
+            >>> import tempfile, halohop
+            >>> from halohop.datasets import synthetic
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = halohop.partition(synthetic("tiny"), f"{folder}/parts", num_parts=1)
+            ...     with halohop.serve(f"{folder}/parts", world=halohop.World()) as server:
+            ...         with halohop.connect([server.address]) as graph:
+            ...             servers, sharing = graph.share_servers(graph.join("papers", clients=4, rank=2))
+            >>> servers, sharing.rank, sharing.size
+            ([0], 2, 4)
+        """
+        numbers = [card.number for card in self.servers()]
+        if -1 in numbers:
+            raise InputError("servers without numbers cannot be divided among clients; start each with serve(..., world=)")
+        first = world.rank % len(numbers)
+        sharing = range(first, world.size, len(numbers))
+        return numbers[first :: world.size], World(rank=sharing.index(world.rank), size=len(sharing))
+
     def seed_file(self, file: str, *, server: int | None = None) -> Tensor:
         """Ids from a file below the folder that the servers name (``halohop serve --seeds FOLDER``), for loaders.
 

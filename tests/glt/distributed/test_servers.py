@@ -142,6 +142,40 @@ def test_clients_with_one_worker_key_divide_the_seeds(folders, asks_all):
     assert sorted(node for _, nodes in found for node in nodes) == list(range(NUM))
 
 
+@pytest.mark.parametrize(
+    ("clients", "key", "times"),
+    [
+        (1, None, 1),
+        (1, "train", 1),
+        pytest.param(3, None, 2, marks=pytest.mark.full),
+        pytest.param(3, "train", 1, marks=pytest.mark.full),
+    ],
+)
+def test_clients_that_name_no_server_have_the_seeds_of_all(folders, clients, key, times):
+    """Without a key two clients of one server both go through its seeds, as in GLT."""
+    path = folders("in", 2, False)
+    parts = [torch.arange(part, NUM, 2) for part in range(2)]
+
+    def split(part: int) -> Any:
+        dataset = dataset_of(path, part)
+        dataset.init_node_split((parts[part], None, None))
+        return dataset
+
+    def epoch(rank: int) -> list[int]:
+        options = Remote(worker_key=key)
+        loader = glt.distributed.DistNeighborLoader(None, [2], glt.Split.train, 8, edge_dir="in", worker_options=options)
+        return torch.cat([batch.batch for batch in loader]).tolist()
+
+    found = in_server_mode([partial(split, part) for part in range(2)], clients, epoch)
+    assert sorted(node for nodes in found for node in nodes) == sorted(parts[0].tolist() * times + parts[1].tolist())
+
+
+def test_label_files_of_one_column_are_flat(folders, tmp_path):
+    path = folders("in", 1, False)
+    torch.save(torch.arange(NUM)[:, None], tmp_path / "label.pt")
+    assert dataset_of(path, 0, labels=tmp_path / "label.pt").node_labels.tolist() == list(range(NUM))
+
+
 def test_splits_of_servers(folders):
     """Each server brings its own part of a split, and a client that names one server has that one's."""
     path = folders("in", 2, False)

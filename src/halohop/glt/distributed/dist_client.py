@@ -100,24 +100,24 @@ def connected(what: str) -> halohop.Graph:
 def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.World, bool]:
     """The clients that a loader is one of, and whether each of them goes through all seeds that it names.
 
-    With a `worker_key` they divide them: all clients where they ask several servers, or else those that ask the server of their
-    rank.
+    With a `worker_key` they divide them: all clients if they name several servers, otherwise those with the same servers by
+    `halohop.Graph.share_servers`.
 
     Raises:
         InputError: it is not known which clients these are.
     """
-    servers, context = _asked(options), required_context("a remote loader")
-    count, key = context.num_servers(), options.worker_key
-    turn = context.rank % count
-    if key is None or len({*servers}) > 1 or count == 1:
-        return context.world, key is None
-    if servers != [turn]:
-        raise InputError(
-            f"worker_key={key!r} divides seeds among clients that are not known by server_rank={options.server_rank}; ask "
-            f"several, or number {turn} (client_rank % num_servers), or leave worker_key out"
-        )
-    sharing = range(turn, context.world_size, count)
-    return halohop.World(rank=sharing.index(context.rank), size=len(sharing)), False
+    graph, world = connected("a remote loader"), required_context("a remote loader").world
+    named, (own, sharing) = _asked(options), graph.share_servers(world)
+    if options.worker_key is None:
+        return world, True
+    if options.server_rank is None or named == own[:1]:
+        return sharing, False
+    if len({*named}) > 1:
+        return world, False
+    raise InputError(
+        f"worker_key={options.worker_key!r} divides seeds among clients that are not known by "
+        f"server_rank={options.server_rank}; ask several, or number {own[0]} (client_rank % num_servers), or leave worker_key out"
+    )
 
 
 def remote_nodes(nodes: Any, input_type: str | None, options: Any) -> Any:
@@ -156,7 +156,8 @@ def local_input(given: Any, options: Any) -> Any:
 
 
 def _asked(options: RemoteDistSamplingWorkerOptions) -> list[int]:
-    """The ranks of the servers that are named; without a name that of the client's own turn."""
+    """The ranks of the servers that are named; of none, those that are this client's share."""
     graph, rank = connected("RemoteDistSamplingWorkerOptions"), options.server_rank
-    turn = required_context("a client").rank % len(graph.servers())
-    return [graph.server(each).number for each in ([turn] if rank is None else [rank] if isinstance(rank, int) else rank)]
+    if rank is None:
+        return graph.share_servers(required_context("a client").world)[0]
+    return [graph.server(each).number for each in ([rank] if isinstance(rank, int) else rank)]

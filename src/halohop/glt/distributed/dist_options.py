@@ -78,7 +78,8 @@ class RemoteDistSamplingWorkerOptions:
     """Servers make the batches.
 
     Args:
-        server_rank: the servers whose seeds are meant, and answers; None: the one that this client's rank gives.
+        server_rank: the servers whose seeds are meant, and answers; None: those of
+            `halohop.Graph.share_servers`, so that the clients together have the seeds of all servers.
         num_workers: threads that ask for batches.
         buffer_size: what batches ahead may weigh: bytes, or text such as "1GB".
         prefetch_size: batches ahead of each worker.
