@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import pytest
@@ -15,16 +16,27 @@ def child(end: str, pipe: Connection) -> None:
         raise KeyError(end)
     if end in ("0", "1"):
         sys.exit(int(end))
+    if end == "word":
+        sys.exit(end)
     if end == "cancelled":
         cancel()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of forks, if a library has started threads
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("end", "waits", "code"),
-    [("return", [True], 0), ("0", [True], 0), ("1", [False], 1), ("error", [False], 1), ("cancelled", [], 0)],
+    [
+        ("return", [True], 0),
+        ("0", [True], 0),
+        ("1", [False], 1),
+        ("word", [False], 1),
+        ("error", [False], 1),
+        ("cancelled", [], 0),
+    ],
 )
-def test_whether_it_waits_for_others(end, waits, code, capfd):
-    context = multiprocessing.get_context("fork")
+def test_whether_it_waits_for_others(end, waits, code, method, capfd):
+    context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe(duplex=False)
     with ours:
         process = context.Process(target=child, args=(end, theirs))
@@ -33,11 +45,9 @@ def test_whether_it_waits_for_others(end, waits, code, capfd):
         process.join(60)
         assert process.exitcode == code
         found = []
-        while ours.poll(1 if not found and waits else 0):
-            try:
+        with suppress(EOFError):  # the child has ended, so all that it sent is here
+            while True:
                 found.append(ours.recv())
-            except EOFError:
-                break
         assert found == waits
     capfd.readouterr()
 

@@ -2,8 +2,11 @@
 
 import multiprocessing
 import sys
+import threading
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from types import FrameType
 from typing import Protocol
 
 
@@ -21,13 +24,24 @@ def at_child_end(leave: Leave) -> Callable[[], object]:
     """
     if multiprocessing.parent_process() is None:
         return _nothing
-    return Finalize(None, lambda: leave(wait=not _failing()), exitpriority=0).cancel
+    main = _main_of_child()
+    return Finalize(None, lambda: leave(wait=not _failing(main)), exitpriority=0).cancel
 
 
-def _failing() -> bool:
-    """Whether an error ends this process; that `multiprocessing` cleans up meanwhile is its ``finally``."""
+def _main_of_child() -> FrameType | None:
+    """The call of `multiprocessing` that runs this process's function, and then has its exit code in `exitcode`."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code is not BaseProcess._bootstrap.__code__:  # type: ignore[attr-defined]
+        frame = frame.f_back
+    return frame
+
+
+def _failing(main: FrameType | None) -> bool:
+    """Whether an error ends this process. Python 3.13 cleans up after it has handled the error, older ones before."""
     error = sys.exc_info()[1]
-    return error is not None and not (isinstance(error, SystemExit) and not error.code)
+    if error is None:
+        return bool(main and main.f_locals.get("exitcode"))
+    return not (isinstance(error, SystemExit) and not error.code)
 
 
 def _nothing() -> None:
