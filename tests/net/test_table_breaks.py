@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ import halohop
 from halohop.errors import ClusterError, PeerLostError, TransportError
 from halohop.net.service import Keeping
 from halohop.tables.change_messages import ChangeRequest, Moment, Share, TrainRequest
-from halohop.tables.messages import ReadRowsRequest, RowsRead, TableQuery
+from halohop.tables.messages import ReadRowsRequest, RowsRead, TableQuery, TableRequest
 from halohop.tables.owner import Owner
 from halohop.tables.rule_spec import RuleSpec
 from halohop.tables.spec import TableSpec
@@ -85,21 +86,36 @@ def trained(graphs: list[halohop.Graph], disturb: Callable[[int], None] = lambda
     return rows
 
 
-def test_connections_that_break_in_steps_change_no_bit(parts: Path) -> None:
-    with ExitStack() as stack:
+def test_connections_that_break_in_steps_change_no_bit(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They break between the steps, and in each step once more: an owner has received a change of rank 0, and not replied."""
+    with ExitStack() as stack, monkeypatch.context() as patch:
         servers = [stack.enter_context(halohop.serve(parts, partitions=[part], token=TOKEN, limits=LIMITS)) for part in range(2)]
         addresses = [server.address for server in servers]
         graphs = [stack.enter_context(halohop.connect(addresses, token=TOKEN, limits=LIMITS)) for _ in range(2)]
         for graph in graphs:
             graph.tables.list()
 
-        def cut(index: int) -> None:
+        def cut() -> None:
             for server in servers:
                 for stream in list(server._listener._port._streams.values()):  # type: ignore[attr-defined]
                     with suppress(OSError):  # it is gone already
                         stream._socket.shutdown(socket.SHUT_RDWR)
 
-        rows = trained(graphs, cut)
+        in_step, answer = threading.Event(), Owner.answer
+
+        def answer_and_cut(owner: Owner, request: TableRequest[Any]) -> object:
+            reply = answer(owner, request)
+            if in_step.is_set() and isinstance(request, ChangeRequest) and request.moment.rank == 0:
+                in_step.clear()
+                cut()
+            return reply
+
+        def disturb(index: int) -> None:
+            cut()
+            in_step.set()
+
+        patch.setattr(Owner, "answer", answer_and_cut)
+        rows = trained(graphs, disturb)
         assert sum(graph.statistics()["transport_retries"] for graph in graphs) >= STEPS
         assert all(server.statistics()["pending_changes"] == 0 for server in servers)
     with halohop.open(parts) as whole:
