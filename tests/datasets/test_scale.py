@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from halohop.datasets import normalize_rows, scales
+from halohop.errors import InputError
 from halohop.store.tables import GraphTables, NodeTable
 
 
@@ -40,3 +41,10 @@ def test_lines_tell_counts_from_shares_and_from_measurements() -> None:
     )
     assert stored == "features taken as stored: x of measured"
     assert scales(normalize_rows(graph(words=words))) == ["features divided by their sum: x of words"]
+
+
+def test_complex_features_are_not_cast_to_their_real_part() -> None:
+    tables = graph(a=torch.ones(2, 3, dtype=torch.complex64))
+    assert scales(tables) == []
+    with pytest.raises(InputError, match=r"features `x` of 'a' are torch\.complex64 and have no sum"):
+        normalize_rows(tables)

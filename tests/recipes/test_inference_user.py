@@ -148,3 +148,19 @@ def test_nodes_without_features_need_inputs(tmp_path: Path) -> None:
     found = run(tables, Numbered(Layer(SAGEConv(2, 4))), tmp_path)
     assert found["embeddings"].shape == (40, 4)
     assert len(np.unique(found["embeddings"], axis=0)) > 30
+
+
+@torch.no_grad()
+def test_complex_features_keep_their_imaginary_part(tmp_path: Path) -> None:
+    tables = scaled(power_law(40, 3, dim=2))
+    x = torch.complex(tables.nodes["node"].columns["x"], torch.ones(40, 2))
+    tables.nodes["node"].columns["x"] = x
+    with pytest.raises(InputError, match=r"features `x` of \['node'\] are complex; give the model a method inputs"):
+        run(tables, Model(Layer(SAGEConv(2, 4))), tmp_path)
+
+    class Parts(Model):
+        def inputs(self, node_type: str, x: Tensor | None, raw_id: Tensor) -> Tensor:
+            assert x is not None
+            return torch.view_as_real(x).flatten(1)
+
+    assert run(tables, Parts(Layer(SAGEConv(4, 4))), tmp_path)["embeddings"].shape == (40, 4)

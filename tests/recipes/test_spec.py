@@ -54,11 +54,18 @@ def test_a_type_without_features_learns_vectors_of_the_width_that_was_asked_for(
     assert not ModelSpec.of(config, graph_for("sage").schema, "node", 2).learns_vectors
 
 
-@pytest.mark.parametrize("x", [torch.zeros(2), torch.zeros(2, 3, 4)])
-def test_features_that_are_no_rows_are_refused(x: torch.Tensor) -> None:
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.zeros(2), "one row of numbers"),
+        (torch.zeros(2, 3, 4), "one row of numbers"),
+        (torch.zeros(2, 3, dtype=torch.complex64), "'node' are complex64; store real numbers"),
+    ],
+)
+def test_features_that_are_no_rows_of_real_numbers_are_refused(x: torch.Tensor, message: str) -> None:
     edges = {("node", "to", "node"): EdgeTable(src=torch.tensor([0]), dst=torch.tensor([1]))}
     schema = in_memory(GraphTables(nodes={"node": NodeTable(num_nodes=2, columns={"x": x})}, edges=edges)).schema
-    with pytest.raises(InputError, match="one row of numbers"):
+    with pytest.raises(InputError, match=message):
         ModelSpec.of(TrainConfig(parts="p", out="o"), schema, "node", 2)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halohop.datasets.staging import Staging
+from halohop.errors import InputError
 from halohop.ops import SparsePieces, SparseRows
 from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.typing import NodeType
@@ -26,6 +27,9 @@ def normalize_rows(
         node_types: whose features; None takes all that have any.
         staging: where dense features are collected; by default in memory.
 
+    Raises:
+        InputError: features are complex.
+
     Example:
         >>> words = NodeTable(num_nodes=2, columns={"x": torch.tensor([[1, 3], [0, 0]])})
         >>> normalize_rows(GraphTables(nodes={"node": words}, edges={})).nodes["node"].columns["x"].tolist()
@@ -33,6 +37,8 @@ def normalize_rows(
     """
     nodes = dict(tables.nodes)
     for name in tables.nodes if node_types is None else node_types:
+        if (x := nodes[name].columns.get("x")) is not None and x.is_complex():
+            raise InputError(f"features `x` of {name!r} are {x.dtype} and have no sum to divide by; leave out normalize")
         nodes[name] = _normalized(nodes[name], staging or Staging(), f"nodes.{name}.normalized")
     return replace(tables, nodes=nodes)
 
@@ -49,7 +55,7 @@ def scales(tables: GraphTables) -> list[str]:
 
 
 def _line(name: NodeType, x: Tensor | None) -> str | None:
-    if x is None or x.dim() != 2 or not x.numel():
+    if x is None or x.dim() != 2 or not x.numel() or x.is_complex():
         return None
     picked = torch.linspace(0, len(x) - 1, min(len(x), _SAMPLE), dtype=torch.float64).long()
     rows = (x[picked] if is_dense(x) else SparsePieces([SparseRows.of(x)], [0, len(x)]).take(picked).dense()).double()

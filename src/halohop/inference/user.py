@@ -66,6 +66,8 @@ class UserLayers(LayeredModel):
         if self._inputs is None and self._featured != set(schema.nodes):
             bare = sorted(set(schema.nodes) - self._featured)
             raise InputError(f"nodes of {bare} have no features `x`; give the model a method inputs(node_type, x, raw_id)")
+        if compl := [name for name in self._featured if self._inputs is None and schema.nodes[name].columns["x"].is_complex]:
+            raise InputError(f"features `x` of {compl} are complex; give the model a method inputs(node_type, x, raw_id)")
         self._empty: list[Rows] = []
         with torch.no_grad():
             self._try_out(graph)

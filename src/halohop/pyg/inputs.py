@@ -120,7 +120,13 @@ def times_of(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None
 
 
 def comparable_times(time: Tensor | None) -> Tensor | None:
-    """Times as they are compared: float64 of floats, int64 of the others."""
+    """Times as they are compared: float64 of floats, int64 of the others.
+
+    Raises:
+        InputError: they are complex.
+    """
+    if time is not None and time.is_complex():
+        raise InputError(f"the times of seeds are {time.dtype}, which have no order; give real numbers")
     return None if time is None else time.double() if time.is_floating_point() else time.long()
 
 

@@ -119,14 +119,30 @@ def check_edge_times(edge_label_time: Tensor | None, time_attr: str | None) -> N
 
 
 def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tensor | None:
-    """Labels of edges that get negatives: 0 means a negative, so labels from 0 on are raised by one."""
+    """Labels of edges that get negatives: 0 means a negative, so labels from 0 on are raised by one, in a wider dtype if theirs
+    cannot hold them.
+
+    Raises:
+        InputError: labels that could not be told from those of negatives.
+    """
     if label is None:
         return None
     if neg_sampling.is_triplet():
         raise InputError("edge_label has no place beside triplets, where edges and negatives differ by position; leave it out")
     if label.dtype == torch.bool or label.is_complex():
         raise InputError(f"edge_label of {label.dtype} cannot be distinguished from negatives; give numbers from 0 on")
-    return label + 1 if label.numel() and label.min() == 0 else label
+    wide = label.double() if label.is_floating_point() else label.long()
+    if wide.isnan().any():
+        raise InputError("edge_label holds NaN, which cannot be distinguished from negatives; give numbers from 0 on")
+    if not (wide == 0).any():
+        return label
+    if (wide < 0).any() or not (wide + 1 > wide).all():
+        least, most = wide.min().item(), wide.max().item()
+        raise InputError(
+            f"edge_label holds 0, which means a negative, and {least} to {most}; give numbers from 0 on, below 2**53"
+        )
+    raised = (wide + 1).to(label.dtype)
+    return raised if torch.equal(raised.to(wide.dtype), wide + 1) else wide + 1
 
 
 def negatives_of(

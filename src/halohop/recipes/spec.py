@@ -111,6 +111,8 @@ def node_inputs(schema: Schema, learned: int = 0) -> tuple[NodeInput, ...]:
         x = spec.columns.get("x")
         if x is not None and len(x.shape) != 1:
             raise InputError(f"features `x` of {name!r} have shape {x.shape} per node; store one row of numbers per node")
+        if x is not None and x.is_complex:
+            raise InputError(f"features `x` of {name!r} are {x.dtype}; store real numbers (torch.view_as_real)")
         width = None if x is None else x.shape[0]
         inputs.append(NodeInput(node_type=name, width=width, count=spec.count, learned=learned if x is None else 0))
     return tuple(inputs)

@@ -12,6 +12,7 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.sampling.link_seeds import LinkSeeds
 from halohop.store.requests import FetchRequest, RowQuery
+from halohop.store.schema import check_numbers
 from halohop.typing import NodeType, Relation
 
 _ROUNDS = 16
@@ -39,13 +40,15 @@ class Candidates:
         """All nodes of a type, with weights in ascending raw order; times are the column `time`, if they have it.
 
         Raises:
-            InputError: weights of another number, not finite, below zero, or all zero.
+            InputError: weights of another number, not finite, below zero, or all zero; times that are not a number for each.
         """
         gid, _ = graph.select(None, node_type)
         if weight is not None:
             weight = _checked(weight, node_type, len(gid))
-        if time is None or time not in graph.schema.nodes[node_type].columns:
+        columns = graph.schema.nodes[node_type].columns
+        if time is None or time not in columns:
             return cls(node_type=node_type, gid=gid, time=None, weight=weight)
+        check_numbers(columns[time], ops.TIME_DTYPES, f"times {time!r} of {node_type!r}")
         ((times,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=(time,), gid=gid),)))
         times = times.double() if times.is_floating_point() else times.long()
         order = torch.argsort(times, stable=True)

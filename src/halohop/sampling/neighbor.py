@@ -19,6 +19,7 @@ from halohop.sampling.placed import Places, can_be_placed
 from halohop.sampling.subgraph import bidirectional, induced, partners_of
 from halohop.store.draw import Draw, Rules
 from halohop.store.requests import HopQuery, SampleRequest
+from halohop.store.schema import check_numbers
 from halohop.typing import NodeType, Relation
 
 
@@ -161,7 +162,7 @@ class NeighborSampler:
 def check_columns(graph: AnyGraph, rules: Rules) -> None:
     """
     Raises:
-        InputError: a column of the rules that no relation or node type has.
+        InputError: a column of the rules that no relation or node type has, or one that does not hold a number for each row.
     """
     of_edges = {relation: spec.columns for relation, spec in graph.schema.edges.items()}
     of_nodes = {name: spec.columns for name, spec in graph.schema.nodes.items()}
@@ -169,6 +170,11 @@ def check_columns(graph: AnyGraph, rules: Rules) -> None:
         raise InputError(f"no relation has weights {rules.weight!r}; columns of the edges: {_named(of_edges)}")
     if rules.time is not None and not any(rules.time in columns for columns in (*of_edges.values(), *of_nodes.values())):
         raise InputError(f"neither edges nor nodes have times {rules.time!r}; columns: {_named({**of_edges, **of_nodes})}")
+    for relation, columns in of_edges.items():
+        table = relation if rules.time in columns else graph.book.neighbor_type(relation)
+        check_numbers(columns.get(rules.weight or ""), ops.WEIGHT_DTYPES, f"weights {rules.weight!r} of {relation}")
+        times = (columns if table == relation else of_nodes[str(table)]).get(rules.time or "")
+        check_numbers(times, ops.TIME_DTYPES, f"times {rules.time!r} of {table!r}")
 
 
 def _named(tables: Mapping[Any, Mapping[str, object]]) -> str:

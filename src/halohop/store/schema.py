@@ -1,12 +1,12 @@
 """What a graph is made of: types, counts and columns, without a single row."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from halohop.errors import SchemaError
+from halohop.errors import InputError, SchemaError
 from halohop.ops import Narrow, Pool, fill_missing, widened
 from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
 
@@ -31,6 +31,11 @@ class ColumnSpec:
     names: tuple[str, ...] = ()
     sparse: bool = False
     stored: Narrow | None = None
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether its numbers have an imaginary part."""
+        return bool(getattr(torch, self.dtype).is_complex)
 
     @property
     def stored_dtype(self) -> str:
@@ -63,6 +68,16 @@ def specs_of(
 ) -> dict[str, ColumnSpec]:
     """Of columns by name; `names` are the texts behind the values of some, `stored` how some are stored in fewer bytes."""
     return {name: ColumnSpec.of(column, names.get(name, ()), (stored or {}).get(name)) for name, column in columns.items()}
+
+
+def check_numbers(spec: ColumnSpec | None, dtypes: Collection[torch.dtype], what: str) -> None:
+    """
+    Raises:
+        InputError: a column, if there is one, does not hold a number of one of these dtypes for each row.
+    """
+    if spec is not None and (spec.shape or getattr(torch, spec.dtype) not in dtypes):
+        kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise InputError(f"{what} are {spec.dtype} with rows of shape {spec.shape}; store one number for each row, of {kinds}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

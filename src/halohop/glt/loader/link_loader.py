@@ -40,7 +40,8 @@ class LinkLoader(Loader):
         etype, (row, col) = get_edge_label_index(data, edge_label_index)
         edge_label = None if edge_label is None else torch.as_tensor(edge_label)
         if edge_label is not None and neg_sampling is not None and not edge_label.min():
-            edge_label = edge_label + 1  # 0 are the negatives
+            wide = edge_label if edge_label.is_floating_point() else edge_label.long()
+            edge_label = wide + 1  # 0 are the negatives
         links = EdgeSamplerInput(row, col, edge_label, etype, NegativeSampling.cast(neg_sampling))
 
         def made(positions: list[int]) -> Any:
