@@ -74,3 +74,12 @@ def test_memberships_that_are_not_known_are_nan_and_other_numbers_are_refused() 
     nothing = graph(a={"y": torch.full((3, 2), float("nan")), "train_mask": MASK})
     with pytest.raises(InputError, match="no node of 'a' in a split has a label"):
         count_classes(nothing, "a", World(), CPU)
+
+
+@pytest.mark.parametrize("largest", [65_536, 2_000_000_000, 2**62])
+def test_class_numbers_that_are_codes_are_refused_before_a_model_is_made(largest: int) -> None:
+    y = torch.tensor([0, largest, 1])
+    with pytest.raises(InputError, match=f"holds the class {largest}, but there are 3 nodes; number the classes 0, 1, 2"):
+        count_classes(graph(a={"y": y, "train_mask": MASK}), "a", World(), CPU)
+    columns = {"y": torch.tensor([0, 65_535, largest]), "train_mask": MASK}  # the last node is in no split
+    assert count_classes(graph(a=columns), "a", World(), CPU) == 65_536

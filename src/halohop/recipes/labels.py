@@ -12,6 +12,7 @@ from halohop.recipes.models import part_of
 from halohop.typing import NodeType
 
 _CHUNK = 1_000_000
+_SPARSE = 2**16
 _CLASSES = ("int64", "int32", "int16", "int8", "uint8", "bool")
 _MEMBERSHIPS = (*_CLASSES, "float64", "float32", "float16", "bfloat16")
 
@@ -60,7 +61,8 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
     Each rank looks at its share of the nodes, all get the same answer.
 
     Raises:
-        InputError: no node of any split has a label, or a row of labels holds another number than 0, 1, and -1 or NaN for none.
+        InputError: no node of any split has a label, a class has a number beyond the nodes, or a row of labels holds another
+            number than 0, 1, and -1 or NaN for none.
     """
     largest, several = -1, several_classes(graph.schema, target)
     for split in graph.schema.splits(target):
@@ -72,6 +74,11 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
     classes = int(max_over_ranks(largest, device, world)) + 1
     if classes == 0:
         raise InputError(f"no node of {target!r} in a split has a label (y >= 0)")
+    if classes > max(graph.schema.nodes[target].count, _SPARSE):  # a model has a vector for each class up to the largest
+        raise InputError(
+            f"`y` of {target!r} holds the class {classes - 1}, but there are {graph.schema.nodes[target].count} nodes; number "
+            "the classes 0, 1, 2, ... (torch.unique with return_inverse does), or store their names as text"
+        )
     return classes
 
 

@@ -47,11 +47,6 @@ def find_relation(schema: Schema, name: tuple[str, ...] | None) -> Relation:
     return next(iter(schema.edges))
 
 
-def reverse_relation(schema: Schema, relation: Relation) -> Relation | None:
-    """The relation that holds the same edges the other way round, by PyG's convention."""
-    return schema.reverse_of(relation)
-
-
 def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict[str, LinkEdges]:
     """The edges of each split, "train" first: those of stored masks, else 70/15/15 by time.
 
@@ -63,7 +58,7 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
     """
     check_splits(graph.schema, relation, time_attr)
     masks = [name for name in graph.schema.splits(relation) if name in _SPLITS]
-    read = _columns(graph, relation, [f"{name}_mask" for name in masks] + ([] if time_attr is None else [time_attr]))
+    read = edge_columns(graph, relation, [f"{name}_mask" for name in masks] + ([] if time_attr is None else [time_attr]))
     time = None if time_attr is None else read.pop(time_attr)
     if time is not None and not masks:
         read = time_masks(time)
@@ -99,7 +94,7 @@ def _check_masks(schema: Schema, relation: Relation) -> None:
             f"the edges {relation} have no bool column {TRAIN_MASK!r}, so nothing tells which of them to learn from; "
             "partition the graph with `--task link`, add masks, or name the column of the edges' times as time_attr"
         )
-    reverse = reverse_relation(schema, relation)
+    reverse = schema.reverse_of(relation)
     if reverse is not None and "train" not in schema.splits(reverse):
         raise InputError(
             f"the edges {reverse} are the reverses of {relation} and have no column {TRAIN_MASK!r}: those of val and test would "
@@ -107,7 +102,7 @@ def _check_masks(schema: Schema, relation: Relation) -> None:
         )
 
 
-def _columns(graph: Graph, relation: Relation, names: list[str]) -> dict[str, Tensor]:
+def edge_columns(graph: Graph, relation: Relation, names: list[str]) -> dict[str, Tensor]:
     """Columns of all edges of a relation, in the order of the user's input."""
     count = graph.schema.edges[relation].count
     chunks = []

@@ -1,6 +1,7 @@
 """Link prediction: edges against random pairs, both ends with sampled neighbourhoods; ranks, AUC and average precision."""
 
 import time
+import warnings
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ import halohop
 from halohop.collectives import gather_rows, sum_over_ranks
 from halohop.inference import check_finite
 from halohop.recipes.compiling import padding_of
-from halohop.recipes.link_edges import TRAIN_MASK, find_relation, reverse_relation, split_edges
+from halohop.recipes.link_edges import TRAIN_MASK, find_relation, split_edges
+from halohop.recipes.link_leaks import find_leaks, find_reverse
 from halohop.recipes.models import part_of
 from halohop.recipes.ranking import auc, average_precision
 from halohop.recipes.sharing import shared
@@ -28,7 +30,8 @@ class LinkTask(Task):
 
     It learns to tell each edge from random destinations of its source, by binary cross-entropy. An edge of val or test is ranked
     among `eval_negatives` of them (mean reciprocal rank). AUC and average precision are those of all edges against the first
-    ones. What a model may not see is described in `halohop.recipes.link_edges`.
+    ones. What a model may not see is described in `halohop.recipes.link_edges`; it warns of what it sees all the same
+    (`halohop.recipes.link_leaks`).
 
     Raises:
         SchemaError, InputError: the graph has no such edges, or no splits of them; or the model does not fit it.
@@ -43,6 +46,10 @@ class LinkTask(Task):
         self.spec = ModelSpec.of(config, schema, self.relation[2], config.hidden, self.relation)
         self._edges = split_edges(setting.graph, self.relation, config.time_attr)
         self.splits = tuple(self._edges)
+        self._reverse = find_reverse(setting.graph, self.relation)
+        for leak in find_leaks(setting.graph, self.relation, self._edges, config.time_attr):
+            if setting.world.rank == 0:
+                warnings.warn(leak, stacklevel=2)
         self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES if config.time_attr is None else 0)
 
     def about(self) -> dict[str, Any]:
@@ -64,7 +71,7 @@ class LinkTask(Task):
             neg_sampling=negatives,
             strict_negatives=config.strict_negatives,
             exclude_seed_edges=exclude,
-            reverse_relation=reverse_relation(setting.graph.schema, self.relation) if exclude else None,
+            reverse_relation=self._reverse if exclude else None,
             batch_size=config.batch_size if train else config.eval_batch_size,
             shuffle=train,
             locality=config.locality if train else "none",
