@@ -202,6 +202,16 @@ def test_partition_says_which_way_the_edges_go(tmp_path: Path) -> None:
     assert "edges that go both ways: 4 of node to node" in both.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--worker",)])
+def test_partition_says_that_it_made_a_split(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "nodes.csv").write_text("id,y\n" + "".join(f"{node},{node % 2}\n" for node in range(20)))
+    for split, said in (("", 1), ("fractions = [0.5, 0.2, 0.2]", 0)):
+        (tmp_path / "graph.toml").write_text(f'[nodes.node]\nfile = "nodes.csv"\nid = "id"\nlabel = "y"\n{split}\n')
+        made = invoke("partition", tmp_path, tmp_path / f"parts{said}", "--method", "random", *options)
+        line = "split of node: none is stored, so labeled nodes are split at random, 60%/20%/20% train/val/test"
+        assert made.stderr.count(line) == said
+
+
 def test_partition_then_inspect(tmp_path: Path) -> None:
     made = invoke("partition", "synthetic:tiny", tmp_path / "parts", "--parts", "2", "--method", "random", "--seed", "3")
     assert made.exit_code == 0, made.output

@@ -173,5 +173,7 @@ def _divided(staging: Staging, name: NodeType, table: NodeTable, fractions: Sequ
     y = table.columns.get("y")
     if y is None or y.dim() != 1 or y.is_floating_point() or any(name.endswith("_mask") for name in table.columns):
         return table
+    shares = "/".join(f"{share:.0%}" for share in fractions)
+    staging.say(f"split of {name}: none is stored, so labeled nodes are split at random, {shares} train/val/test")
     masks = staging.columns(f"nodes.{name}.masks", lambda: [random_masks(y, fractions=fractions, seed=seed)])
     return replace(table, columns=table.columns | masks)

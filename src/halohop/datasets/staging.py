@@ -6,6 +6,7 @@ goes on where it stopped.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from halohop.files.whole import whole_file, write_file
 from halohop.memory import release
 from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, is_dense
+
+_LOG = logging.getLogger(__name__)
 
 CHUNK_BYTES = 16 << 20
 """How much of a source is in memory at a time, by default; a reader holds a few of such chunks."""
@@ -58,6 +61,7 @@ class Staging:
         chunk_bytes: about the size of a chunk.
         memory: how many bytes may be held of what is needed for every node, such as a table of ids; None sets no limit.
         wrote: called with the bytes of each chunk that was written.
+        say: called with what a user must know of the source, such as a split that was made; by default it is logged.
 
     Example:
         >>> halves = lambda: iter([torch.arange(3), torch.arange(3)])
@@ -69,6 +73,7 @@ class Staging:
     chunk_bytes: int = CHUNK_BYTES
     memory: int | None = None
     wrote: Callable[[int], None] = _nothing
+    say: Callable[[str], None] = _LOG.info
 
     @property
     def text_bytes(self) -> int:
@@ -171,12 +176,14 @@ class Staging:
         return self.folder / f"{text}{suffix}"
 
 
-def staging_in(folder: Path, budget: Budget, wrote: Callable[[int], None] = _nothing) -> Staging:
+def staging_in(
+    folder: Path, budget: Budget, wrote: Callable[[int], None] = _nothing, say: Callable[[str], None] = _LOG.info
+) -> Staging:
     """A staging in a folder, which is made where it is missing, whose chunks are a small part of a budget."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     chunk_bytes = max(min(budget.bytes // _CHUNKS_OF_BUDGET, CHUNK_BYTES), _LEAST_CHUNK)
-    return Staging(folder=folder, chunk_bytes=chunk_bytes, memory=budget.bytes // 2, wrote=wrote)
+    return Staging(folder=folder, chunk_bytes=chunk_bytes, memory=budget.bytes // 2, wrote=wrote, say=say)
 
 
 def kept(staging: Staging, tables: GraphTables) -> GraphTables:

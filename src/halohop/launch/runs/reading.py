@@ -1,17 +1,18 @@
 """The tables of a source while they are partitioned: in memory, or in files beside the result where memory would be short."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from halohop.datasets.estimate import source_bytes, source_files
 from halohop.datasets.sizing import stored_sizes
-from halohop.datasets.sources import load_source, read_source
+from halohop.datasets.sources import read_source
 from halohop.datasets.splits import FRACTIONS
-from halohop.datasets.staging import staging_in
+from halohop.datasets.staging import Staging, staging_in
 from halohop.files import writing
 from halohop.partitioning.building.layout import check_budget, fixed_bytes
 from halohop.partitioning.planning.budget import Budget
@@ -36,7 +37,9 @@ class Reading:
 
 
 @contextmanager
-def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, progress: OnProgress) -> Iterator[GraphTables]:
+def tables_of(
+    reading: Reading, out: Path, *, memory: str | None, worker: bool, progress: OnProgress, say: Callable[[str], None]
+) -> Iterator[GraphTables]:
     """The tables of a source, for as long as the block lasts.
 
     Those that would take more than half of the memory (with a `memory` that was asked for, more than a chunk of it) are in files
@@ -48,6 +51,7 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
         memory: how much may be taken; None is half of what is available.
         worker: whether other processes share the work: one of them reads, into files.
         progress: called with (stage, done, total), in bytes.
+        say: called with what a user must know of the source.
 
     Raises:
         InputError, DatasetError: as `halohop.load_source`; or the folder is that of another source, or `memory` is too little for
@@ -55,10 +59,11 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
         WriteError: a file cannot be written.
     """
     options: dict[str, Any] = {"seed": reading.seed, "undirected": reading.undirected, "normalize": reading.normalize}
+    made = partial(read_source, reading.source, fractions=FRACTIONS, **options)
     budget, size = Budget.parse(memory), source_bytes(reading.source)
     if not worker and size <= budget.bytes // (_SHARE if memory is None else _ASKED_SHARE):
         progress("read", 0, 1)
-        yield load_source(reading.source, **options)
+        yield made(Staging(say=say))
         return
     if memory is not None:  # before all of it is read
         sizes = stored_sizes(reading.source)
@@ -77,10 +82,10 @@ def tables_of(reading: Reading, out: Path, *, memory: str | None, worker: bool, 
                 written[0] += num_bytes
                 progress(written[0])
 
-            read_source(reading.source, staging_in(folder / "columns", budget, wrote), fractions=FRACTIONS, **options)
+            made(staging_in(folder / "columns", budget, wrote))
 
         steps.run("read", [Step(name=f"read {reading.source}", run=read, size=max(size, 1))])
-        yield read_source(reading.source, staging_in(folder / "columns", budget), fractions=FRACTIONS, **options)
+        yield made(staging_in(folder / "columns", budget, say=say))
 
 
 def files_digest(files: list[Path]) -> str:

@@ -106,6 +106,7 @@ def partition_source(
         return found
     if not worker:
         check_target(out, overwrite=overwrite)  # before what may take hours
+    said: list[str] = []
     with ExitStack() as stack:
         progress = stack.enter_context(stages(console))
         given: dict[str, Any] = {"seed": seed, "undirected": undirected, "normalize": normalize}
@@ -113,7 +114,9 @@ def partition_source(
             progress("read", 0, 1)
             tables = load_link_graph(source, time_attr=time_attr, **given)
         else:
-            reading = tables_of(Reading(source=source, **given), out, memory=memory, worker=worker, progress=progress)
+            reading = tables_of(
+                Reading(source=source, **given), out, memory=memory, worker=worker, progress=progress, say=said.append
+            )
             tables = stack.enter_context(reading)
         if division == "auto" and chosen("auto") == "fennel" and num_parts > 1:
             console.print('method: fennel; metis cuts fewer edges: pip install "halohop[metis]"', style="dim", markup=False)
@@ -122,6 +125,6 @@ def partition_source(
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
-        for line in (*directions(tables), *scales(tables)):
+        for line in (*said, *directions(tables), *scales(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)
         return report
