@@ -51,6 +51,10 @@ def test_all_edges_to_and_from_nodes():
     into, out = dgl.in_subgraph(g, nodes), g.out_subgraph(nodes)
     assert sorted(into.edata[dgl.EID].tolist()) == sorted(g.in_edges(nodes, form="eid").tolist())
     assert sorted(out.edata[dgl.EID].tolist()) == sorted(g.out_edges(nodes, form="eid").tolist())
+    for bare, of in ((g.in_subgraph(nodes, store_ids=False), into), (dgl.out_subgraph(g, nodes, store_ids=False), out)):
+        assert dgl.EID not in bare.edata
+        assert described(bare.edges()) == described(of.edges())
+        assert torch.equal(bare.edata["weight"], of.edata["weight"])
     with pytest.raises(InputError, match="relabel_nodes"):
         g.in_subgraph(nodes, relabel_nodes=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import count
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -52,7 +53,8 @@ class Batch:
         """The questions about a graph; each graph, and each way to draw, has random numbers of its own."""
         key = (id(g), prob, edge_dir)
         if key not in self._known:
-            seed = self._first.seed + len(self._known)
+            words = f"{self._first.seed} {len(self._known)}".encode()
+            seed = int.from_bytes(blake2b(words, digest_size=7).digest(), "little")  # not a seed of another run
             engine = g.engine_for(prob, edge_dir) if isinstance(g, DGLGraph) else g.engine
             self._known[key] = g, halohop.Draws(engine, seed=seed, epoch=self._first.epoch, batch=self._first.batch)
         return self._known[key][1]
@@ -151,21 +153,24 @@ def sample_neighbors(
 def in_subgraph(
     graph: Any, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
-    """All edges to the given nodes, as `sample_neighbors` returns them; of a DistGraph, wherever they lie."""
-    return _all_edges(graph, nodes, "in", relabel_nodes, output_device)
+    """All edges to the given nodes, as `sample_neighbors` returns them, also of a DistGraph; `store_ids` keeps the column `EID`."""
+    return _all_edges(graph, nodes, "in", relabel_nodes, store_ids, output_device)
 
 
 def out_subgraph(
     graph: Any, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
-    """All edges from the given nodes, as `sample_neighbors` returns them."""
-    return _all_edges(graph, nodes, "out", relabel_nodes, output_device)
+    """All edges from the given nodes; see `in_subgraph`."""
+    return _all_edges(graph, nodes, "out", relabel_nodes, store_ids, output_device)
 
 
-def _all_edges(g: Any, nodes: Any, edge_dir: EdgeDir, relabel_nodes: bool, output_device: Any) -> DGLGraph:
+def _all_edges(g: Any, nodes: Any, edge_dir: EdgeDir, relabel_nodes: bool, store_ids: bool, output_device: Any) -> DGLGraph:
     if relabel_nodes:
         raise InputError("relabel_nodes=True is not offered; to_block(dgl.in_subgraph(g, nodes), nodes) numbers nodes")
-    return sample_neighbors(g, nodes, -1, edge_dir, output_device=output_device)
+    found = sample_neighbors(g, nodes, -1, edge_dir, output_device=output_device)
+    for relation in () if store_ids else found.canonical_etypes:
+        del found.edges[relation].data[EID]
+    return found
 
 
 def drawn(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import halohop
 import halohop.dgl as dgl
 from halohop.dgl.dataloading import (
     BlockSampler,
@@ -10,8 +11,10 @@ from halohop.dgl.dataloading import (
     EdgeDataLoader,
     NeighborSampler,
     as_edge_prediction_sampler,
+    find_exclude_eids,
     negative_sampler,
 )
+from halohop.dgl.sampling import making
 from halohop.errors import IdError, InputError, SchemaError
 from tests.support.dgl_batches import EDGES, NODES, epochs, plain, typed
 
@@ -124,6 +127,32 @@ def test_negatives_that_are_no_edges():
     loops = negative_sampler.GlobalUniform(40, exclude_self_loops=False, replace=True)(g, torch.arange(30))
     assert len(loops[0]) == 1200
     assert (loops[0] == loops[1]).any()
+
+
+@pytest.mark.parametrize(("one", "other"), [((1 << 32, 0), (0, 1)), ((5, 1), (5 + (1 << 32), 0)), ((0, 3), (3 << 32, 0))])
+def test_negatives_of_another_seed_and_epoch_are_others(one, other):
+    g, found = plain(), []
+    for seed, epoch in (one, other, one):
+        with making(g, halohop.Draws(g.engine, seed=seed, epoch=epoch)):
+            found.append(torch.stack(negative_sampler.GlobalUniform(3)(g, torch.arange(30))).tolist())
+    assert found[0] != found[1]
+    assert found[0] == found[2]
+
+
+def test_draws_of_a_second_graph_are_not_those_of_another_seed():
+    """With seed + 1 for the second graph its draws were those of the first graph in the run with the next seed."""
+    g, other = plain(), plain(seed=3)
+    found = []
+    for seed, graphs in ((0, [g, other]), (1, [other])):
+        with making(graphs[0], halohop.Draws(graphs[0].engine, seed=seed)):
+            found += [graph.sample_neighbors(torch.arange(NODES), 2).edata[dgl.EID].tolist() for graph in graphs]
+    assert found[1] != found[2]
+
+
+def test_excluded_edges_are_given_on_the_device_that_is_asked_for():
+    found = find_exclude_eids(plain(), torch.arange(5), "self", output_device="meta")
+    assert [ids.device.type for ids in found.values()] == ["meta"]
+    assert find_exclude_eids(plain(), torch.arange(5), None, output_device="meta") is None
 
 
 def test_another_graph_may_be_sampled_from():

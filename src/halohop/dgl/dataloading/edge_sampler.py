@@ -103,8 +103,15 @@ def as_edge_prediction_sampler(
 def find_exclude_eids(
     g: Any, seed_edges: Any, exclude: Any, reverse_eids: Any = None, reverse_etypes: Any = None, output_device: Any = None
 ) -> EdgeIds | None:
-    """Which edges the blocks around some edges leave out, by relation; None for none. Arguments as of
+    """Which edges the blocks around some edges leave out, by relation, on `output_device`; None for none. Other arguments as of
     `as_edge_prediction_sampler`."""
+    found = _excluded(g, seed_edges, exclude, reverse_eids, reverse_etypes)
+    if found is None or output_device is None:
+        return found
+    return {relation: ids.to(output_device) for relation, ids in found.items()}
+
+
+def _excluded(g: Any, seed_edges: Any, exclude: Any, reverse_eids: Any, reverse_etypes: Any) -> EdgeIds | None:
     if exclude is None:
         return None
     if callable(exclude):

@@ -77,7 +77,8 @@ class GlobalUniform(NegativeSampler):
     def _generate(self, g: Any, eids: Tensor, canonical_etype: Relation) -> Pairs:
         draws = batch_of(g).draws(g)
         relation = None if draws.graph.schema.is_homogeneous else canonical_etype
-        sampler = halohop.HalohopSampler(draws.graph, [], seed=draws.seed + (draws.epoch << 32))
+        sampler = halohop.HalohopSampler(draws.graph, [], seed=draws.seed)
+        sampler.set_epoch(draws.epoch)
         pairs = sampler.sample_negatives(self.k * len(eids), relation, batch=draws.batch)
         if self.exclude_self_loops and canonical_etype[0] == canonical_etype[2]:
             pairs = pairs[:, pairs[0] != pairs[1]]
