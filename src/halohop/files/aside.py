@@ -57,7 +57,7 @@ def unfinished(name: Path, make: Callable[[Path], int], check: Callable[[], None
         WriteError: it cannot be written; names it.
     """
     with writing(name):
-        _clear(name)
+        clear_abandoned(name)
         check()
         partial, descriptor = _locked(name, make)
     try:
@@ -127,7 +127,7 @@ def boot() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _clear(name: Path) -> None:
+def clear_abandoned(name: Path) -> None:
     """Removes what killed writers left beside a name; what one of them had moved away from the name comes back."""
     left = re.compile(rf"{re.escape(name.name)}\.(partial|replaced)-{boot()}-[0-9a-f]{{8}}")
     for path in [path for path in name.parent.iterdir() if left.fullmatch(path.name)]:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from halohop.errors import ClusterError, InputError, WriteError
+from halohop.files import aside
 from halohop.partitioning.building import dataset
 from halohop.partitioning.building.layout import Memory
 from halohop.partitioning.steps.steps import Steps
@@ -55,7 +57,8 @@ def test_kills_at_random_moments_end_with_the_same_bytes(tmp_path: Path, start: 
         threading.Event().wait(chance.uniform(0.05, 0.6))
         process.kill()
         kills += process.wait(200) == -signal.SIGKILL
-    assert kills
+        if not kills:  # it was quicker
+            shutil.rmtree(tmp_path / "out")
     last = start(3_000)
     assert last.wait(200) == 0, last.stderr.read()
     assert digest(tmp_path / "out") == GOLDEN[SEED]
@@ -73,6 +76,25 @@ def test_a_worker_that_comes_late_finds_the_result(tmp_path: Path) -> None:
         build(SEED, tmp_path / "out")
     with pytest.raises(InputError, match=r"cannot replace .*out; delete it first"):
         build(SEED, tmp_path / "out", worker=True, overwrite=True)
+
+
+def test_a_worker_that_comes_late_removes_what_one_that_was_killed_at_its_end_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(aside, "remove", lambda path: None)  # killed before the folder of the build is removed
+        report = build(SEED, tmp_path / "out", worker=True)
+    assert len(list(tmp_path.glob("out.build.partial-*"))) == 1
+    (tmp_path / f"out.build.partial-{aside.boot()}-{0:08x}").touch()
+    for other in ("out.build.partial-00000000-00000000", "out.buildings", "in.build.partial-00000000"):  # not ours
+        (tmp_path / other).touch()
+    assert build(SEED, tmp_path / "out", worker=True) == report
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "in.build.partial-00000000",
+        "out",
+        "out.build.partial-00000000-00000000",
+        "out.buildings",
+    ]
 
 
 def test_a_name_that_was_taken_meanwhile_costs_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from halohop.errors import InputError, WriteError
-from halohop.files.aside import writing
+from halohop.files.aside import clear_abandoned, writing
 from halohop.files.whole import sync_tree, write_file
 from halohop.partitioning.assigners.division import Division
 from halohop.partitioning.building.contents import Contents
@@ -107,6 +107,8 @@ def finished(out: Path, *, overwrite: bool) -> Report | None:
         raise InputError(f"workers that share a build cannot replace {out}; delete it first, and leave overwrite out")
     if work_folder(out).exists() or not (out / MANIFEST).is_file():
         return None
+    with writing(work_folder(out)):
+        clear_abandoned(work_folder(out))  # the worker that published the data set may have been killed while it removed this
     report = read_manifest(out).report
     return Report.from_dict(report) if report else None
 
