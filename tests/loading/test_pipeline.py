@@ -149,12 +149,12 @@ def test_what_was_handed_over_is_held_by_nobody():
 
 
 def test_stopping_early_ends_the_threads():
-    before = threading.active_count()
+    before = threading.enumerate()
     for item in run(range(1000), lambda n: n, PrefetchConfig(workers=4)):
         if item == 3:
             break
     del item
-    assert threading.active_count() == before
+    assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 HOLDS_AN_ITERATOR = """

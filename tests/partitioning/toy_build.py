@@ -1,6 +1,7 @@
 """A build of numbers that several processes share, slowly: ``python -m tests.partitioning.toy_build FOLDER THREADS``.
 
 It writes FOLDER/sums, whose bytes are the same however it was run, and notes in FOLDER/log when each step began and ended.
+It does not end while there is a FOLDER/hold.
 """
 
 import os
@@ -30,6 +31,8 @@ def build(folder: Path, threads: int) -> None:
         sums = steps.run("add", groups)
 
         def publish(place: Path, number: int) -> None:
+            while (folder / "hold").exists():
+                threading.Event().wait(0.01)
             write_file(folder / "sums", f"{sums}".encode())
             for name in names:
                 (place / name).unlink(missing_ok=True)
