@@ -144,7 +144,7 @@ def test_further_columns_have_one_type_in_all_files(read) -> None:
 
 @pytest.mark.parametrize("year", ["2021", "true"])
 def test_dates_in_one_file_and_numbers_in_another_are_refused(read, year: str) -> None:
-    with pytest.raises(InputError, match="column 't' holds string, expected numbers"):
+    with pytest.raises(InputError, match="column 't' holds '2021-05-01' in row 0, expected a number"):
         read(EDGES + 'time = "t"\n', e1="a,b,t\n1,2,2021-05-01\n", e2=f"a,b,t\n1,2,{year}\n")
 
 

@@ -74,3 +74,19 @@ def test_nothing_is_written_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(InputError, match=r"s3://bucket/x(/deep)? is a URL, which does not work here; "):
             write()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 256, "parts/" + "é" * 128, "a\0/b"])
+def test_names_that_no_file_can_have_are_refused_everywhere(name: str, tmp_path: Path) -> None:
+    from halohop.datasets import synthetic
+    from halohop.datasets.part_config import read_part_config, writing_part_config
+
+    for attempt in (
+        lambda: halohop.open(name),
+        lambda: halohop.load_source(name),
+        lambda: halohop.partition(synthetic("tiny"), tmp_path / name, num_parts=1),
+        lambda: read_part_config(name),
+        lambda: writing_part_config(tmp_path, name, "random").__enter__(),
+    ):
+        with pytest.raises(InputError, match="cannot be the name of a file; use at most 255 bytes, none of them NUL"):
+            attempt()

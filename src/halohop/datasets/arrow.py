@@ -1,5 +1,6 @@
 """The one place that reads text and Parquet tables, through pyarrow: columns in, checked columns out."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ BLOCK_BYTES = 16 * 2**20
 
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+
+_MISFIT = re.compile(r"In CSV column #(\d+):.*CSV conversion error to ([^:]+): invalid (?:value '(.*)'|UTF8 data)", re.DOTALL)
 
 Column = Any
 """A pyarrow.Array or ChunkedArray."""
@@ -108,7 +111,24 @@ def reading(path: Path, names: Sequence[str]) -> Iterator[None]:
     except (pa.ArrowException, OSError, EOFError) as error:
         if isinstance(error, HalohopError):
             raise
-        raise InputError(f"{path} cannot be read: {error}") from error
+        raise InputError(_misfit(path, str(error)) or f"{path} cannot be read: {error}") from error
+
+
+def _misfit(path: Path, reason: str) -> str | None:
+    """The column, row and value of a text file that pyarrow could not convert, if that is the reason."""
+    found = _MISFIT.search(reason)
+    if found is None or not is_text(path):
+        return None
+    name, kind, value = column_types(path).names[int(found[1])], found[2], found[3]
+    if value is None:
+        return f"{path}: column {name!r} holds bytes that are not UTF-8; store the file as UTF-8"
+    row = 0
+    for columns in stream_columns(path, [name], {name: pyarrow().string()}, BLOCK_BYTES):
+        place = pyarrow("compute").index(columns[name], value).as_py()
+        if place >= 0:
+            return f"{path}: column {name!r} holds {value!r} in row {row + place}, expected a value of type {kind}"
+        row += len(columns[name])
+    return f"{path}: column {name!r} holds {value!r}, expected a value of type {kind}"
 
 
 def column_types(path: Path, num_bytes: int = 1 << 20) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from halohop.datasets.imports.dgl_config import EDGE_NAME, NODE_NAME
 from halohop.errors import InputError
 from halohop.files.reading import decode_json, read_regular
+from halohop.files.urls import refuse_url
 from halohop.store.description import Description, describe
 from halohop.store.names import MANIFEST
 
@@ -111,7 +112,8 @@ def writing_part_config(folder: str | Path, name: str, part_method: str) -> Iter
         ...     read_part_config(f"{folder}/tiny.json").document("random")["node_map"]
         {'_N': [[0, 500], [500, 1000]]}
     """
-    if not name or Path(name).name != name or f"{name}.json" == MANIFEST:
+    refuse_url(f"{name}.json", "graph_name", "give the name of a graph")
+    if name in ("", "..") or Path(name).name != name or f"{name}.json" == MANIFEST:
         raise InputError(f"graph_name={name!r} is no name of a file; give one such as 'products'")
     file = Path(folder) / f"{name}.json"
     before = file.read_bytes() if file.is_file() and (file.parent / MANIFEST).is_file() else None
@@ -141,6 +143,7 @@ def read_part_config(part_config: str | Path | None) -> PartConfig:
     given = part_config or os.environ.get("DGL_CONF_PATH")
     if not given:
         raise InputError("no partitions are named; give part_config='FOLDER/NAME.json', as partition_graph wrote it")
+    refuse_url(given, "part_config", "fetch it first: halohop.fetch(url, folder)")
     path = Path(given)
     if path.is_dir():
         return PartConfig(name=path.name, description=describe(path))

@@ -20,6 +20,7 @@ from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
 from halohop.datasets.staging import Staging, kept, staging_in
 from halohop.datasets.tables import read_tables
 from halohop.errors import InputError
+from halohop.files.urls import refuse_url
 from halohop.flags import checks_flags
 from halohop.partitioning.planning.budget import Budget
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
@@ -153,6 +154,7 @@ def _masked_as(table: EdgeTable, masked: EdgeTable | None) -> EdgeTable:
 
 
 def _load_path(path: Path, staging: Staging) -> GraphTables:
+    refuse_url(path, "source", "fetch it first: halohop.fetch(url, folder)")
     if not path.exists():
         raise InputError(f"{str(path)!r} is neither a file nor a known source; known: {KNOWN}")
     if path.suffix == ".pt":

@@ -19,10 +19,12 @@ A description in TOML (JSON and YAML say the same)::
 A homogeneous graph has ``nodes.node`` and ``edges.node__to__node``. Only the columns that are named are read.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -36,6 +38,19 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     ".yaml": msgspec.yaml.decode,
     ".yml": msgspec.yaml.decode,
 }
+_DEEPEST = 100
+_MISSING = re.compile("Object missing required field `(.*)`")
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+Value = TypeVar("Value")
+Entry = TypeVar("Entry", "NodeFiles", "EdgeFiles")
 
 
 @checks_flags
@@ -129,18 +144,46 @@ def load_spec(path: str | Path) -> GraphFiles:
     path = spec_path(path)
     if path.suffix not in _DECODERS:
         raise InputError(f"{path}: a description is one of {', '.join(_DECODERS)}")
+    data = path.read_bytes()
+    if max(accumulate((byte in b"[{") - (byte in b"]}") for byte in data), default=0) > _DEEPEST:  # some readers crash
+        raise InputError(f"{path} is nested deeper than {_DEEPEST} levels; a description needs three")
     try:
-        raw: Any = _DECODERS[path.suffix](path.read_bytes())
-        spec = msgspec.convert(raw, GraphFiles)
+        raw: Any = _DECODERS[path.suffix](data)
     except ImportError as error:
         raise InputError(f'{path}: YAML needs PyYAML: pip install "halohop[yaml]"') from error
-    except (ValueError, msgspec.MsgspecError) as error:  # tomllib's are ValueErrors
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:  # tomllib's are ValueErrors
         raise InputError(f"{path}: {error}") from error
-    _check_names(raw, spec, f"{path}")
-    for section, entries in (("nodes", spec.nodes), ("edges", spec.edges)):
-        for name, entry in entries.items():
-            _check_names(raw[section][name], entry, f"{path}: {section}.{name}")
-    return spec
+    sections: dict[str, Any] = _converted(raw, dict[str, Any], f"{path}")
+    _check_names(sections, GraphFiles, f"{path}")
+    tables: dict[str, dict[str, Any]] = {
+        name: _converted(section, dict[str, Any], f"{path}: {name}") for name, section in sections.items()
+    }
+    nodes = {name: _entry(raw, NodeFiles, f"{path}: nodes.{name}") for name, raw in tables.get("nodes", {}).items()}
+    edges = {name: _entry(raw, EdgeFiles, f"{path}: edges.{name}") for name, raw in tables.get("edges", {}).items()}
+    return GraphFiles(nodes=nodes, edges=edges)
+
+
+def _entry(raw: Any, kind: type[Entry], where: str) -> Entry:
+    _check_names(_converted(raw, dict[str, Any], where), kind, where)
+    return _converted(raw, kind, where)
+
+
+def _converted(raw: Any, kind: type[Value] | Any, where: str) -> Value:
+    """
+    Raises:
+        InputError: a value is missing or of another kind; in words of descriptions instead of msgspec's.
+    """
+    try:
+        value: Value = msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        reason, _, key = str(error).partition(" - at `$")
+        if found := _MISSING.fullmatch(reason):
+            raise InputError(f"{where} lacks the key {found[1]!r}; add it") from error
+        reason = reason.replace("Expected", "expected").replace("Invalid enum value", "must be text or number, got")
+        reason = re.sub("`(.*?)`", lambda kind: " | ".join(_WORDS.get(word, word) for word in kind[1].split(" | ")), reason)
+        key = key.strip(".`").replace("[...]", "")
+        raise InputError(f"{where}: {key and f'{key}: '}{reason}") from error
+    return value
 
 
 def spec_path(path: str | Path) -> Path:
@@ -157,8 +200,8 @@ def spec_path(path: str | Path) -> Path:
     raise IncompleteDatasetError(f"there is no file {' or '.join(map(str, candidates))}")
 
 
-def _check_names(raw: Iterable[str], spec: GraphFiles | NodeFiles | EdgeFiles, where: str) -> None:
-    known = [field.name for field in fields(spec)]
+def _check_names(raw: Iterable[str], kind: Any, where: str) -> None:
+    known = [field.name for field in fields(kind)]
     for name in raw:
         if name not in known:
             raise SchemaError(f"{where}: unknown name {name!r}; known: {known}")

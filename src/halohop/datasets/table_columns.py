@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halohop.datasets.arrow import Column, pyarrow
-from halohop.datasets.kinds import plain
+from halohop.datasets.arrow import Column, is_text, pyarrow
+from halohop.datasets.kinds import DECIMALS, Kind, plain
 from halohop.datasets.staging import Staging
 from halohop.datasets.table_parts import Part, characters, parts_of
 from halohop.errors import InputError, SchemaError
@@ -225,6 +225,9 @@ def numbers_in(staging: Staging, part: Part, name: str, *, missing: bool = False
         except pa.ArrowInvalid as error:
             raise InputError(f"{path}: column {name!r} holds a number over 2**63 - 1: {error}") from error
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        if is_text(path):
+            for rows in parts_of(staging, [path], [name], characters(name)):
+                Kind(name=DECIMALS).column(rows, name, "a number")  # raises, and names the row, unless another file holds text
         raise InputError(f"{path}: column {name!r} holds {kind}, expected numbers")
     if column.null_count and missing:
         column = column.cast(pa.float64())

@@ -1,9 +1,13 @@
 """What a URL is, for everything that takes a path: ``s3://bucket/parts``, and never a folder that is called ``s3:``."""
 
+import os
 import re
 from pathlib import Path
 
 from halohop.errors import InputError
+
+LONGEST = 255
+"""Bytes of the name of a file or folder."""
 
 _URL = re.compile(r"(?!tcp://)[A-Za-z][A-Za-z0-9+.:-]+://")
 _AS_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes one slash of two
@@ -47,7 +51,7 @@ def masked(text: str) -> str:
 
 
 def refuse_url(path: str | Path, name: str, remedy: str) -> None:
-    """Refuses a URL where only a folder or a file works.
+    """Refuses a URL, and a name that no file can have, where only a folder or a file works.
 
     Args:
         path: what a user gives.
@@ -55,7 +59,7 @@ def refuse_url(path: str | Path, name: str, remedy: str) -> None:
         remedy: what helps.
 
     Raises:
-        InputError: it is a URL.
+        InputError: it is a URL, has a NUL in it, or a part of more than 255 bytes.
 
     Example:
         >>> refuse_url("s3://bucket/run", "out", "give a folder")
@@ -64,6 +68,10 @@ def refuse_url(path: str | Path, name: str, remedy: str) -> None:
     """
     if is_url(path):
         raise InputError(f"{name}: {masked(as_url(path))} is a URL, which does not work here; {remedy}")
+    if "\0" in str(path) or any(len(os.fsencode(part)) > LONGEST for part in Path(path).parts):
+        raise InputError(
+            f"{name}: {str(path)[:100]!r} cannot be the name of a file; use at most {LONGEST} bytes, none of them NUL"
+        )
 
 
 def _from_here(path: Path) -> Path:

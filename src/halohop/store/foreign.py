@@ -17,13 +17,15 @@ def map_foreign(file: Path) -> NDArray[Any]:
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}; give the path of a .npy file")
-    try:
-        array = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{file} cannot be read as one array without pickle: {error}") from error
-    if not isinstance(array, np.ndarray):
-        array.close()
+    with file.open("rb") as stream:
+        archive = stream.read(2) == b"PK"
+    if archive:
         raise InputError(f"{file} is an archive of arrays; save the one that is meant with numpy.save")
+    try:
+        with np.errstate(over="ignore"):  # of a shape that no file has
+            array: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
+    except Exception as error:  # whatever NumPy and the modules under it make of a damaged file
+        raise InputError(f"{file} cannot be read as one array without pickle: {error}") from error
     if array.ndim == 0:
         raise InputError(f"{file} holds a single number, expected a row for each node or edge")
     return array

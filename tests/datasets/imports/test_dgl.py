@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from torch import Tensor
 import halohop
 from halohop.datasets import dgl_owners, read_dgl
 from halohop.datasets.estimate import source_bytes
+from halohop.datasets.imports import dgl
+from halohop.datasets.imports.dgl_files import read_graph
 from halohop.datasets.sizing import source_sizes
 from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, HalohopError, InputError
@@ -176,6 +180,11 @@ def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
         ("edge_map", {"follows": [[0, 87], [87, 87], [87, 87]]}, "edge type 'follows' in an old form; DGL's tools/change_etype"),
         ("part-1", {"part_graph_graphbolt": "part1/fused_csc_sampling_graph.pt"}, "partition 1; .*use_graphbolt=False"),
         ("part-1", {}, "names no graph.dgl of partition 1; copy it again"),
+        ("part-1", {"part_graph": "part1\0/graph.dgl"}, "the files of partition 1 are called .*; copy it again"),
+        ("part-1", {"part_graph": 5}, "the files of partition 1 are called"),
+        ("num_parts", "3", "num_parts is '3'; copy it again"),
+        ("num_parts", 3.0, "num_parts is 3.0; copy it again"),
+        ("num_nodes", "x", "num_nodes is 'x'; copy it again"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(typed: Path, key: str, value: Any, message: str) -> None:
@@ -183,6 +192,22 @@ def test_a_configuration_that_does_not_fit_is_refused(typed: Path, key: str, val
     file.write_text(json.dumps(changed(json.loads(file.read_text()), key, value)))
     with pytest.raises(InputError, match=message):
         read_dgl(file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda graph: replace(graph, src=graph.src + 10**6), r"part0/graph\.dgl has an edge with node 10\d+ of its \d+ nodes"),
+        (lambda graph: replace(graph, dst=graph.dst - 10**6), r"part0/graph\.dgl has an edge with node .* of its \d+ nodes"),
+        (lambda graph: replace(graph, src=graph.src[:-1]), r"part0/graph\.dgl has \d+ edges, but other numbers of ids for them"),
+    ],
+)
+def test_a_graph_that_does_not_fit_its_own_ids_is_refused(
+    typed: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Any], Any], message: str
+) -> None:
+    monkeypatch.setattr(dgl, "read_graph", lambda file: damage(read_graph(file)))
+    with pytest.raises(InputError, match=message):
+        read_dgl(typed / "graph.json")
 
 
 def test_partitions_of_another_graph_do_not_mix(written: Path, typed: Path) -> None:

@@ -121,10 +121,14 @@ class _Edges:
         file = self._layout.folders[part].graph
         graph = read_graph(file)
         try:
-            own = torch.nonzero(graph.edges["inner_edge"].tensor()).flatten()
-            nid, eid = graph.nodes["_ID"].tensor().long(), graph.edges["_ID"].tensor().long()[own]
+            inner, every = graph.edges["inner_edge"].tensor(), graph.edges["_ID"].tensor().long()
+            nid = graph.nodes["_ID"].tensor().long()
         except KeyError as error:
             raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
+        if not len(inner) == len(every) == len(graph.src) == len(graph.dst):
+            raise InputError(f"{file} has {len(graph.src)} edges, but other numbers of ids for them; copy it again")
+        own = torch.nonzero(inner).flatten()
+        eid = every[own]
         if not bool((eid.diff() > 0).all()):
             order = torch.argsort(eid)
             own, eid = own[order], eid[order]
@@ -135,6 +139,9 @@ class _Edges:
             low, high = torch.searchsorted(eid, torch.tensor([first, last])).tolist()
             count += high - low
             found[_key(relation, "id")] = self._old_edges[relation][part][eid[low:high] - first]
+            local = torch.cat([end[own[low:high]] for end in (graph.src, graph.dst)])
+            if len(local) and not 0 <= int(local.min()) <= int(local.max()) < len(nid):
+                raise InputError(f"{file} has an edge with node {int(local.max())} of its {len(nid)} nodes; copy it again")
             for end, local, name in (("src", graph.src, relation[0]), ("dst", graph.dst, relation[2])):
                 ids = _within(self._layout.nodes[name], nid[local[own[low:high]]], file)
                 found[_key(relation, end)] = self._old_nodes[name][ids]

@@ -84,6 +84,9 @@ def read_config(file: Path) -> Config:
     for key in ("num_parts", "num_nodes", "num_edges", "node_map", "edge_map"):
         if key not in raw:
             raise InputError(f"{file} has no {key!r}; name the JSON file that DGL's partition_graph wrote")
+    for key in ("num_parts", "num_nodes", "num_edges"):
+        if type(raw[key]) is not int or raw[key] < (key == "num_parts"):
+            raise InputError(f"{file} is not what DGL writes: {key} is {raw[key]!r}; copy it again")
     num_parts = raw["num_parts"]
     nodes = _ranges(file, raw["node_map"], NODE_NAME, num_parts, raw["num_nodes"], "nodes")
     edges = _ranges(file, raw["edge_map"], EDGE_NAME, num_parts, raw["num_edges"], "edges")
@@ -91,7 +94,7 @@ def read_config(file: Path) -> Config:
         nodes={NODE if name == NODE_NAME else name: ranges for name, ranges in nodes.items()},
         edges={_relation(file, name): ranges for name, ranges in edges.items()},
         folders=tuple(_files(file, raw, part) for part in range(num_parts)),
-        bools=frozenset(raw[BOOLS]) if BOOLS in raw else None,
+        bools=frozenset(map(str, raw[BOOLS])) if isinstance(raw.get(BOOLS), list) else None,
     )
 
 
@@ -139,6 +142,9 @@ def _files(file: Path, raw: dict[str, Any], part: int) -> PartFiles:
     if "part_graph" not in names:
         remedy = "write the partitions again with use_graphbolt=False" if "part_graph_graphbolt" in names else "copy it again"
         raise InputError(f"{file} names no graph.dgl of partition {part}; {remedy}")
+    given = [names[key] for key in ("part_graph", "node_feats", "edge_feats") if key in names]
+    if not all(isinstance(name, str) and "\0" not in name for name in given):
+        raise InputError(f"{file} is not what DGL writes: the files of partition {part} are called {given}; copy it again")
     graph = file.parent / names["part_graph"]
     columns = [file.parent / names.get(f"{kind}_feats", graph.parent / f"{kind}_feat.dgl") for kind in ("node", "edge")]
     return PartFiles(graph=graph, node_columns=columns[0], edge_columns=columns[1])

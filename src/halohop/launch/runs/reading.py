@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,10 @@ def tables_of(
         WriteError: a file cannot be written.
     """
     options: dict[str, Any] = {"seed": reading.seed, "undirected": reading.undirected, "normalize": reading.normalize}
-    made = partial(read_source, reading.source, fractions=FRACTIONS, **options)
+
+    def made(staging: Staging) -> GraphTables:
+        return read_source(reading.source, staging, fractions=FRACTIONS, **options)
+
     budget, size = Budget.parse(memory), source_bytes(reading.source)
     if not worker and size <= budget.bytes // (_SHARE if memory is None else _ASKED_SHARE):
         progress("read", 0, 1)

@@ -11,6 +11,7 @@ import msgspec
 
 from halohop.errors import InputError, WriteError
 from halohop.files.aside import clear_abandoned, writing
+from halohop.files.urls import refuse_url
 from halohop.files.whole import sync_tree, write_file
 from halohop.partitioning.assigners.division import Division
 from halohop.partitioning.building.contents import Contents
@@ -74,6 +75,7 @@ def build(
         InputError: `out` is there already, or there is not enough memory.
         WriteError: a file cannot be written; names it.
     """
+    refuse_url(out, "out", "give a folder here; `halohop upload` writes to a URL")
     folder = Path(out).resolve()
     if request.worker and (found := finished(folder, overwrite=request.overwrite)) is not None:
         return found
