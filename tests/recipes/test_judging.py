@@ -75,6 +75,25 @@ def test_several_classes_per_node() -> None:
     assert judge.figure == "micro_f1"
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["two classes", "several labels"])
+@pytest.mark.parametrize("sizes", [[3, 2], [0, 5], [2, 0, 3], [5, 0]], ids=str)
+def test_pieces_without_a_label_change_no_figure(several: bool, sizes: list[int]) -> None:
+    """A batch, or all that a rank has, in which no node has a label, or in which there is no node."""
+    logits, nan = torch.linspace(-2, 2, 10).view(5, 2)[[3, 0, 4, 1, 2]], float("nan")
+    y = torch.tensor([[1.0, 0], [0, 1], [1, nan], [0, 1], [1, 1]]) if several else torch.tensor([1, 0, 1, 1, 0])
+    unknown = torch.full_like(y[:2], nan) if several else torch.full_like(y[:2], -1)
+    judge = Judge(num_classes=2, several=several)
+    parts = list(zip(logits.split(sizes), y.split(sizes), strict=True))
+    whole = judge.judge([(logits, y)], CPU, World())
+    for pieces in (parts, [(logits[:2], unknown), *parts], [*parts, (logits[:2], unknown)]):
+        figures, loss, count = judge.judge(pieces, CPU, World())
+        assert (figures, count) == (pytest.approx(whole[0]), whole[2])
+        assert loss == pytest.approx(whole[1])
+    nothing = judge.judge([(logits[:2], unknown)], CPU, World())
+    assert nothing[2] == 0
+    assert np.isnan([nothing[1], *nothing[0].values()]).all()
+
+
 def test_no_figure_is_made_of_nothing() -> None:
     found, loss, count = Judge(num_classes=3, several=True).judge([], CPU, World())
     assert (count, np.isnan([loss, *found.values()]).all()) == (0, True)

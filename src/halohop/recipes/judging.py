@@ -68,7 +68,7 @@ class Judge:
             counts += self._counts(logits, y)
             if self._curves and sum(map(len, scores)) * self._curves <= MAX_SCORES:
                 score = logits if self.several else logits[:, 1:] - logits[:, :1]
-                scores.append(torch.stack([score, y.view(len(y), -1).float()], dim=1))
+                scores.append(torch.stack([score, y.view(len(y), self._curves).float()], dim=1))
         losses, labels, nodes, *flat = sum_over_ranks([losses, labels, nodes, *counts.flatten().tolist()], device, world)
         if labels:
             check_finite("the loss of an evaluation", torch.tensor(losses / labels, dtype=torch.float64))
