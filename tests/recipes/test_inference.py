@@ -16,7 +16,7 @@ from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
 from halohop.recipes.train import train
-from halohop.store.tables import GraphTables
+from halohop.store.tables import EdgeTable, GraphTables, NodeTable
 from halohop.world import World
 
 IDS = torch.arange(1000).flip(0) * 7 + 100
@@ -215,3 +215,34 @@ def test_predictions_that_are_not_numbers_are_not_written(
     with pytest.raises(NotFiniteError, match="the confidence of a prediction is nan"):
         infer(config, world=World())
     assert not (tmp_path / "out/confidence.npy").exists()
+
+
+@pytest.mark.parametrize("model", ["rgcn", "hgt"])
+@pytest.mark.parametrize("raw_id", [[], [100, 7, 50]], ids=["no nodes", "no node 0"])
+def test_types_without_features_that_lack_node_0(tmp_path: Path, model: str, raw_id: list[int]) -> None:
+    """Layer by layer a node of id 0 was asked for to learn the width of the rows."""
+    tables, ids = synthetic("tiny", num_nodes=200), torch.tensor(raw_id, dtype=torch.int64)
+    nodes = tables.nodes | {"tag": NodeTable(num_nodes=len(ids), columns={}, raw_id=ids)}
+    some = torch.arange(len(ids))
+    edges = tables.edges | {
+        ("tag", "of", "node"): EdgeTable(src=some, dst=some + 20),
+        ("node", "has", "tag"): EdgeTable(src=some, dst=some),
+    }
+    halohop.partition(GraphTables(nodes=nodes, edges=edges), tmp_path / "parts", num_parts=2, method="random")
+    config = TrainConfig(
+        parts=str(tmp_path / "parts"),
+        out=str(tmp_path / "run"),
+        model=model,
+        epochs=1,
+        fanout=(2, 2),
+        hidden=8,
+        device="cpu",
+        workers=1,
+    )
+    train(config, world=World())
+    found = []
+    for fanout in (None, (-1, -1)):
+        out = config_for((config.parts, f"{config.out}/checkpoint"), tmp_path / f"out-{fanout}", fanout=fanout)
+        found.append({file.stem: load(file) for file in infer(out, world=World())})
+    np.testing.assert_allclose(found[0]["confidence"], found[1]["confidence"], rtol=1e-4)
+    assert len(found[0]["predictions"]) == 200

@@ -10,11 +10,15 @@ from torch_geometric.utils import trim_to_layer
 from halohop import NeighborLoader
 from halohop.cluster.graph import Graph, in_memory
 from halohop.datasets import synthetic, synthetic_hetero
+from halohop.inference import LayerPass
 from halohop.recipes.build import build_model
 from halohop.recipes.config import TrainConfig
+from halohop.recipes.layered_models import trained_layers
 from halohop.recipes.models import NodeClassifier, projected
 from halohop.recipes.spec import TYPED, ModelSpec
 from halohop.store.tables import EdgeTable, GraphTables, NodeTable
+from halohop.typing import Relation
+from halohop.world import World
 from tests.support.learned import give_vectors
 
 KINDS = ["sage", "gcn", "gat", "rgcn", "hgt", "sage without features"]
@@ -157,3 +161,67 @@ def test_losses_of_training_are_those_of_messages(kind: str) -> None:
         losses.append(found)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     assert losses[0][0] != losses[0][1]
+
+
+ODD_NAMES = [
+    ("v1.0", "b.c", "is.of"),
+    ("items", "forward", "type"),
+    ("training", "_modules", "keys"),
+    ("a#b", "a.b", "#"),
+    ("hex_61", "a", "hex_"),
+]
+
+
+def with_names(a: str, b: str, name: str) -> tuple[GraphTables, tuple[Relation, ...]]:
+    """Two types of nodes, and relations both ways and within the second type."""
+    relations = ((a, name, b), (b, name, a), (b, f"{name} a", b))
+    nodes = {a: NodeTable(num_nodes=12, columns={"x": torch.eye(12)}), b: NodeTable(num_nodes=9, columns={"x": torch.eye(9)})}
+    edges = {
+        relation: EdgeTable(
+            src=torch.arange(40) * 7 % nodes[relation[0]].num_nodes, dst=torch.arange(40) * step % nodes[relation[2]].num_nodes
+        )
+        for relation, step in zip(relations, (5, 11, 2), strict=True)
+    }
+    return GraphTables(nodes=nodes, edges=edges), relations
+
+
+@pytest.mark.parametrize("names", ODD_NAMES, ids=str)
+@torch.no_grad()
+def test_names_of_types_change_nothing_in_hgt(names: tuple[str, str, str]) -> None:
+    found = []
+    for a, b, name in (names, ("one", "other", "to")):
+        tables, relations = with_names(a, b, name)
+        graph = in_memory(tables)
+        config = TrainConfig(parts="p", out="o", model="hgt", fanout=(-1, -1), hidden=8, heads=2)
+        torch.manual_seed(1)
+        model = build_model(ModelSpec.of(config, graph.schema, a, 3)).eval()
+        for parameter in model.parameters():  # their order depends on the names
+            parameter += torch.linspace(-0.2, 0.3, parameter.numel()).view_as(parameter)
+        again = build_model(ModelSpec.of(config, graph.schema, a, 3)).eval()
+        again.load_state_dict(model.state_dict())
+        assert model.spec.relations == relations
+        batch = next(iter(NeighborLoader(graph, [-1, -1], (a, None), batch_size=12, num_workers=0)))
+        assert torch.equal(model(batch), again(batch))
+        found.append((model(batch), sum(parameter.numel() for parameter in model.parameters())))
+    assert found[0][1] == found[1][1]  # no weights are shared, as those of two types with one key would be
+    torch.testing.assert_close(found[0][0], found[1][0])
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "rgcn", "hgt"])
+@torch.no_grad()
+def test_features_of_no_column_give_logits(kind: str) -> None:
+    tables = (
+        with_names("a", "b", "to")[0]
+        if kind in TYPED
+        else synthetic(None, num_nodes=90, avg_degree=4, num_classes=3, num_features=7)
+    )
+    name, node = next(iter(tables.nodes.items()))
+    empty = replace(node, columns={"x": torch.empty(node.num_nodes, 0)})
+    graph = in_memory(replace(tables, nodes=tables.nodes | {name: empty}))
+    config = TrainConfig(parts="p", out="o", model=kind, fanout=(-1, -1), hidden=8, heads=2)
+    model = build_model(ModelSpec.of(config, graph.schema, name, 3)).eval()
+    assert all(parameter.numel() for parameter in model.parameters())  # none waits for rows to learn its width
+    batches = list(NeighborLoader(graph, [-1, -1], (name, None), batch_size=5, num_workers=0))
+    logits = torch.cat([model(batch) for batch in batches])
+    rows = LayerPass(graph, name, torch.arange(node.num_nodes), world=World(), device=torch.device("cpu"))
+    torch.testing.assert_close(model.head(rows.rows(trained_layers(model, graph, name))), logits, rtol=1e-4, atol=1e-5)

@@ -153,7 +153,7 @@ def sample_neighbors(
 def in_subgraph(
     graph: Any, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
-    """All edges to the given nodes, as `sample_neighbors` returns them, also of a DistGraph; `store_ids` keeps the column `EID`."""
+    """All edges to the given nodes, as `sample_neighbors` returns them, with `store_ids` as the column `EID`."""
     return _all_edges(graph, nodes, "in", relabel_nodes, store_ids, output_device)
 
 

@@ -12,6 +12,7 @@ from halohop.nn.convs import GINConv, GraphConv, SAGEConv
 from halohop.nn.fusing import fuse, unfused
 from halohop.nn.gcn import GCNConv
 from halohop.nn.hops import Hop, hops
+from halohop.nn.layer import module_key
 from halohop.nn.messages import messages, reduce_messages
 from halohop.nn.relabeling import hop_of, numbered
 from halohop.nn.relational import RGCNConv, aggregate_relations
@@ -34,6 +35,7 @@ __all__ = [
     "hop_of",
     "hops",
     "messages",
+    "module_key",
     "numbered",
     "reduce_messages",
     "unfused",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 
@@ -20,6 +20,29 @@ _HOOKS = tuple(
     for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
     for when in ("", "pre_")
 )
+
+
+def module_key(name: str, *reserved: str, alone: bool = True) -> str:
+    """A name as a key of `torch.nn.ModuleDict`: itself, or if it has a dot or is the name of an attribute, its bytes as text.
+
+    Args:
+        name: such as that of a node type.
+        reserved: further texts that a key must not contain.
+        alone: whether it is a key; otherwise part of one, which may be the name of an attribute.
+
+    Example:
+        >>> module_key("paper"), module_key("items"), module_key("v1.0")
+        ('paper', 'hex_6974656d73', 'hex_76312e30')
+    """
+    taken = alone and hasattr(_NO_MODULES, name)
+    return (
+        name
+        if name and not taken and not any(text in name for text in (".", "hex_", *reserved))
+        else "hex_" + name.encode().hex()
+    )
+
+
+_NO_MODULES = nn.ModuleDict()
 
 
 class ListedConv(MessagePassing):  # type: ignore[misc]

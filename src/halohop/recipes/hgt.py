@@ -3,8 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halohop.nn import HGTConv, Hop
-from halohop.recipes.models import ModelInput, NodeClassifier, input_modules, projected
+from halohop.nn import HGTConv, Hop, module_key
+from halohop.recipes.models import ModelInput, NodeClassifier, input_modules, projected, to_features
 from halohop.recipes.spec import ModelSpec
 from halohop.typing import NodeType, Relation
 
@@ -21,17 +21,28 @@ class TypedAttention(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        names = [node_input.node_type for node_input in spec.inputs]
-        reached = {relation[2] for relation in spec.relations}
+        names = [_key(node_input.node_type) for node_input in spec.inputs]
+        relations = [_keys(relation) for relation in spec.relations]
+        reached = {relation[2] for relation in relations}
         self.alone = nn.ModuleDict({name: nn.Linear(spec.hidden, spec.hidden) for name in names if name not in reached})
-        self.conv = HGTConv(spec.hidden, spec.hidden, (names, list(spec.relations)), heads=spec.heads)
+        self.conv = HGTConv(spec.hidden, spec.hidden, (names, relations), heads=spec.heads)
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, x: Rows, edges: Edges) -> Rows:
         """New rows of all nodes that edges may lead to, ``[n, hidden]`` per type, from those of their in-neighbours."""
-        x = {name: self.dropout(rows) for name, rows in x.items()}
-        out = self.conv(x, edges)
-        return {name: F.relu(self.alone[name](rows) if name in self.alone else out[name]) for name, rows in x.items()}
+        names = {_key(name): name for name in x}
+        x = {_key(name): self.dropout(rows) for name, rows in x.items()}
+        out = self.conv(x, {_keys(relation): of_relation for relation, of_relation in edges.items()})
+        return {names[key]: F.relu(self.alone[key](rows) if key in self.alone else out[key]) for key, rows in x.items()}
+
+
+def _key(name: str, *, alone: bool = True) -> str:
+    """A name as PyG's layer takes it, which takes "#" for a dot."""
+    return module_key(name, "#", alone=alone)
+
+
+def _keys(relation: Relation) -> Relation:
+    return _key(relation[0]), _key(relation[1], alone=False), _key(relation[2])
 
 
 class AttentionClassifier(NodeClassifier):
@@ -49,7 +60,7 @@ class AttentionClassifier(NodeClassifier):
     def inputs(self, node_type: NodeType, x: Tensor | None, raw_id: Tensor) -> Tensor:
         """Rows for the first layer."""
         numbers = {node_input.node_type: number for number, node_input in enumerate(self.spec.inputs)}
-        rows: Tensor = self.projections[numbers[node_type]](raw_id if x is None else x.float())
+        rows: Tensor = self.projections[numbers[node_type]](raw_id if x is None else to_features(x))
         return rows
 
     def roots(self, given: ModelInput) -> Rows:

@@ -22,6 +22,7 @@ from halohop.recipes.models import (
     RelationalClassifier,
     RelationalConv,
     SelfLoopMeanConv,
+    to_features,
 )
 from halohop.recipes.products import product_of
 from halohop.typing import RAW_ID, NodeType
@@ -65,7 +66,7 @@ class PlainLayers(_RecipeLayers):
 
     def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
         (values,) = columns
-        out: Tensor = values.float() if self.module.embedding is None else self.module.embedding(values)
+        out: Tensor = to_features(values) if self.module.embedding is None else self.module.embedding(values)
         return out
 
     def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
@@ -91,12 +92,14 @@ class RelationalLayers(_RecipeLayers):
 
     def inputs(self, node_type: NodeType, columns: tuple[Tensor, ...]) -> Tensor:
         (values,) = columns
-        return values if self._widths[node_type] is None else values.float()
+        if self._widths[node_type] is not None:
+            return to_features(values)
+        vectors: Tensor = self._projections[node_type](values)
+        return vectors
 
     def rows(self, stage: int, node_type: NodeType, x: Tensor, neighbours: Iterable[Neighbours]) -> Tensor:
         if stage == 0:
-            projected: Tensor = self._projections[node_type](x)
-            return projected
+            return x if self._widths[node_type] is None else self._projections[node_type](x)
         conv = self.module.convs[stage - 1]
         assert isinstance(conv, RelationalConv)
         total: Tensor = conv.root(x)

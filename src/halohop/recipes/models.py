@@ -145,7 +145,7 @@ class PlainClassifier(NodeClassifier):
         super().__init__(spec)
         (node_input,) = spec.inputs
         self.embedding = LearnedVectors(node_input) if node_input.width is None else None
-        width = node_input.learned if node_input.width is None else node_input.width
+        width = node_input.learned if node_input.width is None else max(node_input.width, 1)
         options = {
             "in_channels": width,
             "hidden_channels": spec.hidden,
@@ -162,7 +162,7 @@ class PlainClassifier(NodeClassifier):
 
     def roots(self, given: ModelInput) -> dict[NodeType, Tensor]:
         ((name, rows),) = given.rows.items()
-        x = rows.float() if self.embedding is None else self.dropout(rows)
+        x = to_features(rows) if self.embedding is None else self.dropout(rows)
         # Each layer reads the hops that still matter for the seeds. All in-edges of a node come in one hop, so that is exact.
         for done, (conv, norm, edges) in enumerate(zip(self.encoder.convs, self.encoder.norms, given.hops, strict=True), 1):
             x = F.relu(norm(conv(x, edges[self.spec.relations[0]])))
@@ -214,10 +214,15 @@ class RelationalClassifier(NodeClassifier):
         return x
 
 
+def to_features(x: Tensor) -> Tensor:
+    """The features that a model computes with, float32: a column of zeros if there is none, because layers need a width."""
+    return x.float() if x.shape[1] else torch.zeros(len(x), 1, device=x.device)
+
+
 def input_modules(spec: ModelSpec) -> nn.ModuleList:
     """Per node type what brings it to the width of the layers: a projection of its features, or a vector for each node."""
     return nn.ModuleList(
-        LearnedVectors(node_input, spec.hidden) if node_input.width is None else nn.Linear(node_input.width, spec.hidden)
+        LearnedVectors(node_input, spec.hidden) if node_input.width is None else nn.Linear(max(node_input.width, 1), spec.hidden)
         for node_input in spec.inputs
     )
 
@@ -225,6 +230,6 @@ def input_modules(spec: ModelSpec) -> nn.ModuleList:
 def projected(given: ModelInput, modules: nn.ModuleList) -> dict[NodeType, Tensor]:
     """Rows of all nodes of a typed batch, ``[n, hidden]`` per node type, made by `input_modules`; what was learned is so wide."""
     return {
-        name: rows if isinstance(module, LearnedVectors) else module(rows.float())
+        name: rows if isinstance(module, LearnedVectors) else module(to_features(rows))
         for (name, rows), module in zip(given.rows.items(), modules, strict=True)
     }

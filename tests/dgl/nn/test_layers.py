@@ -279,3 +279,16 @@ def test_layers_that_are_lacking_name_what_takes_their_place() -> None:
     with pytest.raises(AttributeError, match="no attribute 'NoConv'"):
         dgl.nn.NoConv  # noqa: B018
     assert all(name in dgl.nn.__all__ for name in WORKS["nn"])
+
+
+@pytest.mark.parametrize("name", ["is.of", "to", "training", "hex_61"])
+def test_relations_of_any_name_have_layers(name):
+    g = dgl.heterograph({("user", name, "item"): ([0, 1], [0, 0]), ("item", "by", "user"): ([0], [1])})
+    x = {"user": torch.ones(2, 4), "item": torch.ones(1, 4)}
+    torch.manual_seed(0)
+    layers = {kind: dgl.nn.GraphConv(4, 2, norm="right") for kind in (name, "by")}
+    by_triple = dgl.nn.HeteroGraphConv({etype: layers[etype[1]] for etype in g.canonical_etypes})
+    found, again = dgl.nn.HeteroGraphConv(layers)(g, x), by_triple(g, x)
+    assert torch.equal(found["item"], layers[name](g[name], (x["user"], x["item"])))
+    assert torch.equal(found["item"], again["item"])
+    assert "mods.by.weight" in dgl.nn.HeteroGraphConv(layers).state_dict()

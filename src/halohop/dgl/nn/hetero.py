@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from halohop.dgl.cross import CROSS
 from halohop.errors import InputError
+from halohop.nn import module_key
 
 Combine = Callable[[list[Tensor], str], Any]
 """What makes the rows of a type of those that several relations gave it."""
@@ -55,7 +56,7 @@ class HeteroGraphConv(nn.Module):
 
     def __init__(self, mods: Mapping[Any, nn.Module], aggregate: str | Combine = "sum") -> None:
         super().__init__()
-        self.mods = nn.ModuleDict({str(relation): layer for relation, layer in mods.items()})
+        self.mods = nn.ModuleDict({module_key(str(relation)): layer for relation, layer in mods.items()})
         for layer in self.mods.values():
             allow = getattr(layer, "set_allow_zero_in_degree", None)
             if callable(allow):
@@ -99,6 +100,6 @@ class HeteroGraphConv(nn.Module):
 
     def _get_module(self, relation: tuple[str, str, str]) -> nn.Module:
         for key in (relation, relation[1]):
-            if str(key) in self.mods:
-                return self.mods[str(key)]
+            if module_key(str(key)) in self.mods:
+                return self.mods[module_key(str(key))]
         raise InputError(f"{relation} has no layer; there are those of {', '.join(self.mods)}")
