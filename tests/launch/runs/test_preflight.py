@@ -49,6 +49,15 @@ def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return run
 
 
+@pytest.mark.parametrize("command", ["train", "infer"])
+@pytest.mark.parametrize(("nodes", "parts"), [(2, 1), (5, 1)])
+def test_more_nodes_than_partitions(refused: Any, hetero_parts: Path, command: str, nodes: int, parts: int) -> None:
+    options = ("--checkpoint", "none") if command == "infer" else ()
+    said = refused(command, hetero_parts, "--nodes", nodes, "--trainers", 2, *options)
+    assert f"--nodes {nodes}, but {hetero_parts} has {parts} partition, and each node needs one; use --nodes {parts}" in said
+    assert f"halohop partition SOURCE PARTS --parts {nodes}" in said
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
 def test_a_gpu_that_is_not_there(refused: Any, tiny_parts: Path, device: str) -> None:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from halohop.errors import HalohopError
+from halohop.errors import HalohopError, InputError
 from halohop.inference import parquet
 from halohop.launch.terminal.refusal import RefusedError
+from halohop.launch.terminal.wording import counted
 from halohop.loading.metrics import prometheus
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.checks import servers_of
@@ -37,14 +38,14 @@ def check_machine(config: TrainConfig | InferConfig) -> None:
         raise RefusedError(str(error)) from error
 
 
-def check_graph(config: TrainConfig | InferConfig) -> None:
-    """Looks at the graph, which may be on servers, and whether the model fits it.
+def check_graph(config: TrainConfig | InferConfig, nodes: int) -> None:
+    """Looks at the graph, which may be on servers, and whether the model and the number of simulated nodes fit it.
 
     Raises:
-        RefusedError: it is not there, or the model does not fit; says why.
+        RefusedError: it is not there, or one of them does not fit; says why.
     """
     try:
-        schema = _schema(config)
+        schema = _schema(config, nodes)
         if isinstance(config, TrainConfig):
             check_fit(config, schema)
         elif config.checkpoint is not None:
@@ -53,8 +54,14 @@ def check_graph(config: TrainConfig | InferConfig) -> None:
         raise RefusedError(str(error)) from error
 
 
-def _schema(config: TrainConfig | InferConfig) -> Schema:
+def _schema(config: TrainConfig | InferConfig, nodes: int) -> Schema:
     if servers_of(config.parts):
         with opened(config.parts, config, World()) as graph:
             return graph.schema
-    return read_manifest(Path(config.parts)).schema
+    manifest = read_manifest(Path(config.parts))
+    if nodes > manifest.num_parts:
+        raise InputError(
+            f"--nodes {nodes}, but {config.parts} has {counted(manifest.num_parts, 'partition')}, and each node needs one; use "
+            f"--nodes {manifest.num_parts}, or divide the graph again: halohop partition SOURCE PARTS --parts {nodes}"
+        )
+    return manifest.schema

@@ -95,7 +95,7 @@ def train(
         )
         config = replace(config, parts=str(parts))
     if not joining:
-        preflight.check_graph(config)
+        preflight.check_graph(config, nodes)
     if check and world.local_rank == 0:
         verify(config.parts, console)
     if world.rank == 0:
@@ -201,7 +201,7 @@ def infer(
         if joining or nodes * trainers == 1:
             infer_with_events(config, world, watch)
         else:
-            preflight.check_graph(config)
+            preflight.check_graph(config, nodes)
             module = "halohop.recipes.inference"
             run_recipe(module, config, nodes=nodes, trainers=trainers, console=console, on_event=watch, start=start)
     return [Path(file) for file in files]

@@ -17,7 +17,7 @@ from halohop.launch.terminal.progress import stages
 from halohop.partitioning.assigners.assign import Method, chosen
 from halohop.partitioning.assigners.defaults import TOLERANCE
 from halohop.partitioning.assigners.given import Given
-from halohop.partitioning.building.build import partition
+from halohop.partitioning.building.build import check_num_parts, partition
 from halohop.partitioning.building.dataset import finished
 from halohop.partitioning.building.narrowing import parse_feature_dtype, with_narrow_features
 from halohop.partitioning.building.report import Report
@@ -123,6 +123,7 @@ def partition_source(
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
         options |= {"memory": memory, "worker": worker, "weight_sums": weight_sums}
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
+        check_num_parts(tables, num_parts)
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*said, *directions(tables), *scales(tables)):

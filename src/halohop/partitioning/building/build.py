@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from halohop.errors import InputError
 from halohop.partitioning.assigners.assign import Classes, Method, assign, chosen, classes_of
 from halohop.partitioning.assigners.defaults import TOLERANCE
 from halohop.partitioning.assigners.division import Assignment, Division
@@ -121,6 +122,17 @@ def partition(
         return assign(listed, num_parts, method, seed=seed, **options, memory=budget, scratch=scratch)
 
     return build(tables, out, request, divide, progress or _no_progress)
+
+
+def check_num_parts(tables: GraphTables, num_parts: int) -> None:
+    """Refuses partitions that would be empty.
+
+    Raises:
+        InputError: there are more partitions than nodes.
+    """
+    num_nodes = sum(table.num_nodes for table in tables.nodes.values())
+    if num_parts > max(num_nodes, 1):
+        raise InputError(f"num_parts={num_parts}, but the graph has {num_nodes} nodes; give at most {max(num_nodes, 1)}")
 
 
 def _no_progress(stage: str, done: int, total: int) -> None: ...
