@@ -53,7 +53,7 @@ def test_what_runs_for_every_row_spills_no_registers(compiled):
 
 
 def test_what_changes_numbers_rounds_as_the_cpu_does(compiled):
-    exact = ("gpu_rules.", "gpu_sums.", "gpu_labor.", "gpu_weight_lists.", "gpu_weighted.")
+    exact = ("gpu_sums.", "gpu_labor.", "gpu_weight_lists.", "gpu_weighted.")
     rounded = [one for one in compiled if one.kernel.startswith(exact) and not one.error]
     assert rounded
     assert [f"{one.kernel}[{one.launch}], {one.target}: {one.loose}" for one in rounded if one.loose] == []

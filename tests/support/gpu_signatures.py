@@ -58,24 +58,6 @@ def _cached(word: str, places: str, ids: str, *, columns: int, aligned: int, pad
     return _rows(word, columns=columns, aligned=aligned, types=types, padded=padded)
 
 
-_ROWS_THAT_LEARN = {"fp32": "fp32", "fp16": "fp32", "i16": "fp32", "fp64": "fp64"}
-"""Types of rows and of their gradients; i16 are bits of bfloat16."""
-
-
-def _rule(types: str, *rows: str, **constants: Any) -> list[Launch]:
-    """Of rows of some types, "*rows", whose gradients are "*real"."""
-    return [
-        Launch(
-            types=types.replace("*rows", f"*{kind}").replace("*real", f"*{_ROWS_THAT_LEARN[kind]}"),
-            constants={"brain": kind == "i16", "columns": 64, "block": 16, **constants},
-            hot=kind != "fp64",  # divisions of float64 are calls, which take stack
-        )
-        for kind in rows
-    ]
-
-
-_OF_RULES = "*i64 *real *i64 int int"
-
 LAUNCHES: dict[str, list[Launch]] = {
     "gpu_cache.gather_cached": [
         _cached("i64", "i32", "i64", columns=16, aligned=16, padded=False),
@@ -165,17 +147,6 @@ LAUNCHES: dict[str, list[Launch]] = {
         )
         for word, kind, wide in (("int64", "int64", "i64"), ("int32", "int64", "i64"), ("float32", "float64", "fp64"))
         for through, has_via in ((True, False), (False, True))
-    ],
-    "gpu_rules.sgd": [
-        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", *_ROWS_THAT_LEARN),
-        *_rule(f"*rows {_OF_RULES} fp64 fp64 int int", "fp32", columns=256, block=4),
-    ],
-    "gpu_rules.adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 int int", "fp32", "i16", "fp64"),
-    "gpu_rules.rowwise_adagrad": _rule(f"*rows *real {_OF_RULES} fp64 fp64 fp64 fp64 int", "fp32", "fp64"),
-    "gpu_rules.count_steps": [Launch(types="*i32 *i64 *i64 int int", constants=_BLOCK)],
-    "gpu_rules.adam": [
-        *_rule(f"*rows *real *real *i64 {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", "fp32", "i16", by_row=False),
-        *_rule(f"*rows *real *real *i32 {_OF_RULES} fp64 fp64 fp64 fp64 fp64 int int int", "fp32", "fp64", by_row=True),
     ],
     "gpu_sums.add_runs": [
         Launch(types=f"*i64 *i64 *{real} int int int", constants={"mean": mean, "columns": 64, "block": 16}, hot=real == "fp32")

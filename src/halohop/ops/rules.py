@@ -6,9 +6,6 @@ a tensor, or `SummedRows`.
 State is of the gradients' dtype. Several threads may change other rows of the same arrays at once.
 
 They raise `IdError` where a row is not there, and `InputError` where dtypes or shapes differ from this; nothing is changed then.
-
-Where the rows lie on a device, all tensors do, and gradients are a tensor. A row that is not there is a fault of `pool`, the
-device's, and the others are changed.
 """
 
 import math
@@ -22,7 +19,6 @@ from torch import Tensor
 from halohop.errors import IdError, InputError
 from halohop.ops import cpu_rules
 from halohop.ops.arguments import integers, require_cpu
-from halohop.ops.pool import Pool
 from halohop.ops.sums import SummedRows
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -39,7 +35,7 @@ def gradient_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float = 1.0, pool: Pool | None = None) -> None:
+def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float = 1.0) -> None:
     """Moves rows against their gradients, `lr` times.
 
     Example:
@@ -48,11 +44,6 @@ def step_sgd(rows: Tensor, lid: Tensor, grads: Grads, *, lr: float, scale: float
         >>> rows.tolist()
         [[0.0], [-1.0]]
     """
-    if rows.is_cuda:
-        from halohop.ops import gpu_rules
-
-        gpu_rules.step_sgd(rows, lid, grads, lr=lr, scale=scale, pool=pool)
-        return
     real, words, given = _flat(rows, lid, grads)
     cpu_rules.sgd(words, *given, real(scale), real(lr))
 
@@ -66,7 +57,6 @@ def step_adagrad(
     lr: float,
     eps: float,
     scale: float = 1.0,
-    pool: Pool | None = None,
 ) -> None:
     """As `torch.optim.Adagrad`; `sums` are those of the squared gradients, of the rows' shape.
 
@@ -76,11 +66,6 @@ def step_adagrad(
         >>> rows.tolist(), sums.tolist()
         ([[0.0], [-0.5]], [[0.0], [4.0]])
     """
-    if rows.is_cuda:
-        from halohop.ops import gpu_rules
-
-        gpu_rules.step_adagrad(rows, sums, lid, grads, lr=lr, eps=eps, scale=scale, pool=pool)
-        return
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", tuple(rows.shape), grads.dtype)
     cpu_rules.adagrad(words, total, *given, real(scale), real(lr), real(eps))
@@ -95,7 +80,6 @@ def step_rowwise_adagrad(
     lr: float,
     eps: float,
     scale: float = 1.0,
-    pool: Pool | None = None,
 ) -> None:
     """Adagrad with one number per row, ``sums[n]``, to which the mean of the squared gradient's entries is added.
 
@@ -105,11 +89,6 @@ def step_rowwise_adagrad(
         >>> rows.tolist(), sums.tolist()
         ([[0.0, 0.0], [-0.10000000149011612, -0.699999988079071]], [0.0, 25.0])
     """
-    if rows.is_cuda:
-        from halohop.ops import gpu_rules
-
-        gpu_rules.step_rowwise_adagrad(rows, sums, lid, grads, lr=lr, eps=eps, scale=scale, pool=pool)
-        return
     real, words, given = _flat(rows, lid, grads)
     total = _state(sums, "sums", (len(rows),), grads.dtype)
     factor = scale * scale / max(math.prod(rows.shape[1:]), 1)
@@ -130,7 +109,6 @@ def step_adam(
     step: int = 1,
     row_steps: Tensor | None = None,
     scale: float = 1.0,
-    pool: Pool | None = None,
 ) -> None:
     """As `torch.optim.SparseAdam`; `mean` and `square` are running means of the gradients and of their squares, of the rows'
     shape. The bias is corrected by `step`, from 1, or by `row_steps`, int32 ``[n]``, to which 1 is added first.
@@ -142,12 +120,6 @@ def step_adam(
         >>> rows.tolist(), mean.tolist(), square.tolist()
         ([[0.0], [-0.5]], [[0.0], [1.0]], [[0.0], [1.0]])
     """
-    if rows.is_cuda:
-        from halohop.ops import gpu_rules
-
-        numbers = {"lr": lr, "eps": eps, "beta1": beta1, "beta2": beta2, "scale": scale}
-        gpu_rules.step_adam(rows, mean, square, lid, grads, step=step, row_steps=row_steps, pool=pool, **numbers)
-        return
     real, words, given = _flat(rows, lid, grads)
     shape = tuple(rows.shape)
     moments = _state(mean, "mean", shape, grads.dtype), _state(square, "square", shape, grads.dtype)
@@ -161,7 +133,7 @@ def _flat(
     """The type to compute in; the rows for a kernel; and their width, row numbers, and gradients' places and entries. All are
     checked."""
     require_cpu(rows, "rows")
-    check_rows(rows, lid, grads)
+    _check_rows(rows, lid, grads)
     index = integers(lid, "lid", only_int64=True)
     if len(index) and not (index.min() >= 0 and index.max() < len(rows)):
         outside = index[(index < 0) | (index >= len(rows))]
@@ -174,7 +146,7 @@ def _flat(
     return grads.entries.dtype.type, _words(rows), (width, index, grads.places, grads.entries)
 
 
-def check_rows(rows: Tensor, lid: Tensor, grads: Grads) -> None:
+def _check_rows(rows: Tensor, lid: Tensor, grads: Grads) -> None:
     """
     Raises:
         InputError: rows that gradients cannot change, or other gradients than theirs.
@@ -186,12 +158,12 @@ def check_rows(rows: Tensor, lid: Tensor, grads: Grads) -> None:
         raise InputError(f"lid must be one-dimensional int64, got {lid.dtype} of shape {tuple(lid.shape)}")
     shape, dtype = (len(lid), *rows.shape[1:]), gradient_dtype(rows.dtype)
     if isinstance(grads, Tensor):
-        check_state(grads, "grads", shape, dtype)
+        _check_state(grads, "grads", shape, dtype)
     elif grads.dtype != dtype or grads.shape != shape:
         raise InputError(f"grads must be {dtype} of shape {shape}, got {grads.dtype} of shape {grads.shape}")
 
 
-def check_state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def _check_state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """
     Raises:
         InputError: a tensor of another dtype or shape, or with gaps.
@@ -205,7 +177,7 @@ def check_state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.
 
 def _state(tensor: Tensor, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> NDArray[Any]:
     require_cpu(tensor, name)
-    check_state(tensor, name, shape, dtype)
+    _check_state(tensor, name, shape, dtype)
     return _array(tensor)
 
 
