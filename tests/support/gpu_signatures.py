@@ -143,6 +143,7 @@ LAUNCHES: dict[str, list[Launch]] = {
             types=f"{_PIECES} {_PIECES} *{wide} *i64 *i64 *i64 *i64 int",
             constants=_BLOCK
             | {"through": through, "has_via": has_via, "word": f"tl.{word}", "via_word": "tl.int32", "wide": f"tl.{kind}"},
+            options={"num_warps": 8},
             hot=True,
         )
         for word, kind, wide in (("int64", "int64", "i64"), ("int32", "int64", "i64"), ("float32", "float64", "fp64"))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _WORDS = {torch.int32: tl.int32, torch.int64: tl.int64, torch.float32: tl.float32, torch.float64: tl.float64}
 _NEVER = 2**63 - 1
+_WARPS = 8
+"""Of `search_times`: a thread for each entry, since the registers of a thread do not hold two."""
 _AT_ONCE = 1 << 22
 """Entries that are listed at a time, some 100 bytes each; a longer list is listed as a whole."""
 
@@ -251,7 +253,7 @@ def _cut(eligible: "Eligible", spans: DeviceSpans, pool: DevicePool) -> DeviceSp
     def before(limits: Tensor, *, through: bool) -> Tensor:
         found = torch.empty_like(starts)
         bounds, words = (limits, starts, lengths, found), {"word": _WORDS[times.dtype], "via_word": _WORDS[via.dtype]}
-        options = words | {"wide": _WORDS[wide], "through": through, "has_via": eligible.via is not None}
+        options = words | {"wide": _WORDS[wide], "through": through, "has_via": eligible.via is not None, "num_warps": _WARPS}
         tables = *_table(times), *_table(via)
         launch(search_times, len(starts), *tables, *bounds, pool.faults[Fault.ROW :], len(starts), **options)
         return found
