@@ -115,7 +115,7 @@ def _edges_a_second(graph: Any, loader: Any, count: int) -> float:
     device = graph.on_device
     sampler = NeighborSampler(device, Fanouts.uniform(FANOUT, graph.schema), rules=Rules())
     shares = [Share(index=n, positions=torch.arange(n * BATCH_SIZE, (n + 1) * BATCH_SIZE)) for n in range(count)]
-    seeds = [loader.dataset.seeds(0, share).put(device.pool) for share in shares]
+    seeds = [loader._seeds.seeds(0, share).put(device.pool) for share in shares]
     found = [sampler.sample(each) for each in seeds[:4]]
     edges = statistics.mean(sum(len(block.gid) for block in batch.edges.values()) for batch in found)
     del found

@@ -43,6 +43,11 @@ def world_of(world: World | None) -> World:
     return world
 
 
+def group_size() -> int:
+    """How many ranks torch's process group has; 1 without one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
 @contextmanager
 def process_group(world: World, device: torch.device, deadline_s: float) -> Iterator[None]:
     """torch's process group of all trainers while the context lasts; nothing for a trainer alone.

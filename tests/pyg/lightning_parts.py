@@ -1,5 +1,7 @@
 """What the tests of Lightning are made of. They import it when they run: it takes seconds, and few processes need it."""
 
+from typing import Any
+
 import lightning.pytorch as pl
 import torch
 import torch.nn.functional as F
@@ -44,6 +46,7 @@ class Links(Classifier):
         return F.binary_cross_entropy_with_logits((src * dst).sum(-1), batch.edge_label)
 
 
-def trainer() -> pl.Trainer:
+def trainer(**options: Any) -> pl.Trainer:
     silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return pl.Trainer(max_epochs=2, accelerator="cpu", plugins=[LightningEnvironment()], **silent)  # whatever else is installed
+    options = {"max_epochs": 2, "accelerator": "cpu", "plugins": [LightningEnvironment()]} | silent | options
+    return pl.Trainer(**options)  # whatever else is installed

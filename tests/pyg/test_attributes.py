@@ -87,7 +87,7 @@ def test_flips_keep_rows_in_the_last_dimension():
 
 
 def test_partitions_keep_rows_of_the_first_dimension_and_name_what_they_leave(tmp_path):
-    data = plain({"edge_attr": torch.arange(200.0), "edge_attr_index": ends(), "cell_index": torch.arange(EDGES), "note": "text"})
+    data = plain({"edge_attr": torch.arange(200.0), "edge_attr_index": ends(), "cell_index": torch.arange(EDGES), "note": ["a"]})
     data.update({"label": torch.arange(NODES), "label_index": torch.arange(NODES) * 2, "scale": torch.tensor(3.0)})
     with pytest.warns(UserWarning, match=r"\['edge_attr_index', 'note', 'scale'\] are left out, as they have no row"):
         halohop.partition(data, tmp_path / "parts", num_parts=2, method="random")
@@ -100,13 +100,13 @@ def test_partitions_keep_rows_of_the_first_dimension_and_name_what_they_leave(tm
 
 
 def test_what_one_type_keeps_another_may_leave(tmp_path):
-    data = HeteroData(name="all")
+    data = HeteroData(name="all", scale=torch.ones(3))
     data["a"].num_nodes, data["b"].num_nodes = 5, 4
     data[TO].edge_index = torch.tensor([[0, 1], [2, 3]])
     data["a"].age, data["b"].age = torch.arange(5), torch.arange(7)
-    with pytest.warns(UserWarning, match=r"\['age', 'name'\] are left out"):
+    with pytest.warns(UserWarning, match=r"\['age', 'scale'\] are left out"):
         halohop.partition(data, tmp_path / "parts", num_parts=1, method="random")
-    del data["b"].age, data.name
+    del data["b"].age, data.scale
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         halohop.partition(data, tmp_path / "others", num_parts=1, method="random")

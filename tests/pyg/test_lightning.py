@@ -1,6 +1,9 @@
 """Lightning trains with halohop's sampler inside PyG's data modules, and with halohop's loaders."""
 
+import json
 import os
+import subprocess
+import sys
 from itertools import chain
 from types import ModuleType
 
@@ -9,6 +12,8 @@ import torch
 from torch_geometric.data import Data
 
 from halohop import HalohopSampler, NeighborLoader
+from halohop.testing.worlds import free_addresses
+from tests.support.deadlines import within
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{message}")
@@ -105,3 +110,46 @@ def test_lightning_takes_our_loaders(data, parts, run):
 
     parts.trainer().fit(model, datamodule=Module())
     assert torch.cat(parts.trainer().predict(model, datamodule=Module())).tolist() == list(range(120, 200))
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, list[list[int]]]]]:
+    """What two ranks have seen, see `lightning_rank`."""
+    pytest.importorskip("lightning.pytorch")
+    folder = tmp_path_factory.mktemp("ranks")
+    port = free_addresses(1)[0].rpartition(":")[2]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": "0", "WORLD_SIZE": "2"}
+    started = []
+    for rank in range(2):
+        command = [sys.executable, "-m", "tests.pyg.lightning_rank", str(folder / f"{rank}.json"), str(rank)]
+        env = os.environ | shared | {"LOCAL_RANK": str(rank)}
+        started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    try:
+        for process in started:
+            printed, _ = process.communicate(timeout=within(120))
+            assert process.returncode == 0, printed
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+SEEDS = {"first": range(41), "second": range(41), "evaluated": range(41, 61), "predicted": range(61)}
+
+
+@pytest.mark.parametrize("way", ["halohop", "direct"])
+def test_two_ranks_under_lightning_divide_the_seeds_as_pygs_loader_does(ranks, way):
+    for of_rank in ranks:
+        assert of_rank[way] == of_rank["pyg"]
+        assert [len(batch) for batch in of_rank[way]["first"]] == [5, 5, 5, 5, 1]  # 41 seeds, of which one is repeated
+    for stage, seeds in SEEDS.items():
+        assert {*chain(*chain(*(of_rank[way][stage] for of_rank in ranks)))} == {*seeds}
+    assert ranks[0][way]["first"] != ranks[0][way]["second"]
+
+
+def test_lightning_does_not_divide_what_world_divides_or_what_every_rank_shall_have(ranks):
+    for stage, seeds in SEEDS.items():
+        assert sorted(chain(*chain(*(of_rank["world"][stage] for of_rank in ranks)))) == [*seeds]
+        for of_rank in ranks:
+            assert sorted(chain(*of_rank["everything"][stage])) == [*seeds]

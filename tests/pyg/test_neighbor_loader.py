@@ -189,8 +189,10 @@ def test_workers_and_calls_make_the_same_batches(data):
 def test_it_is_a_dataloader(data):
     loader = NeighborLoader(data, [2], batch_size=64, drop_last=True)
     assert isinstance(loader, DataLoader)
-    assert isinstance(loader.dataset, IterableDataset)  # so that Lightning injects no sampler of its own
-    assert len(loader.dataset) == 200
+    assert loader.dataset == range(200)  # as PyG's, so that Lightning divides them
+    divided = NeighborLoader(data, [2], world=World())
+    assert isinstance(divided.dataset, IterableDataset)  # so that Lightning does not divide them again
+    assert len(divided.dataset) == 200
     assert len(loader) == len(list(loader)) == 3
     assert loader.batch_size == 64
 

@@ -19,7 +19,16 @@ from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
 from halohop.loading.measured import Measured, Trial
 from halohop.loading.on_device import DeviceEpoch, OnDevice
-from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
+from halohop.loading.options import (
+    Run,
+    as_torch,
+    check_pin_memory_device,
+    prefetch_config,
+    refuse_collating,
+    refuse_keywords,
+    warn_of_all_seeds,
+    whole,
+)
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import EpochProgress, LoaderProgress
@@ -28,6 +37,7 @@ from halohop.loading.sent import SentByArguments
 from halohop.loading.threads import Inline, Threads
 from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
+from halohop.process_group import group_size
 from halohop.telemetry import Counters, added
 from halohop.world import World
 
@@ -44,7 +54,8 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     Args:
         graph: what batches are made of.
         seeds: what is dealt to the batches: input nodes, edges, or whatever else makes up seeds.
-        world: the ranks that share the seeds; by default this loader alone goes through all of them.
+        world: the ranks that share the seeds. None: this loader goes through all of them, which is also the default; in a process
+            group of several ranks a loader that was not told so warns, and Lightning divides its seeds.
         own_seeds: each rank of `world` brings seeds of its own and goes through all of them. Its batches are numbered among
             those of all ranks, so that no two ranks draw alike. Ranks may take different numbers of steps.
         locality: "none" shuffles the seeds of the whole graph. With "blocks" the seeds of a batch are of one block of the graph
@@ -132,7 +143,11 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
             blocks=self._blocks,
         )
         # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
-        DataLoader.__init__(self, seeds, batch_size=None if batch_sampler is not None else batch_size, drop_last=drop_last)
+        said = world is not None or "world" in self._made_with[1]
+        order = {"sampler": sampler_of_seeds, "batch_sampler": batch_sampler, "shuffle": shuffle, "drop_last": drop_last}
+        DataLoader.__init__(self, **as_torch(seeds, is_divided=said, batch_size=batch_size, **order))
+        self.__dict__["__dataset"] = self.dataset  # where Lightning looks for it
+        self._is_divided = said or seeds.listed or sampler_of_seeds is not None or batch_sampler is not None
         del self.collate_fn  # torch's, which hides ours
         self.num_workers = self._prefetch.workers
         self.prefetch_factor = prefetch_factor
@@ -161,6 +176,8 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The next epoch's batches. Each call is a new epoch, with another shuffle and other draws."""
         refuse_collating(self, BaseLoader.collate_fn)
+        if not self._is_divided and (num_ranks := group_size()) > 1:
+            warn_of_all_seeds(num_ranks)
         return self._epoch(self._progress.begin())
 
     def __call__(self, index: Any) -> Any:

@@ -14,7 +14,13 @@ from halohop.typing import NodeType, Relation
 
 
 class Examples(IterableDataset[int]):
-    """The inputs as torch and Lightning see them: iterable (so that no sampler is injected), with a length."""
+    """The inputs, with a length. Torch and Lightning see them if `world` divides them: iterable, so that no sampler is injected.
+
+    Attributes:
+        listed: whether the user listed them one by one, as each rank lists its own, and named no mask or split, nor everything.
+    """
+
+    listed: bool = False
 
     def __init__(self, input_id: Tensor) -> None:
         self.input_id = input_id

@@ -1,5 +1,6 @@
-"""Loaders that are sent to another process: made again there, of the same arguments, where they stood."""
+"""Loaders that are made again of the same arguments: in another process, where they stood, and by Lightning with its sampler."""
 
+import inspect
 from typing import Any, Self
 
 from halohop.cluster.graph import Graph
@@ -15,6 +16,10 @@ class SentByArguments(Resumable):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         object.__setattr__(made, "_made_with", (args, kwargs))
+        names = tuple(inspect.signature(cls).parameters)[: len(args)]
+        noted: dict[str, Any] = {"saved_args": args, "saved_kwargs": kwargs, "saved_arg_names": names, "saved_default_kwargs": {}}
+        noted["inside_init"] = True  # attributes follow from the arguments
+        made.__dict__ |= {f"__pl_{name}": value for name, value in noted.items()}  # as Lightning notes them in its hooks
         return made
 
     def _graph(self) -> Graph:

@@ -35,7 +35,7 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     """The tables of a PyG graph; columns share its memory.
 
     Every tensor that PyG counts as node-level or edge-level becomes a column, if its rows are in the first dimension. The rest
-    is left out, with a warning that names it. What lies on a GPU is copied, with one warning.
+    is left out, with a warning that names it unless it is a string or number. What lies on a GPU is copied, with one warning.
 
     Raises:
         InputError: the graph stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into
@@ -50,8 +50,10 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     found = [rows for rows in rows_of(data, counts) if not rows.dim]
     store_of = dict(stores_of(data))
     kept = {(id(store_of[rows.table]), rows.key) for rows in found}
-    others = {key for store in data.stores for key, _ in store.items() if (id(store), key) not in kept}
-    if left := sorted(others.difference(STRUCTURE)):
+    others = [
+        (id(store), key) for store in data.stores for key, value in store.items() if not isinstance(value, str | int | float)
+    ]
+    if left := sorted({key for place, key in others if (place, key) not in kept}.difference(STRUCTURE)):
         warnings.warn(
             f"attributes {left} are left out, as they have no row for each node or edge in the first dimension; keep them "
             "elsewhere, or store them with such rows",

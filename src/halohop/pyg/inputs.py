@@ -95,7 +95,10 @@ def seed_dataset(
         positions = as_tensor(input_id, "input_id", flat=True)
         if positions.shape != gid.shape:
             raise InputError(f"input_id has {len(positions)} entries for {len(gid)} input nodes")
-    return SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=times_of(graph, node_type, gid, time, time_attr))
+    times = times_of(graph, node_type, gid, time, time_attr)
+    dataset = SeedDataset(node_type=node_type, gid=gid, input_id=positions, time=times)
+    dataset.listed = not (nodes is None or isinstance(nodes, str) or as_tensor(nodes, "input_nodes").dtype == torch.bool)
+    return dataset
 
 
 def times_of(graph: Graph, node_type: NodeType, gid: Tensor, time: Tensor | None, time_attr: str | None) -> Tensor | None:

@@ -76,7 +76,7 @@ def link_dataset(
         found = graph.schema.reverse_of(relation) if reverse is None else check_reverse(graph.schema, relation, reverse)
         flips = partners_of(graph.schema) if rules.subgraph == "bidirectional" else {}
         steps.append(SeedEdges(graph=graph, relation=relation, reverse=found, flips=flips))
-    return LinkDataset(
+    dataset = LinkDataset(
         relation=relation,
         src_gid=src_gid,
         dst_gid=dst_gid,
@@ -85,6 +85,8 @@ def link_dataset(
         time=comparable_times(time),
         steps=steps,
     )
+    dataset.listed = index is not None
+    return dataset
 
 
 def read_neg_sampling(neg_sampling: Any, ratio: float | None) -> NegativeSampling | None:

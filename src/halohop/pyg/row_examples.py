@@ -25,6 +25,8 @@ class RowExamples(Examples):
         places: finds the node that each row stands for, where that is asked for.
     """
 
+    listed = True
+
     def __init__(self, rows: Rows, places: Callable[[], tuple[NodeType, Tensor] | None]) -> None:
         self._rows = rows
         self._places = places
