@@ -34,6 +34,8 @@ def test_more_partitions_than_nodes_are_refused(tmp_path: Path, sizes: list[int]
     with pytest.raises(InputError, match=rf"num_parts={num_parts}, but the graph has {sum(sizes)} nodes; give at most {most}"):
         halohop.partition(data, tmp_path / "parts", num_parts=num_parts, method="random")
     assert halohop.partition(data, tmp_path / "parts", num_parts=most, method="random").parts
+    given = {f"type{number}": torch.zeros(size, dtype=torch.int64) for number, size in enumerate(sizes)}
+    assert len(halohop.partition(data, tmp_path / "given", num_parts=num_parts, method=given).parts) == num_parts
 
 
 def test_more_partitions_than_nodes_are_refused_by_the_command(tmp_path: Path) -> None:

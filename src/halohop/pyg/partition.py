@@ -48,7 +48,7 @@ def partition(
         data: a PyG `Data` or `HeteroData`, or the tables of a data set (`halohop.datasets`). Bool node attributes called
             ``<split>_mask`` become splits.
         out: a new folder.
-        num_parts: how many partitions, at most as many as there are nodes.
+        num_parts: how many partitions, at most as many as there are nodes, unless `method` is an assignment.
         method: "metis" (few cut edges; Karypis and Kumar 1998), "kaminpar" (for graphs beyond METIS's 2^31; Gottesbüren et al.
             2021), "ldg" or "fennel" (more, in a few bytes a node, with nothing to install; Stanton and Kliot 2012, Tsourakakis et
             al. 2014), "random" or "range". "auto" is "metis" where it is installed, else "fennel". Or each node's partition: a
@@ -101,7 +101,7 @@ def partition(
     if worker and replicas is not None:
         raise InputError("worker=True builds partitions only; call halohop.add_replicas when all workers have ended")
     tables = data if isinstance(data, GraphTables) else _tables_from_pyg(data)
-    build.check_num_parts(tables, num_parts)
+    build.check_num_parts(tables, num_parts, method)
     report = build.partition(
         with_narrow_features(tables, feature_dtype),
         out,

@@ -123,7 +123,7 @@ def partition_source(
         options: dict[str, Any] = {"halo": halo, "edge_dir": edge_dir, "overwrite": overwrite, "progress": progress}
         options |= {"memory": memory, "worker": worker, "weight_sums": weight_sums}
         options |= {"tolerance": tolerance, "blocks": blocks, "balance_types": balance_types}
-        check_num_parts(tables, num_parts)
+        check_num_parts(tables, num_parts, division)
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
         for line in (*said, *directions(tables), *scales(tables)):

@@ -124,12 +124,14 @@ def partition(
     return build(tables, out, request, divide, progress or _no_progress)
 
 
-def check_num_parts(tables: GraphTables, num_parts: int) -> None:
-    """Refuses partitions that would be empty.
+def check_num_parts(tables: GraphTables, num_parts: int, method: Method) -> None:
+    """Refuses partitions that would be empty, unless the user says which node is where.
 
     Raises:
         InputError: there are more partitions than nodes.
     """
+    if not isinstance(method, str):
+        return
     num_nodes = sum(table.num_nodes for table in tables.nodes.values())
     if num_parts > max(num_nodes, 1):
         raise InputError(f"num_parts={num_parts}, but the graph has {num_nodes} nodes; give at most {max(num_nodes, 1)}")
