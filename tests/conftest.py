@@ -196,6 +196,8 @@ def _descriptors() -> Counter[str]:
             target = str(link.readlink())
         except FileNotFoundError:  # the descriptor that listed the folder
             continue
+        if target.startswith("/dev/nvidia"):  # CUDA opens dozens of them, and keeps them for the life of the process
+            continue
         kinds["file" if target.startswith("/") else target.split(":")[0]] += 1
     return kinds
 
