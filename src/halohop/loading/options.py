@@ -1,9 +1,11 @@
 """What users may say about how batches are made: torch's keywords, and halohop's own."""
 
 import functools
+import math
 import operator
 import warnings
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -125,14 +127,16 @@ def prefetch_config(
     """
     if run not in ("auto", "threads", "inline", "processes"):
         raise InputError(f"run={run!r} is none of 'auto', 'threads', 'inline', 'processes'")
-    workers = default_workers() if num_workers is None else whole(num_workers, "num_workers")
+    workers = default_workers() if num_workers is None else _count(num_workers, "num_workers")
     if run in ("threads", "processes") and workers == 0:
         raise InputError(f"run={run!r} needs num_workers of at least 1")
+    if not isinstance(timeout, Real) or not 0 <= timeout < math.inf:
+        raise InputError(f"timeout={timeout!r} is not a number of seconds; give 0 or more")
     return PrefetchConfig(
         workers=0 if run == "inline" else workers,
-        prefetch=prefetch_factor or 2,
-        backlog_bytes=spare_bytes() if backlog is None else whole(backlog, "backlog_bytes"),
-        deadline=timeout or 300.0,
+        prefetch=(2 if prefetch_factor is None else _count(prefetch_factor, "prefetch_factor")) or 2,
+        backlog_bytes=spare_bytes() if backlog is None else _count(backlog, "backlog_bytes"),
+        deadline=float(timeout) or 300.0,
     )
 
 
@@ -155,3 +159,9 @@ def whole(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise InputError(f"{name}={value!r} is not a whole number") from None
+
+
+def _count(value: Any, name: str) -> int:
+    if (count := whole(value, name)) < 0:
+        raise InputError(f"{name}={value!r} is below 0; give 0 or more")
+    return count

@@ -1,7 +1,7 @@
 """Which seeds make up which batch of which rank: pure arithmetic over (seed, epoch, step, rank)."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -194,6 +194,9 @@ def plan_of(
             "own_seeds=True needs the number of this rank: give world=halohop.World(rank=..., size=...), "
             "or World.from_env() under torchrun"
         )
+    for name, order in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if order is not None and not (isinstance(order, Iterable) and isinstance(order, Sized)):
+            raise InputError(f"{name} is a {type(order).__name__} without a length; give a list, or a torch Sampler with __len__")
     world = world or World()
     if own_seeds:
         check_number(world)
