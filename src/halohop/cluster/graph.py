@@ -80,6 +80,13 @@ class Graph(Counted, Lookups, Jobs):
         opened_by: opens this graph in another process, to which it is sent; None where only this process has it.
     """
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What there is not, such as `edge_index` for code of PyG's."""
+            hint = "PyG's RandomNodeLoader and ClusterData take the Data itself, halohop.ClusterLoader takes this graph"
+            raise AttributeError(f"a halohop graph has no {name!r}; {hint}")
+
     def __init__(
         self,
         *,

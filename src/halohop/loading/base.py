@@ -16,7 +16,7 @@ from halohop.errors import InputError
 from halohop.flags import checks_flags
 from halohop.loading.examples import Examples
 from halohop.loading.locality import Locality, seed_blocks
-from halohop.loading.making import BatchSpec, Dated, initialised, noted, pinned, seed_generators
+from halohop.loading.making import BatchSpec, Dated, initialised, note_worker, noted, pinned, seed_generators
 from halohop.loading.measured import Measured, Trial
 from halohop.loading.on_device import DeviceEpoch, OnDevice
 from halohop.loading.options import (
@@ -285,6 +285,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     def _settle(self, worker: int) -> None:
         """In a forked worker: what the user has to prepare."""
         self._pin = False
+        note_worker(worker, num_workers=self.num_workers, seed=self._seed, dataset=self.dataset)
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data._utils import worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from halohop import ops
@@ -34,6 +35,11 @@ def pinned(batch: Dated) -> Dated:
     value = batch.value
     parts = isinstance(value, tuple | list) or hasattr(value, "keys")
     return replace(batch, value=pin_memory(value) if parts and not hasattr(value, "pin_memory") else value.pin_memory())
+
+
+def note_worker(number: int, *, num_workers: int, seed: int, dataset: Any) -> None:
+    """In a forked worker: lets `torch.utils.data.get_worker_info` tell the user's functions which one it is."""
+    worker._worker_info = worker.WorkerInfo(id=number, num_workers=num_workers, seed=seed + number, dataset=dataset)
 
 
 def noted(specs: Iterable[BatchSpec], begun: deque[BatchSpec]) -> Iterator[BatchSpec]:

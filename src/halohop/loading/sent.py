@@ -1,7 +1,7 @@
 """Loaders that are made again of the same arguments: in another process, where they stood, and by Lightning with its sampler."""
 
 import inspect
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from halohop.cluster.graph import Graph
 from halohop.errors import InputError
@@ -31,6 +31,14 @@ class SentByArguments(Resumable):
                 f"a {type(self).__name__} cannot be sent to another process; send its data, and make the loader there"
             )
         return remade, (type(self), *self._made_with, self.state_dict())
+
+    def __copy__(self) -> Self:
+        """One made of the same arguments, at the same place in its epochs. The data is shared."""
+        return cast(Self, remade(type(self), *self._made_with, self.state_dict()))
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """See `__copy__`."""
+        return self.__copy__()
 
 
 def remade(kind: type[SentByArguments], args: tuple[Any, ...], kwargs: dict[str, Any], state: dict[str, Any]) -> SentByArguments:

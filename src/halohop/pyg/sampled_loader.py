@@ -231,7 +231,6 @@ class NeighborhoodLoader(SampledLoader):
                 )
         implied: DrawArguments = {"disjoint": rules.disjoint, "subgraph_type": rules.subgraph, "directed": True}
         self._drawn: DrawArguments = {**chosen(DrawArguments, kwargs), **implied}
-        self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
 
         def make(graph: Graph, seed: int) -> tuple[Sampler, Examples]:
             fanouts = fanouts_of(num_neighbors, graph.schema)
@@ -249,6 +248,7 @@ class NeighborhoodLoader(SampledLoader):
             return neighbors, examples(graph, seed, rules)
 
         super().__init__(data, make, reads=(rules.time, rules.weight), **without(DrawArguments, kwargs))
+        self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
 
     def _as_pyg_sampler(self) -> HalohopSampler:
         return LoaderSampler(self._source.graph, self.num_neighbors, seed=self._seed, **self._drawn)

@@ -43,7 +43,7 @@ class NearSampler:
     ) -> "NearSampler | None":
         """None where the graph or the rules need more than this."""
         topologies = graph.topologies
-        if topologies is None or not rules.changed <= SUPPORTED:
+        if topologies is None or not fanouts.per_relation or not rules.changed <= SUPPORTED:
             return None
         if any(rules.weight in topologies[name].columns for name in fanouts.per_relation):
             return None

@@ -129,16 +129,16 @@ class Schema:
         return name
 
     def relation(self, relation: Iterable[str]) -> Relation:
-        """The relation equal to `relation`, checked.
+        """The relation equal to `relation`, checked; a string is its three names, joined by two underscores, as PyG writes them.
 
         Raises:
             SchemaError: the graph has no such relation.
         """
-        key = tuple(relation)
-        for known in self.edges:
-            if known == key:
-                return known
-        raise SchemaError(f"unknown relation {key!r}; known: {list(self.edges)}")
+        key = tuple(relation) if isinstance(relation, Iterable) and not isinstance(relation, str) else relation
+        found = [known for known in self.edges if key in (known, "__".join(known))]
+        if len(found) != 1:
+            raise SchemaError(f"unknown relation {key!r}; known: {list(self.edges)}")
+        return found[0]
 
     @property
     def is_homogeneous(self) -> bool:

@@ -1,0 +1,47 @@
+"""Copies of loaders, and what workers know of themselves."""
+
+import copy
+
+import pytest
+import torch
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data
+
+import halohop
+
+
+def loader(**options: object) -> halohop.NeighborLoader:
+    torch.manual_seed(0)
+    data = Data(edge_index=torch.randint(40, (2, 300)), x=torch.randn(40, 2))
+    return halohop.NeighborLoader(data, [2], torch.arange(30), batch_size=5, **options)
+
+
+def rest_of(batches: object) -> list[list[int]]:
+    return [batch.n_id.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", [loader, lambda **how: halohop.LinkNeighborLoader(loader().data, [2], batch_size=80, **how)])
+def test_a_copy_goes_on_where_the_loader_stands(copied, make):
+    first = make(shuffle=True, seed=3)
+    list(first)
+    batches = iter(first)
+    next(batches)
+    other = copied(first)
+    assert type(other) is type(first)
+    assert other.data is first.data
+    assert rest_of(other) == rest_of(batches)
+    assert rest_of(other) == rest_of(first)
+
+
+def info(batch: Data) -> tuple[int, int] | None:
+    found = get_worker_info()
+    return None if found is None else (found.id, found.num_workers)
+
+
+def test_transforms_in_processes_know_their_worker():
+    found = list(loader(run="processes", num_workers=2, transform=info))
+    assert set(found) <= {(0, 2), (1, 2)}
+    assert len(found) == 6
+    assert get_worker_info() is None
+    assert set(loader(run="threads", num_workers=2, transform=info)) == {None}
