@@ -1,11 +1,13 @@
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
@@ -16,6 +18,7 @@ from halohop.launch.options import parsing
 from halohop.launch.runs import runs
 from halohop.launch.runs.source import SourceOptions
 from halohop.recipes.config import InferConfig, TrainConfig
+from halohop.store.afar import chunks
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -210,6 +213,28 @@ def test_partition_says_that_it_made_a_split(tmp_path: Path, options: tuple[str,
         made = invoke("partition", tmp_path, tmp_path / f"parts{said}", "--method", "random", *options)
         line = "split of node: none is stored, so labeled nodes are split at random, 60%/20%/20% train/val/test"
         assert made.stderr.count(line) == said
+
+
+@pytest.mark.parametrize("source", ["synthetic:powerlaw?nodes=1000&edges=9000", "tables"])
+def test_partition_looks_for_room_before_it_reads(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tables").mkdir()
+    Path("tables/n.csv").write_text("id,f\n" + "0,1\n" * 5000)  # one id again and again, which reading would refuse
+    Path("tables/graph.toml").write_text('[nodes.n]\nfile = "n.csv"\nid = "id"\nfeatures = ["f"]\n')
+    real = os.statvfs(tmp_path)
+    monkeypatch.setattr(chunks.os, "statvfs", lambda path: os.statvfs_result([*real[:4], 1, *real[5:]]))
+    done = invoke("partition", source, "parts")
+    assert done.exit_code == 1
+    assert re.search(r"parts needs .* more, and its disk has .* left; make room there, or choose another", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]
+
+
+def test_partition_says_which_features_are_not_finite(tmp_path: Path) -> None:
+    for name, array in (("x", np.array([[1, 2], [3, np.inf]])), ("edge_index", np.array([[0], [1]])), ("edge_attr", np.ones(1))):
+        np.save(tmp_path / f"{name}.npy", array)
+    made = invoke("partition", tmp_path, tmp_path / "parts", "--method", "random")
+    assert "features of node are not finite: x holds inf in row 1" in made.stderr
+    assert made.stderr.count("not finite") == 1
 
 
 def test_partition_then_inspect(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import pickle
 
+import networkx
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, InMemoryDataset
 
 import halohop
 from halohop import LinkNeighborLoader, NeighborLoader
@@ -94,7 +95,11 @@ def test_what_is_not_one_number_per_row_is_refused(option):
     ("data", "message"),
     [
         (Data(x=torch.eye(2), edge_index=torch.zeros(3, 2, dtype=torch.int64)), "expected .2, num_edges"),
-        ({"x": 1}, "expected a PyG Data or HeteroData, got dict"),
+        ({"x": 1}, "expected a PyG Data or HeteroData, got dict$"),
+        ([Data()], r"expected a PyG Data or HeteroData, got list; pass one of its graphs: dataset\[0\]"),
+        (InMemoryDataset(), r"got InMemoryDataset; pass one of its graphs: dataset\[0\]"),
+        ("parts", r"got str; read a source with halohop\.load_source\(path\), and open partitions with halohop\.open\(path\)"),
+        (networkx.path_graph(3), r"got Graph; convert it: torch_geometric\.utils\.from_networkx\(graph\)"),
     ],
 )
 def test_what_is_no_graph_is_refused(data, message):

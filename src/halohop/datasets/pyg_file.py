@@ -45,5 +45,6 @@ def read_pt(path: Path) -> GraphTables:
             reason, remedy = "PyG has left notes of its own in it", "save Data.from_dict(data.to_dict()), or that of HeteroData"
         raise InputError(f"{path} cannot be read without running code from it ({reason}); {remedy}") from error
     if not isinstance(data, Data | HeteroData):
-        raise InputError(f"{path} holds a {type(data).__name__}, expected a PyG Data or HeteroData")
+        remedy = "; save one of its graphs: torch.save(dataset[0], path)" if isinstance(data, list | tuple) else ""
+        raise InputError(f"{path} holds a {type(data).__name__}, expected a PyG Data or HeteroData{remedy}")
     return tables_from_pyg(data)

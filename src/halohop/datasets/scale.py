@@ -1,6 +1,6 @@
 """How features are scaled: as they are stored, from every source; `normalize_rows` divides them where that is asked for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -13,6 +13,7 @@ from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.typing import NodeType
 
 _SAMPLE = 1_000
+_AT_A_TIME = 1 << 18  # rows
 
 
 def normalize_rows(
@@ -52,6 +53,35 @@ def scales(tables: GraphTables) -> list[str]:
         'features taken as stored: x of node, which holds counts; --normalize,'
     """
     return [line for name, table in tables.nodes.items() if (line := _line(name, table.columns.get("x")))]
+
+
+def gaps(tables: GraphTables) -> list[str]:
+    """Features that are NaN or infinite, a line for a reader for each column that has any; it names the first row.
+
+    Example:
+        >>> holes = NodeTable(num_nodes=2, columns={"x": torch.tensor([[1.0], [torch.nan]])})
+        >>> gaps(GraphTables(nodes={"node": holes}, edges={}))
+        ['features of node are not finite: x holds nan in row 1; models learn nothing from such rows, so fill them']
+    """
+    found = []
+    columns = [(name, "x", table.columns.get("x")) for name, table in tables.nodes.items()]
+    columns += [(" ".join(relation), "edge_attr", table.columns.get("edge_attr")) for relation, table in tables.edges.items()]
+    for name, key, column in columns:
+        if column is not None and is_dense(column) and column.is_floating_point():
+            for row, value in _not_finite(column):
+                remedy = "models learn nothing from such rows, so fill them"
+                found.append(f"features of {name} are not finite: {key} holds {value} in row {row}; {remedy}")
+    return found
+
+
+def _not_finite(column: Tensor) -> Iterator[tuple[int, float]]:
+    """The first row, and its value."""
+    for first in range(0, len(column), _AT_A_TIME):
+        rows = column[first : first + _AT_A_TIME]
+        wrong = (~rows.isfinite()).nonzero()
+        if len(wrong):
+            yield first + int(wrong[0][0]), float(rows[tuple(wrong[0])])
+            return
 
 
 def _line(name: NodeType, x: Tensor | None) -> str | None:

@@ -3,11 +3,12 @@
 import copy
 import warnings
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data, Dataset, HeteroData
 from torch_geometric.data.storage import EdgeStorage
 
 from halohop import ops
@@ -78,10 +79,22 @@ def skeleton_of(data: Data | HeteroData, names: Iterable[str | None]) -> Data | 
     return bare
 
 
+def _remedy(data: object) -> str:
+    """How a graph of another kind becomes one of PyG's, for an error."""
+    library = type(data).__module__.partition(".")[0]
+    if isinstance(data, Dataset | list | tuple):
+        return "; pass one of its graphs: dataset[0]"
+    if isinstance(data, str | Path):
+        return "; read a source with halohop.load_source(path), and open partitions with halohop.open(path)"
+    if library in ("networkx", "dgl"):
+        return f"; convert it: torch_geometric.utils.from_{library}(graph)"
+    return ""
+
+
 def edges_and_counts(data: Data | HeteroData) -> tuple[Edges, Counts]:
     """The edges of every relation, ``[2, n]``, and how many rows each table has."""
     if not isinstance(data, Data | HeteroData):
-        raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}")
+        raise InputError(f"expected a PyG Data or HeteroData, got {type(data).__name__}{_remedy(data)}")
     stores = stores_of(data)
     edges = {key: _edge_index(store) for key, store in stores if not isinstance(key, str)}
     counts: Counts = {key: ends.size(1) for key, ends in edges.items()}

@@ -89,14 +89,15 @@ def partition(
         _to_url(given)
         return
     folder = (stage or Path()) / "plan" if is_url(out) else Path(out)
+    from halohop.launch.commands.planning import check_unread, planned
     from halohop.launch.pages import summary
     from halohop.launch.runs.source import assigned_by, partition_source
 
     if plan:
-        from halohop.launch.commands.planning import planned
-
         Console().print(planned(_planned(given, folder, assigned_by(method.value, assignment or ()))))
         return
+    if not worker:
+        check_unread(_planned(given, folder, "range"))  # by any method they take as much
     partition_source(
         source,
         folder,

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from halohop.datasets.imports.named import import_owners, is_import
-from halohop.datasets.sizing import source_sizes
+from halohop.datasets.sizing import source_sizes, stored_sizes
 from halohop.launch.pages.summary import readable_bytes
 from halohop.partitioning.assigners.assign import Method, chosen
 from halohop.partitioning.building.narrowing import parse_feature_dtype, stored_shares
 from halohop.partitioning.planning.budget import Budget
-from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, Rates, estimate
+from halohop.partitioning.planning.estimate import Estimate, PartitionPlan, Rates, disk_bytes, estimate
 from halohop.partitioning.planning.rates import measured_rates
 from halohop.partitioning.planning.sizes import GraphSizes
 from halohop.store.afar.chunks import check_room
@@ -76,6 +76,21 @@ def check_disk(wanted: Planned) -> None:
     any_rates = Rates(read=1, number=1, count=1, move=1, sort=1, finish=1, assign={plan.method: 1})  # of the seconds only
     found = estimate(sizes, plan, any_rates, Budget.parse(wanted.memory))
     check_room(wanted.out.resolve(), found.disk_bytes + found.scratch_bytes)
+
+
+def check_unread(wanted: Planned) -> None:
+    """Compares the room on the disk with the sizes of files, before these are read into a new folder. If sizes are guessed, half
+    of them count. A folder that is there, or begun, is not looked at.
+
+    Raises:
+        WriteError: there is too little.
+        InputError, DatasetError: as of `planned`.
+    """
+    out = wanted.out.resolve()
+    begun = any(out.with_name(f"{out.name}{suffix}").exists() for suffix in ("", ".build", ".source"))
+    if not begun and stored_sizes(wanted.source) is not None:
+        sizes, plan = _plan(wanted)
+        check_room(out, disk_bytes(sizes, plan) // (2 if sizes.guessed else 1))
 
 
 def _plan(wanted: Planned) -> tuple[GraphSizes, PartitionPlan]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from halohop.datasets import directions, scales
 from halohop.datasets.imports.named import import_owners, is_import
+from halohop.datasets.scale import gaps
 from halohop.datasets.sources import load_link_graph
 from halohop.errors import InputError
 from halohop.launch.runs.reading import Reading, tables_of
@@ -126,6 +127,6 @@ def partition_source(
         check_num_parts(tables, num_parts, division)
         tables = with_narrow_features(tables, parse_feature_dtype(feature_dtype) if feature_dtype else None)
         report = partition(tables, out, num_parts=num_parts, method=division, seed=seed, **options)
-        for line in (*said, *directions(tables), *scales(tables)):
+        for line in (*said, *directions(tables), *scales(tables), *gaps(tables)):
             console.print(line, style="dim", markup=False, soft_wrap=True)
         return report
