@@ -1,8 +1,11 @@
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.io import read_npz
 
 import halohop
 from halohop import load_link_graph, load_source
@@ -147,3 +150,17 @@ def test_edges_with_times_are_split_by_them_and_their_reverses_only_carry_messag
 def test_times_that_no_relation_has_are_named() -> None:
     with pytest.raises(SchemaError, match="no relation has a column 'when' of times; columns of edges"):
         load_link_graph("synthetic:tiny", time_attr="when")
+
+
+def test_what_to_do_with_an_archive_of_arrays_is_said_and_works(tmp_path: Path) -> None:
+    matrix = {"indptr": [0, 1, 2], "indices": [1, 0], "data": [1.0, 1.0], "shape": [2, 2]}
+    arrays = {f"{name}_{key}": np.array(value) for name in ("adj", "attr") for key, value in matrix.items()}
+    np.savez(tmp_path / "graph.npz", labels=np.array([0, 1]), **arrays)
+    with pytest.raises(InputError, match=r"unzip .*graph\.npz -d FOLDER; or, .*torch_geometric\.io\.read_npz\('.*graph\.npz'\)"):
+        load_source(tmp_path / "graph.npz")
+    torch.save(read_npz(str(tmp_path / "graph.npz")), tmp_path / "graph.pt")
+    assert load_source(tmp_path / "graph.pt").edges[EDGE].num_edges == 2
+    np.savez(tmp_path / "more.npz", edge_index=np.array([[0, 1, 1], [1, 0, 1]]), x=np.ones((2, 3)))
+    with zipfile.ZipFile(tmp_path / "more.npz") as archive:
+        archive.extractall(tmp_path / "more")
+    assert load_source(tmp_path / "more").edges[EDGE].num_edges == 3

@@ -83,7 +83,7 @@ def test_absent_and_unknown_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["graph.toml", "graph.json", "graph.yaml"])
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("opening", ["[", '{"a":', "- ", "? "])
 def test_levels_without_end_are_refused(tmp_path: Path, name: str, opening: str) -> None:
     if name == "graph.yaml":
         pytest.importorskip("yaml")

@@ -101,9 +101,11 @@ def test_training_says_what_leaks(tmp_path: Path) -> None:
         setting = Setting(config=config, graph=graph, world=World(rank=rank, size=2), device=torch.device("cpu"))
         if rank == 0:
             with pytest.warns(UserWarning, match="13 of 20 edges of val and test"):
-                LinkTask(setting)
+                task = LinkTask(setting)
         else:
-            LinkTask(setting)  # rank 0 says it; warnings are errors here
+            task = LinkTask(setting)  # rank 0 says it; warnings are errors here
+        (leak,) = task.about()["leaks"]
+        assert leak.startswith("13 of 20 edges")
 
 
 def test_reverses_are_found_by_name_or_by_their_edges() -> None:

@@ -14,7 +14,6 @@ from halohop.datasets.direction import add_reverses
 from halohop.datasets.edge_splits import random_edge_masks, timed_edge_masks
 from halohop.datasets.imports.named import is_import, read_import
 from halohop.datasets.made import MADE, read_made
-from halohop.datasets.npz import read_npz
 from halohop.datasets.ogb import ogb_node
 from halohop.datasets.scale import normalize_rows
 from halohop.datasets.splits import EDGE_FRACTIONS, FRACTIONS, random_masks
@@ -31,7 +30,6 @@ KNOWN = (
     "synthetic:tiny|small|medium|products, synthetic-hetero:tiny|small|medium, synthetic:powerlaw?nodes=N&edges=N&features=N, "
     "pyg:CLASS/NAME?root=FOLDER (a data set of PyG's), "
     "a .pt file with a PyG Data or HeteroData, a graph.toml or its folder, a folder of .npy files (edge_index.npy, x.npy, ...), "
-    "a .npz file of a GNN benchmark set, "
     "the folder of an OGB data set, or partitions of other libraries: glt:FOLDER, dgl:FOLDER/part_config.json"
 )
 
@@ -164,7 +162,11 @@ def _load_path(path: Path, staging: Staging) -> GraphTables:
 
         return kept(staging, read_pt(path))
     if path.suffix == ".npz":
-        return kept(staging, read_npz(path))
+        raise InputError(
+            f"{path} is an archive of arrays; unpack it into a folder with edge_index.npy: unzip {path} -d FOLDER; or, if it "
+            "holds adj_data and attr_data as GNN benchmark sets do, save what PyG reads: "
+            f"torch.save(torch_geometric.io.read_npz({str(path)!r}), 'graph.pt')"
+        )
     if path.name == "graph.toml" or (path / "graph.toml").is_file():
         return read_tables(path, staging=staging)
     if path.suffix == ".npy" or (path / f"{EDGE_INDEX}.npy").is_file() or (path / "edges").is_dir():

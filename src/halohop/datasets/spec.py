@@ -145,7 +145,8 @@ def load_spec(path: str | Path) -> GraphFiles:
     if path.suffix not in _DECODERS:
         raise InputError(f"{path}: a description is one of {', '.join(_DECODERS)}")
     data = path.read_bytes()
-    if max(accumulate((byte in b"[{") - (byte in b"]}") for byte in data), default=0) > _DEEPEST:  # some readers crash
+    depth = max(accumulate((byte in b"[{") - (byte in b"]}") for byte in data), default=0)
+    if depth > _DEEPEST or re.search(rb"(?:[-?][ \t]+){%d}" % _DEEPEST, data):  # which crashes the reader of YAML
         raise InputError(f"{path} is nested deeper than {_DEEPEST} levels; a description needs three")
     try:
         raw: Any = _DECODERS[path.suffix](data)
@@ -155,17 +156,17 @@ def load_spec(path: str | Path) -> GraphFiles:
         raise InputError(f"{path}: {error}") from error
     sections: dict[str, Any] = _converted(raw, dict[str, Any], f"{path}")
     _check_names(sections, GraphFiles, f"{path}")
-    tables: dict[str, dict[str, Any]] = {
-        name: _converted(section, dict[str, Any], f"{path}: {name}") for name, section in sections.items()
-    }
-    nodes = {name: _entry(raw, NodeFiles, f"{path}: nodes.{name}") for name, raw in tables.get("nodes", {}).items()}
-    edges = {name: _entry(raw, EdgeFiles, f"{path}: edges.{name}") for name, raw in tables.get("edges", {}).items()}
-    return GraphFiles(nodes=nodes, edges=edges)
+    return GraphFiles(
+        nodes=_entries(sections.get("nodes", {}), NodeFiles, f"{path}: nodes"),
+        edges=_entries(sections.get("edges", {}), EdgeFiles, f"{path}: edges"),
+    )
 
 
-def _entry(raw: Any, kind: type[Entry], where: str) -> Entry:
-    _check_names(_converted(raw, dict[str, Any], where), kind, where)
-    return _converted(raw, kind, where)
+def _entries(section: Any, kind: type[Entry], where: str) -> dict[str, Entry]:
+    entries: dict[str, Any] = _converted(section, dict[str, Any], where)
+    for name, raw in entries.items():
+        _check_names(_converted(raw, dict[str, Any], f"{where}.{name}"), kind, f"{where}.{name}")
+    return {name: _converted(raw, kind, f"{where}.{name}") for name, raw in entries.items()}
 
 
 def _converted(raw: Any, kind: type[Value] | Any, where: str) -> Value:

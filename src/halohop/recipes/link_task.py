@@ -47,14 +47,14 @@ class LinkTask(Task):
         self._edges = split_edges(setting.graph, self.relation, config.time_attr)
         self.splits = tuple(self._edges)
         self._reverse = find_reverse(setting.graph, self.relation)
-        for leak in find_leaks(setting.graph, self.relation, self._edges, config.time_attr):
-            if setting.world.rank == 0:
-                warnings.warn(leak, stacklevel=2)
+        self._leaks = find_leaks(setting.graph, self.relation, self._edges, config.time_attr)
+        for leak in self._leaks if setting.world.rank == 0 else ():
+            warnings.warn(leak, stacklevel=2)
         self.eval_fanout = evaluation_fanout(setting, few_edges=FEW_EDGES if config.time_attr is None else 0)
 
     def about(self) -> dict[str, Any]:
         counts = {name: edges.index.shape[1] for name, edges in self._edges.items()}
-        return {"relation": list(self.relation), "decoder": self.spec.decoder, "splits": counts}
+        return {"relation": list(self.relation), "decoder": self.spec.decoder, "splits": counts, "leaks": self._leaks}
 
     def loader(self, split: str) -> halohop.LinkNeighborLoader:
         config, setting, train = self.setting.config, self.setting, split == "train"

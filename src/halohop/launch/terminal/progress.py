@@ -84,6 +84,8 @@ class TrainingDisplay:
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "start":
             self._figure = event.get("figure", self._figure)
+            for leak in event.get("leaks", ()):
+                self._console.print(Text(leak, style="yellow"))
         elif event["event"] == "epoch":
             if not self._headed:
                 self._headed = True
