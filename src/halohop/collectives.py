@@ -18,6 +18,7 @@ from halohop.typing import OnProgress
 from halohop.world import World
 
 __all__ = [
+    "add_over_ranks",
     "free_port",
     "from_rank_0",
     "gather_rows",
@@ -87,6 +88,13 @@ class HasPeers(Protocol):
 def sum_over_ranks(numbers: list[float], device: torch.device, world: World) -> list[float]:
     """Element-wise sums over all ranks, the same on each of them."""
     return _reduced(numbers, device, world, dist.ReduceOp.SUM)
+
+
+def add_over_ranks(numbers: Tensor, world: World) -> Tensor:
+    """Element-wise sums over all ranks, in place and where the numbers are; on a GPU the host does not wait for them."""
+    if world.size > 1:
+        dist.all_reduce(numbers, dist.ReduceOp.SUM)
+    return numbers
 
 
 def max_over_ranks(number: float, device: torch.device, world: World) -> float:

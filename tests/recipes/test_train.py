@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import halohop
 from halohop.datasets import synthetic
 from halohop.datasets.sources import load_link_graph
 from halohop.errors import DatasetError, InputError, NotFiniteError, TransportError
 from halohop.loading.metrics import scrape
+from halohop.recipes import loop
 from halohop.recipes.checkpoint import load_checkpoint
 from halohop.recipes.config import InferConfig, TrainConfig
 from halohop.recipes.inference import infer
+from halohop.recipes.link_task import LinkTask
+from halohop.recipes.loop import Run
 from halohop.recipes.node_task import NodeTask
 from halohop.recipes.task import Setting
 from halohop.recipes.train import train
@@ -255,3 +259,79 @@ def test_a_validation_split_without_a_label_does_not_choose_the_model(tmp_path: 
     parts = repartitioned(with_columns({"y": node.columns["y"].masked_fill(node.columns["val_mask"], -1)}), tmp_path / "parts")
     end = run(config_for(parts, tmp_path / "run", epochs=2))[-1]
     assert (end["best_epoch"], end["best_val_accuracy"]) == (2, None)
+
+
+class Reads(TorchDispatchMode):
+    """Notes the operations whose result the host must know to go on: on a GPU it waits there for all that was asked before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function._schema.name.removeprefix("aten::")
+        by_mask = name == "index" and any(index is not None and index.dtype == torch.bool for index in args[1])
+        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select"):
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("task", ["node", "several labels", "link", "padded link"])
+def test_the_host_reads_nothing_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    tables = load_link_graph("synthetic:tiny", seed=0) if "link" in task else synthetic("tiny")
+    if task == "several labels":
+        y = torch.nn.functional.one_hot(synthetic("tiny").nodes["node"].columns["y"]).float()
+        tables = with_columns({"y": y.masked_fill(torch.arange(1000)[:, None] % 3 == 0, float("nan"))})
+    elif task == "node":
+        tables = with_columns({"y": synthetic("tiny").nodes["node"].columns["y"].masked_fill(torch.arange(1000) % 3 == 0, -1)})
+    parts, found, batch_losses = repartitioned(tables, tmp_path / "parts"), [], []
+    of_task = LinkTask if "link" in task else NodeTask
+    before = of_task.loss
+
+    def loss(self: Any, model: Any, batch: Any) -> Any:
+        made = model(batch)  # kernels of the CPU read what they compute with
+        if task == "padded link":
+            batch.seed_mask = torch.arange(len(made[0])) % 4 > 0
+        with Reads() as reads:
+            total, count = before(self, lambda _: made, batch)
+        found.extend(reads.found)
+        batch_losses.append((float(total.detach()), int(count), made, batch))
+        return total, count
+
+    monkeypatch.setattr(of_task, "loss", loss)
+    kind = "link" if "link" in task else "node"
+    run(config_for(parts, tmp_path / "run", epochs=1, task=kind, batch_size=500, dropout=0.0))
+    assert found == []
+    for total, count, made, batch in batch_losses:
+        if kind == "link":
+            chosen = batch.seed_mask if task == "padded link" else slice(None)
+            scores = torch.cat([made[0][chosen], made[1][chosen].flatten()])
+            target = torch.cat([torch.ones(len(made[0][chosen])), torch.zeros(made[1][chosen].numel())])
+            wanted = torch.nn.functional.binary_cross_entropy_with_logits(scores, target, reduction="sum")
+        elif task == "node":
+            target, scores = batch.y[: len(made)], made[batch.y[: len(made)] >= 0]
+            wanted = torch.nn.functional.cross_entropy(scores, target[target >= 0], reduction="sum")
+            target = target[target >= 0]
+        else:
+            target = batch.y[: len(made)]
+            wanted = torch.nn.functional.binary_cross_entropy_with_logits(
+                made[target == target], target[target == target], reduction="sum"
+            )
+            target = target[target == target]
+        assert count == target.numel() > 0
+        assert total == pytest.approx(float(wanted.detach()), rel=1e-5)
+
+
+def test_on_a_gpu_the_host_looks_at_the_sums_after_some_steps(
+    tiny_parts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which steps it looks at changes nothing of what is told."""
+    config = config_for(tiny_parts, tmp_path / "run", epochs=2, batch_size=30, overwrite=True, log_every=9)
+    each, looked = run(config), []
+    read = Run._read
+    monkeypatch.setattr(loop, "_READ_EVERY", {"cpu": 8})
+    monkeypatch.setattr(Run, "_read", lambda self, part, step, sums: (looked.append(step), read(self, part, step, sums))[1])
+    some = run(config)
+    assert looked == [8, 9, 16, 18, 20] * 2
+    told = [[event.get("loss") for event in events] for events in (each, some)]
+    assert told[0] == told[1]

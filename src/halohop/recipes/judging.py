@@ -37,12 +37,13 @@ class Judge:
         """The figure that decides which model is the best."""
         return "micro_f1" if self.several else "accuracy"
 
-    def loss(self, logits: Tensor, y: Tensor) -> tuple[Tensor, int]:
-        """The sum of the losses of all labels, and of how many."""
+    def loss(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of all labels, and of how many. Masks select nothing: the host would wait to learn how many."""
         if self.several:
             known = ~y.isnan()
-            return F.binary_cross_entropy_with_logits(logits[known], y[known], reduction="sum"), int(known.sum())
-        return F.cross_entropy(logits[y >= 0], y[y >= 0], reduction="sum"), int((y >= 0).sum())
+            losses = F.binary_cross_entropy_with_logits(logits, y.masked_fill(~known, 0), reduction="none")
+            return losses.masked_fill(~known, 0).sum(), known.sum()
+        return F.cross_entropy(logits, y.clamp(min=-1), ignore_index=-1, reduction="sum"), (y >= 0).sum()
 
     def judge(
         self, found: Iterable[tuple[Tensor, Tensor]], device: torch.device, world: World
@@ -61,7 +62,7 @@ class Judge:
         scores = [torch.empty(0, 2, self._curves)]
         for logits, y in found:
             loss, known = self.loss(logits, y)
-            losses, labels = losses + float(loss), labels + known
+            losses, labels = losses + float(loss), labels + float(known)
             has_label = (~y.isnan()).any(dim=1) if self.several else y >= 0
             nodes += int(has_label.sum())
             logits, y = logits[has_label].float().cpu(), y[has_label].cpu()

@@ -87,12 +87,15 @@ class LinkTask(Task):
             ),
         )
 
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         positive, negative = model(batch)
-        if "seed_mask" in (edges := part_of(batch, self.relation)):  # of a padded batch
-            positive, negative = positive[edges.seed_mask], negative[edges.seed_mask]
         # -log of the probability of the edges, and of that of the negatives being none
-        return F.softplus(-positive).sum() + F.softplus(negative).sum(), positive.numel() + negative.numel()
+        of_edges, of_others = F.softplus(-positive), F.softplus(negative)
+        known = torch.ones_like(positive, dtype=torch.bool)
+        if "seed_mask" in (edges := part_of(batch, self.relation)):  # of a padded batch
+            known = edges.seed_mask
+            of_edges, of_others = of_edges.masked_fill(~known, 0), of_others.masked_fill(~known[:, None], 0)
+        return of_edges.sum() + of_others.sum(), known.sum() * (1 + negative.shape[1])
 
     @torch.no_grad()
     def score(self, model: nn.Module, loader: Loader) -> Score:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from halohop import memory
-from halohop.collectives import max_over_ranks, sum_over_ranks
+from halohop.collectives import add_over_ranks, max_over_ranks, sum_over_ranks
 from halohop.inference import check_finite
 from halohop.recipes.build import build_model
 from halohop.recipes.checkpoint import FORMAT, MODEL, CheckpointInfo, save_checkpoint
@@ -35,6 +35,9 @@ from halohop.recipes.waiting import Watch, worst
 
 _SUMMED = ("seeds", "sampled_edges", "local_rows", "remote_rows")
 _LONGEST = ("wait_seconds",)
+
+_READ_EVERY = {"cpu": 1, "cuda": 8}
+"""Steps from one look at the sums of steps to the next, by where they are: on a GPU each look waits for all that it was given."""
 
 
 class Run:
@@ -120,16 +123,20 @@ class Run:
         self.ddp.train()
         part, before, watch, start = begun, self.loader.statistics(), Watch(self.loader), time.perf_counter()
         edges: int | Tensor = 0
+        sums = torch.tensor([begun.losses, begun.known, 0], dtype=torch.float64, device=self.device)
         for step, batch in enumerate(self.loader, begun.step + 1):
-            loss, count, asked = self._step(moved(batch, self.device))
+            sums += self._step(moved(batch, self.device))
             edges = edges + num_edges(batch)
-            part = replace(part, step=step, losses=part.losses + loss, known=part.known + count)
-            if self.config.log_every and step % self.config.log_every == 0:
+            logs, saves = (every > 0 and step % every == 0 for every in (self.config.log_every, self.config.save_every))
+            if not (logs or saves or self._reads(step)):
+                continue
+            part, asked = self._read(part, step, sums)
+            if logs:
                 progress = {"step": step, "steps": len(self.loader), "loss": part.losses / max(part.known, 1)}
                 self.emit({"event": "step", "epoch": epoch, **progress})
             if asked:
                 self._stop(replace(self.progress, part=self._measured(part, begun, edges, before, start)))
-            if self.config.save_every and step % self.config.save_every == 0 and step < len(self.loader):
+            if saves and step < len(self.loader):
                 self._save(replace(self.progress, part=self._measured(part, begun, edges, before, start)))
         reason = worst(watch.reason(time.perf_counter() - start, rank=self.world.rank), self.device, self.world)
         part = self._measured(part, begun, edges, before, start)
@@ -162,21 +169,36 @@ class Run:
         all_spent = {name: amount + begun.spent.get(name, 0) for name, amount in measured.items()}
         return replace(part, seconds=begun.seconds + seconds, spent=all_spent)
 
-    def _step(self, batch: Any) -> tuple[float, float, bool]:
-        """One step of all ranks; returns the sum of their losses, of how many examples, and whether one is asked to end.
+    def _reads(self, step: int) -> bool:
+        """Whether the host looks at the sums after a step: after each, or on a GPU after every few, the last, and a request."""
+        return step % _READ_EVERY[self.device.type] == 0 or step == len(self.loader) or (self.world.size == 1 and self._asked())
+
+    def _read(self, part: Part, step: int, sums: Tensor) -> tuple[Part, bool]:
+        """The part of an epoch after a step, and whether a rank is asked to end.
+
+        Raises:
+            NotFiniteError: the loss is NaN or infinite.
+        """
+        check_finite("the loss of training", sums[:1])
+        losses, known, asked = sums.tolist()
+        return replace(part, step=step, losses=losses, known=known), asked > 0
+
+    def _step(self, batch: Any) -> Tensor:
+        """One step of all ranks; returns the sum of their losses, of how many examples, and how many are asked to end, float64
+        ``[3]``: on a GPU the host does not wait for them.
 
         A rank without examples goes through the same steps with a sum over nothing: no rank waits for it.
         """
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.amp):
             loss, count = self.task.loss(self.ddp, batch)
-        total, known, asked = sum_over_ranks([float(loss.detach()), count, float(self._asked())], self.device, self.world)
-        check_finite("the loss of training", torch.tensor(total, dtype=torch.float64))
+        asked = torch.full_like(loss, self._asked(), dtype=torch.float64)
+        sums = add_over_ranks(torch.stack([loss.detach().double(), count.double(), asked]), self.world)
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        torch.autograd.backward(loss * (self.world.size / max(known, 1)))  # DDP will divide by the number of ranks
+        torch.autograd.backward(loss * (self.world.size / sums[1].clamp(min=1)))  # DDP will divide by the number of ranks
         for optimizer in self.optimizers:
             optimizer.step()
-        return total, known, asked > 0
+        return sums
 
     def _stop(self, progress: RunProgress) -> NoReturn:
         """Saves where all ranks are, and ends the run."""

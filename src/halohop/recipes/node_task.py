@@ -71,7 +71,7 @@ class NodeTask(Task):
             deadline_s=config.deadline_s,
         )
 
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         return self.judge.loss(model(batch), seed_labels(batch, self.target))
 
     @torch.no_grad()

@@ -82,8 +82,9 @@ class Task(ABC):
         """This rank's batches: those to learn from for "train", those to score for other splits."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, int]:
-        """The sum of the losses of a batch, and of how many. Also of nothing: then every gradient is zero."""
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of a batch, and of how many; the host reads neither. Also of nothing: then every gradient is
+        zero."""
 
     @abstractmethod
     def score(self, model: nn.Module, loader: Loader) -> Score:
