@@ -7,6 +7,7 @@ driver and no CUDA: Triton's wheel has the assembler. What was compiled once is 
 """
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -98,6 +99,8 @@ def _source(kernel: Any, launch: Launch, integer: str) -> Any:
     signature = {name: said[name] or one for name, one in zip(names, types, strict=True)}
     assert all(one in (integer, signature[name]) for name, one in zip(names, types, strict=True)), f"{types} for {signature}"
     constants |= {name: 1 for name, one in signature.items() if one == "1"}
+    if "constants" in _parameters(ASTSource):  # Triton 3.2
+        return ASTSource(kernel, {name: one for name, one in signature.items() if name not in constants}, constants=constants)
     signature = {name: "constexpr" if name in constants else signature[name] for name in kernel.arg_names}
     return ASTSource(fn=kernel, signature=signature, constexprs=constants)
 
@@ -112,7 +115,15 @@ def _translate(source: Any, target: Any, options: dict[str, Any]) -> None:
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
+    functions = backend.get_codegen_implementation
+    known = {"target": target, "options": parsed, "module_map": backend.get_module_map(), "context": context}
+    known["codegen_fns"] = functions(parsed) if _parameters(functions) else functions()  # Triton 3.2 asks for less
+    source.make_ir(**{name: known[name] for name in _parameters(source.make_ir)})
+
+
+def _parameters(called: Any) -> list[str]:
+    """Names of the parameters, which differ between releases of Triton."""
+    return list(inspect.signature(called).parameters)
 
 
 def _constant(value: Any) -> Any:

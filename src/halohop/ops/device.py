@@ -251,7 +251,7 @@ def device_pool(name: str | torch.device, counters: Counters | None = None) -> D
     """The pool of a GPU, such as ``"cuda"`` (the current one) or ``"cuda:1"``.
 
     Raises:
-        InputError: it is no GPU, or torch reaches none, or Triton is too old.
+        InputError: it is no GPU, or torch reaches none.
 
     Example:
         >>> device_pool("cpu")
@@ -270,7 +270,4 @@ def device_pool(name: str | torch.device, counters: Counters | None = None) -> D
     if index >= count:
         have = f"has {count} GPUs" if count else "reaches no GPU"
         raise InputError(f"device={str(name)!r} is not here: torch {torch.__version__} {have}; leave device out to use the CPU")
-    from halohop.ops.gpu_launch import check_triton
-
-    check_triton()
     return DevicePool(torch.device("cuda", index), counters)

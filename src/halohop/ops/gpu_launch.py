@@ -1,6 +1,5 @@
 """How kernels of a GPU are launched, and what several of them share."""
 
-import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +8,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from halohop.errors import InputError
 
 BLOCK = 256
 """Entries that one program of a kernel works on, unless it says otherwise."""
@@ -64,16 +61,6 @@ def launch_tiles(run: Any, count: int, width: int, *arguments: Any, least: int =
     block, tiles = _TILE // columns, max(triton.cdiv(width, columns), 1)
     programs = triton.cdiv(count, block) * tiles
     launch(run, programs * block, *arguments, tiles, block=block, columns=columns, **options)
-
-
-def check_triton(found: str = triton.__version__) -> None:
-    """Older releases pass an argument that is annotated as `tl.float64` as float32.
-
-    Raises:
-        InputError: this one is too old.
-    """
-    if tuple(map(int, re.findall(r"\d+", found)[:2])) < (3, 4):
-        raise InputError(f"kernels for GPUs need Triton 3.4 or newer, found {found}; install torch 2.8 or newer, which brings it")
 
 
 @kernel
