@@ -44,7 +44,9 @@ halohop.partition(synthetic("tiny"), "parts", num_parts=2)
 """,
     "partitions.md": f"""
 import shutil
-shutil.unpack_archive({str(ROOT / "tests" / "datasets" / "imports" / "dgl-2.1.0.tar.xz")!r})
+from pathlib import Path
+from tests.support.archives import unpack
+unpack(Path({str(ROOT / "tests" / "datasets" / "imports" / "dgl-2.1.0.tar.xz")!r}), Path())
 shutil.move("typed", "products")
 """,
     "performance.md": """

@@ -140,6 +140,23 @@ def test_rows_of_a_long_text_are_guessed_by_its_first_lines(
     assert len(found.guessed) == 3  # rows, reverses, nodes
 
 
+def test_rows_of_packed_text_are_guessed_in_members_and_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(sizing_tables, "_SAMPLE", 1 << 10)
+    lines = [f"{src},{dst}\n".encode() for src, dst in np.random.default_rng(0).integers(10**5, 10**6, (50_000, 2))]
+    file = tmp_path / "edges.csv.gz"
+    (tmp_path / "graph.toml").write_text('[edges.node__to__node]\nfile = "edges.csv.gz"\nsrc = "src"\ndst = "dst"\n')
+    for members in (5, 500, 50_000):
+        parts = [b"src,dst\n", *(b"".join(lines[at : at + members]) for at in range(0, len(lines), members))]
+        file.write_bytes(b"".join(gzip.compress(part, 1) for part in parts))
+        assert source_sizes(tmp_path).edges[EDGE].rows == pytest.approx(50_000, rel=0.1)
+    file.write_bytes(gzip.compress(b"src,dst\n1,2\n3,4"))
+    assert source_sizes(tmp_path).edges[EDGE].rows == 2
+    file.write_bytes(gzip.compress(b"src,dst\n" + b"".join(lines))[:300] + bytes(range(250)) * 100)
+    with pytest.raises(HalohopError, match=r"edges\.csv\.gz"):
+        source_sizes(tmp_path)
+
+
 def ogb(folder: Path) -> Path:
     raw, split = folder / "ogbn_arxiv" / "raw", folder / "ogbn_arxiv" / "split" / "time"
     split.mkdir(parents=True)

@@ -1,6 +1,5 @@
 """Version 2 has blocks, hotness and checksums of chunks; version 1, kept as it was written then, has none of them and opens."""
 
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from halohop.errors import CorruptDatasetError
 from halohop.store import disk, manifest, writer
 from halohop.store.part import EdgePart, NodePart, Part
 from halohop.store.schema import ColumnSpec, Schema, TableSpec
+from tests.support.archives import unpack
 
 CITES = ("paper", "cites", "paper")
 
@@ -21,9 +21,7 @@ CITES = ("paper", "cites", "paper")
 def version_1(tmp_path: Path) -> Path:
     """Written by the last halohop that wrote it: papers and authors in two partitions, sparse, split and halo columns, and
     columns that are called "block" and "hotness"."""
-    with tarfile.open(Path(__file__).with_name("version1.tar.xz")) as archive:
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it, and later ones
-        archive.extractall(tmp_path / "parts", **safely)
+    unpack(Path(__file__).with_name("version1.tar.xz"), tmp_path / "parts")
     return tmp_path / "parts"
 
 

@@ -1,6 +1,7 @@
 """The one place that reads text and Parquet tables, through pyarrow: columns in, checked columns out."""
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +109,7 @@ def reading(path: Path, names: Sequence[str]) -> Iterator[None]:
     try:
         _require(path, names, column_types(path))
         yield
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
         if isinstance(error, HalohopError):
             raise
         raise InputError(_misfit(path, str(error)) or f"{path} cannot be read: {error}") from error

@@ -1,12 +1,12 @@
 """How many rows and which columns CSV, TSV and Parquet tables have, from footers and the first rows."""
 
-import gzip
 import math
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -143,6 +143,18 @@ def _width(column: Any) -> float:
     return entries * (8.0 if wide else kind.bit_width / 8)
 
 
+def _unpacked(stream: IO[bytes], at_least: int) -> bytes:
+    """The beginning of a file of gzip, all that is packed up to where the stream then is: `gzip` reads ahead."""
+    text, unpack = b"", zlib.decompressobj(wbits=31)
+    while len(text) < at_least and (packed := stream.read(1 << 14)):
+        while packed:
+            text += unpack.decompress(packed)
+            packed = unpack.unused_data
+            if unpack.eof:
+                unpack = zlib.decompressobj(wbits=31)
+    return text
+
+
 def _rows(path: Path) -> int:
     """Of Parquet as its footer says; of text by its size and its first lines."""
     with reading(path, []):
@@ -153,8 +165,6 @@ def _rows(path: Path) -> int:
             if path.suffix != ".gz":
                 sample, taken = stream.read(_SAMPLE), min(size, _SAMPLE)
             else:
-                with gzip.GzipFile(fileobj=stream) as text:
-                    sample = text.read(8 * _SAMPLE)
-                    taken = stream.tell() if len(sample) == 8 * _SAMPLE else size
+                sample, taken = _unpacked(stream, 8 * _SAMPLE), stream.tell()
         lines = sample.count(b"\n") + (0 if sample.endswith(b"\n") or not sample else 1)
         return max(math.ceil(lines * size / max(taken, 1)) - 1, 0)

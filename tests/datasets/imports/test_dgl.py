@@ -22,6 +22,7 @@ from halohop.datasets.staging import Staging
 from halohop.errors import DatasetError, HalohopError, InputError
 from halohop.partitioning.planning.sizes import GraphSizes
 from halohop.typing import EDGE, NODE
+from tests.support.archives import unpack
 
 HERE = Path(__file__).parent
 VERSIONS = ("1.1.3", "2.1.0")
@@ -33,7 +34,7 @@ RENAMED = {"feat": "x", "label": "y"}
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dgl")
     for version in VERSIONS:
-        shutil.unpack_archive(HERE / f"dgl-{version}.tar.xz", folder / version)
+        unpack(HERE / f"dgl-{version}.tar.xz", folder / version)
     return folder
 
 

@@ -1,7 +1,6 @@
 """Another library's partitions on the command line."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from halohop.datasets.sources import load_source
 from halohop.errors import InputError
 from halohop.launch import cli
 from halohop.launch.pages.summary import summarize
+from tests.support.archives import unpack
 
 HERE = Path(__file__).parent
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dgl")
-    shutil.unpack_archive(HERE / "dgl-2.1.0.tar.xz", folder)
+    unpack(HERE / "dgl-2.1.0.tar.xz", folder)
     return folder / "typed" / "graph.json"
 
 

@@ -1,7 +1,6 @@
 """`halohop partition --plan`: what it will take, and nothing is written."""
 
 import io
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from halohop.launch.commands.planning import rendered
 from halohop.partitioning.planning.budget import Budget
 from halohop.partitioning.planning.estimate import PartitionPlan, Rates, estimate
 from halohop.partitioning.planning.sizes import GraphSizes, TableSizes
+from tests.support.archives import unpack
 
 RATES = dict.fromkeys(("read", "number", "count", "move", "sort", "finish"), 1e7)
 
@@ -53,7 +53,7 @@ def test_it_says_what_it_will_take_and_writes_nothing(tmp_path: Path, measured: 
 
 
 def test_partitions_of_others_stay_and_their_number_is_known(tmp_path: Path, measured: list[str]) -> None:
-    shutil.unpack_archive(Path(__file__).parents[2] / "datasets" / "imports" / "dgl-2.1.0.tar.xz", tmp_path)
+    unpack(Path(__file__).parents[2] / "datasets" / "imports" / "dgl-2.1.0.tar.xz", tmp_path)
     result = invoke("partition", f"dgl:{tmp_path}/typed/graph.json", tmp_path / "parts", "--plan")
     assert result.exit_code == 0, result.output
     assert "3 partitions" in result.output

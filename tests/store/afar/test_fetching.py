@@ -30,6 +30,7 @@ from halohop.store.disk import map_part, read_manifest, verify_parts
 from halohop.store.manifest import encode, part_folder
 from halohop.store.names import MANIFEST
 from tests.store.afar.conftest import CHUNK, Store
+from tests.support.archives import unpack
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -73,7 +74,7 @@ def test_an_object_store_in_memory(far_parts: Path, tmp_path: Path) -> None:
 
 
 def test_version_1_has_one_checksum_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.unpack_archive(Path(__file__).parents[1] / "version1.tar.xz", tmp_path / "there")
+    unpack(Path(__file__).parents[1] / "version1.tar.xz", tmp_path / "there")
     (old,) = (path.parent for path in (tmp_path / "there").rglob(MANIFEST))
     monkeypatch.setattr(chunks, "_PIECE", 64)
     here = fetch(old, tmp_path / "here")
