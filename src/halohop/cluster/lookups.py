@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halohop import ops
 from halohop.cluster.router import Router
-from halohop.errors import IdError, InputError, SchemaError
+from halohop.errors import IdError, InputError
 from halohop.partitioning.book import Book, check_edge_dir
 from halohop.store.draw import TAKE_ALL
 from halohop.store.requests import (
@@ -254,10 +254,7 @@ class Lookups:
             SchemaError: no such node type or split.
         """
         node_type = self.schema.node_type(node_type)
-        splits = self.schema.splits(node_type)
-        if split is not None and split not in splits:
-            raise SchemaError(f"node type {node_type!r} has no split {split!r}; stored splits: {list(splits)}")
-        mask = None if split is None else f"{split}_mask"
+        mask = None if split is None else f"{self.schema.split(node_type, split)}_mask"
         reply = self._router.answer(SelectRequest(node_type=node_type, mask=mask, parts=tuple(range(self.book.num_parts))))
         return reply.gid, reply.raw
 

@@ -12,12 +12,10 @@ from halohop.datasets.kinds import DECIMALS, Kind, plain
 from halohop.datasets.staging import Staging
 from halohop.datasets.table_parts import Part, characters, parts_of
 from halohop.errors import InputError, SchemaError
+from halohop.store.schema import SPLITS
 
 SAMPLED = ("time", "weight")
 """Columns of edges that sampling reads."""
-
-SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""What a split may be called, and what it is called here."""
 
 
 def split_name(text: str) -> str:

@@ -56,7 +56,7 @@ class DrawArguments(TypedDict, total=False):
         str | None,
         Argument(
             about="""the attribute of edges or nodes that holds times: no edge or neighbour later than a seed is sampled around
-            it. Implies `disjoint`."""
+            it. Implies `disjoint`. A node's edges come in the order in which the graph stores them; PyG lists them by time."""
         ),
     ]
     time_window: Annotated[

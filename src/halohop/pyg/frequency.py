@@ -12,6 +12,7 @@ from halohop.access.frequency import divided, placed
 from halohop.errors import InputError
 from halohop.partitioning.assigners.division import AssignRequest, Division
 from halohop.pyg.inputs import fanouts_of
+from halohop.store.schema import find_split
 from halohop.store.tables import GraphTables
 from halohop.typing import NodeType, Relation
 
@@ -70,12 +71,16 @@ class Frequency:
         return Division(part=part)
 
     def _seeds(self, tables: GraphTables) -> tuple[NodeType, NDArray[np.bool_]]:
-        name = f"{self.split}_mask"
-        having = [key for key, table in tables.nodes.items() if name in table.columns and self.node_type in (None, key)]
+        having = {}
+        for key, table in tables.nodes.items():
+            masks = {name.removesuffix("_mask"): mask for name, mask in table.columns.items() if name.endswith("_mask")}
+            if self.node_type in (None, key) and (split := find_split(masks, self.split)) is not None:
+                having[key] = masks[split]
         if len(having) != 1:
-            raise InputError(f"split={self.split!r} is one of {having or 'no nodes'}; name a split of one type, or its node_type")
-        mask: NDArray[np.bool_] = np.asarray(tables.nodes[having[0]].columns[name], dtype=np.bool_)
-        return having[0], mask
+            named = list(having) or "no nodes"
+            raise InputError(f"split={self.split!r} is one of {named}; name a split of one type, or its node_type")
+        ((node_type, mask),) = having.items()
+        return node_type, np.asarray(mask, dtype=np.bool_)
 
 
 def place_by_hotness(hot: Tensor | NDArray[np.floating], *, seeds: Tensor | None = None, seed: int = 0) -> Tensor:

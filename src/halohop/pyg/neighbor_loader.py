@@ -31,8 +31,9 @@ class NeighborLoader(NeighborhoodLoader, PyGNeighborLoader):  # type: ignore[mis
             graphs a node type, or a pair of it and any of these.
         input_time: the time of every input node; by default the nodes' own `time_attr`.
         input_id: numbers to give out as the batches' `input_id` instead of positions.
-        world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default this loader
-            alone goes through all of them, as in PyG.
+        world: the ranks that share the input nodes, e.g. `halohop.World.from_env()` under torchrun; by default, and with
+            None, this loader goes through all of them, as in PyG. In a process group of several ranks that warns unless `world`
+            is given or `input_nodes` are ids.
         own_seeds: with `world`: each rank brings input nodes of its own and goes through all of them, in as many steps as they
             take (see torch's `Join`). Batches are numbered among those of all ranks, so that no two ranks draw alike.
         run: "threads" (default), "processes" (forked workers, for transforms that keep Python busy; Linux, and graphs without

@@ -13,6 +13,21 @@ from halohop.typing import EDGE, NODE, NodeType, Relation, TableKey
 REVERSE = "rev_"
 """What begins the name of a relation that holds the edges of another the other way round, by PyG's convention."""
 
+SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+"""What a split may be called, and what it is called here."""
+
+
+def find_split(stored: Collection[str], name: str) -> str | None:
+    """The stored split that a name means, by its own name or another one of `SPLITS`; None if there is none.
+
+    Example:
+        >>> find_split(["train", "val"], "valid"), find_split(["train", "valid"], "val"), find_split(["train"], "test")
+        ('val', 'valid', None)
+    """
+    if name in stored:
+        return name
+    return next((split for split in stored if SPLITS.get(split, split) == SPLITS.get(name, name)), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSpec:
@@ -178,3 +193,13 @@ class Schema:
             for name, spec in self.table(table).columns.items()
             if name.endswith("_mask") and spec.dtype == "bool" and spec.shape == ()
         )
+
+    def split(self, table: TableKey, name: str) -> str:
+        """The stored split that a name means, by its own name or another one of `SPLITS`.
+
+        Raises:
+            SchemaError: there is none.
+        """
+        if (split := find_split(self.splits(table), name)) is None:
+            raise SchemaError(f"node type {table!r} has no split {name!r}; stored splits: {list(self.splits(table))}")
+        return split
