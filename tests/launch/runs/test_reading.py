@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from halohop import load_source
 from halohop.datasets.estimate import source_bytes
 from halohop.errors import InputError
 from halohop.launch.runs import reading
@@ -42,7 +43,7 @@ def test_a_source_that_does_not_fit_is_in_files_for_as_long_as_it_is_needed(
     with tables_of(asked, tmp_path / "a", memory=None, worker=False, progress=lambda *stage: shown.append(stage)) as tables:
         folder = tmp_path / "a.source"
         assert str(folder / "columns") in Path("/proc/self/maps").read_text()
-        whole = reading.load_source(SOURCE, undirected=undirected)
+        whole = load_source(SOURCE, undirected=undirected)
         assert torch.equal(tables.edges[EDGE].src, whole.edges[EDGE].src)
         assert torch.equal(tables.nodes[NODE].columns["x"], whole.nodes[NODE].columns["x"])
     assert not list(tmp_path.iterdir())

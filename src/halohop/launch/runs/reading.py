@@ -37,7 +37,13 @@ class Reading:
 
 @contextmanager
 def tables_of(
-    reading: Reading, out: Path, *, memory: str | None, worker: bool, progress: OnProgress, say: Callable[[str], None]
+    reading: Reading,
+    out: Path,
+    *,
+    memory: str | None,
+    worker: bool,
+    progress: OnProgress,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[GraphTables]:
     """The tables of a source, for as long as the block lasts.
 
