@@ -44,10 +44,12 @@ SPARE_DESCRIPTORS = {"socket": 4, "pipe": 8, "anon_inode": 16, "file": 8}
 """Descriptors that libraries may open once and keep (an event loop, a random source); a leak per test soon exceeds them."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Shells start background jobs with Ctrl-C ignored, and children inherit that; tests of Ctrl-C need it heard."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.version_info[:3] == (3, 13, 0):  # torch's compiler says so
+        config.addinivalue_line("filterwarnings", "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -66,3 +66,18 @@ def decode_json(data: bytes, name: object, kind: type[Value] | Any = Any) -> Val
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no JSON, no text, a field missing or of a wrong type
         raise CorruptDatasetError(f"{name} cannot be read as JSON: {error}") from error
     return value
+
+
+def resolve_below(folder: Path, name: str) -> Path | None:
+    """Where `name` leads in a folder without links in its own path; None if that is outside, or if a link leads to itself.
+
+    Example:
+        >>> resolve_below(Path("/data"), "../secret") is None
+        True
+    """
+    try:
+        path = (folder / name).resolve()  # an absolute name stays as it is
+        loops = any(place.is_symlink() for place in (path, *path.parents))  # Python 3.13 leaves such a link as it is
+    except (OSError, RuntimeError):  # older ones raise
+        return None
+    return path if path.is_relative_to(folder) and not loops else None

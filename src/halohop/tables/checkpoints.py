@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from halohop.errors import InputError
 from halohop.files.aside import remove, writing
+from halohop.files.reading import resolve_below
 from halohop.files.whole import sync_tree
 from halohop.tables import loading, saving
 from halohop.tables.kept import KeptTable
@@ -132,12 +133,7 @@ class Checkpoints:
         if self._folder is None:
             raise InputError(f"folder {asked!r}: this server names no folder for tables; start it with tables= (--tables FOLDER)")
         outside = InputError(f"folder {asked!r} lies outside the folder for tables that the server names; give a path below it")
-        if not asked or "\0" in asked:
-            raise outside
-        try:
-            path = (self._folder / asked).resolve()  # an absolute path stays as it is
-        except (OSError, RuntimeError):  # a link that leads to itself
-            raise outside from None
-        if path == self._folder or not path.is_relative_to(self._folder):
+        path = resolve_below(self._folder, asked) if asked and "\0" not in asked else None
+        if path is None or path == self._folder:
             raise outside
         return path

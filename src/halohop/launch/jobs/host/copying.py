@@ -10,6 +10,7 @@ from pathlib import Path
 from halohop.cores import usable_cores
 from halohop.errors import CorruptDatasetError, ProtocolError
 from halohop.files import whole_file, write_file, writing
+from halohop.files.reading import resolve_below
 from halohop.launch.jobs.host.channel import PIECE
 from halohop.launch.jobs.host.messages import Copied, Piece
 from halohop.store.checksums import ChunkSums, FileRecord, hexadecimal, sum_range
@@ -75,7 +76,7 @@ def write_brought(folder: Path, take: Callable[[], Piece | None]) -> list[str]:
     found = []
     while (piece := take()) is not None:
         file = folder / piece.path
-        if not file.resolve().is_relative_to(folder.resolve()):
+        if resolve_below(folder.resolve(), piece.path) is None:
             raise ProtocolError(f"a host sent a file {piece.path!r}, which lies outside of {folder}")
         with writing(file):
             file.parent.mkdir(parents=True, exist_ok=True)
