@@ -2,6 +2,7 @@
 # make test-all  the same with the tests that repeat others at another size (marked `full`): run it before a change is finished
 # make quick     lint, types and the tests of what was changed since this branch left main
 # make test-oldest  the tests of what meets other libraries, with the oldest versions that are promised
+# make environments  set up .venv-more and .bench/dgl with what skipped tests look for: DGL, Ray, scikit-learn, ...
 # make test-gpu  what needs a GPU, and the tests of its kernels on it: in your environment, whose torch reaches one
 # make demo      set up .venv, then train on a small graph
 # make resolve   check that an index has wheels of everything in constraints.txt, on every Python that is promised
@@ -19,7 +20,7 @@ TORCH_INDEX ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --durations 10 --durations-min 2
 
-.PHONY: test test-all test-oldest test-gpu quick demo site release lint resolve kernels venv clean
+.PHONY: test test-all test-oldest environments test-gpu quick demo site release lint resolve kernels venv clean
 
 test: lint kernels
 	$(BIN)/pytest $(PARALLEL)
@@ -28,21 +29,35 @@ test-all: lint kernels
 	$(BIN)/pytest $(PARALLEL) -m "not soak and not gpu"
 
 # The oldest versions that pyproject.toml promises, in an environment of its own; the tests are those of what meets other libraries.
+# Kernels of a GPU are compiled by the oldest Triton, which brings no linker for AMD: /bin/true stands in, as the code is read before.
 OLDEST_TESTS := tests/launch/test_cli.py tests/launch/terminal/test_progress.py tests/test_errors.py tests/datasets tests/ops/test_sample.py \
 	tests/files tests/store tests/pyg/test_convert.py tests/recipes/test_config.py tests/recipes/test_models.py
 test-oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest
-	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all]' hypothesis networkx scipy pytest pytest-timeout pytest-xdist
+	$(VENV)-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[all,gpu]' triton==3.2.0 hypothesis networkx scipy pytest pytest-timeout pytest-xdist
 	$(VENV)-oldest/bin/python -m pytest $(OLDEST_TESTS)
+	TRITON_HIP_LLD_PATH=/bin/true $(VENV)-oldest/bin/python -m pytest tests/ops/test_gpu_compile.py::test_every_kernel_compiles_for_every_target
+
+# What skipped tests look for: make environments, then make VENV=.venv-more test-all. DGL 2.1 has an environment of its own, .bench/dgl,
+# with the torch of its time; its Python must be 3.11 or 3.12.
+MORE := 'ray[default,train]>=2.60' kubernetes-validate scikit-learn pytorch-frame s3fs 'moto[server]'
+environments: venv
+	@$(MAKE) --no-print-directory VENV=.venv-more .venv-more/.installed-dev
+	.venv-more/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(MORE)
+	.venv-more/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3
+	$(BIN)/python -m benchmarks.peers
 
 # In an environment of yours, as .venv may have a torch that is built for the CPU: pip install -e '.[dev]' beside a torch for CUDA,
 # then: make GPU_PYTHON=/path/of/python test-gpu. Kernels are compiled and run there, not interpreted: a test may take minutes the
 # first time. Warnings of a torch that was never seen here are no errors.
+# Several processes share the GPU: make GPU_WORKERS=1 test-gpu for one. make test compiles kernels ahead of time, without a GPU.
 GPU_PYTHON ?= $(PYTHON)
+GPU_WORKERS ?= 4
+GPU_TESTS := $(filter-out tests/ops/test_gpu_compile.py,$(wildcard tests/ops/test_gpu_*.py)) tests/sampling/test_on_device.py tests/system/test_gpu.py
 test-gpu:
 	@if $(GPU_PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest tests/ops/test_gpu_*.py tests/sampling/test_on_device.py tests/system/test_gpu.py -m "not soak" \
-			-W default --timeout 1800; \
+		TRITON_INTERPRET=0 $(GPU_PYTHON) -m pytest $(GPU_TESTS) -m "not soak" \
+			--numprocesses $(GPU_WORKERS) --dist loadgroup -W default --timeout 1800; \
 	else echo "no GPU: $(GPU_PYTHON) has no torch that reaches one; nothing was tested"; fi
 
 quick: lint kernels
@@ -102,5 +117,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-site $(VENV)-release dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-site $(VENV)-release $(VENV)-more $(VENV)-oldest dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
