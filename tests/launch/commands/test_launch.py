@@ -1,4 +1,5 @@
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -45,9 +46,10 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(folder: Path) -> None:
     code, text = outcome("--config", "job.toml", "--dry-run", "--engine", "ssh", "--hosts", "a,b", "--env", "X=1")
     assert code == 0
     assert "engine ssh, 2 hosts x 2 trainers, 3 servers ranks meet at a:29500" in text
-    assert f"serve {folder}/parts --share 0/3 --listen 0.0.0.0:5510 --advertise a:5510" in text
+    parts, python = shlex.quote(f"{folder}/parts"), shlex.quote(Job(data="d", out="o", run=("x",)).python)
+    assert f"serve {parts} --share 0/3 --listen 0.0.0.0:5510 --advertise a:5510" in text
     assert "--peers a:5510,b:5510,a:5511 --grace 5 --cache 1GB with X=1 reads share 0/3 of" in text
-    assert f"trainers-1 x 2: {Job(data='d', out='o', run=('x',)).python} -m halohop train a:5510,b:5510,a:5511" in text
+    assert f"trainers-1 x 2: {python} -m halohop train a:5510,b:5510,a:5511" in text
     assert "--epochs 3 --no-exclude-seed-edges" in text
     assert "after server-0, server-1, server-2" in text
     assert not (folder / "run").exists()
