@@ -19,22 +19,14 @@ from halohop.loading.locality import Locality, seed_blocks
 from halohop.loading.making import BatchSpec, Dated, initialised, note_worker, noted, pinned, seed_generators
 from halohop.loading.measured import Measured, Trial
 from halohop.loading.on_device import DeviceEpoch, OnDevice
-from halohop.loading.options import (
-    Run,
-    as_torch,
-    check_pin_memory_device,
-    prefetch_config,
-    refuse_collating,
-    refuse_keywords,
-    warn_of_all_seeds,
-    whole,
-)
+from halohop.loading.options import Run, check_pin_memory_device, prefetch_config, refuse_collating, refuse_keywords, whole
 from halohop.loading.pipeline import Backlog, Made, Makers, in_order
 from halohop.loading.processes import Kept, Processes, require_processes
 from halohop.loading.resume import EpochProgress, LoaderProgress
 from halohop.loading.seeds import OwnPlan, Share, digest, numbered, plan_of, positions_of
 from halohop.loading.sent import SentByArguments
 from halohop.loading.threads import Inline, Threads
+from halohop.loading.undivided import as_torch, warn_of_all_seeds
 from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
 from halohop.process_group import group_size

@@ -1,9 +1,7 @@
 """What users may say about how batches are made: torch's keywords, and halohop's own."""
 
-import functools
 import math
 import operator
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal, TypedDict
@@ -74,37 +72,6 @@ def refuse_collating(loader: Any, own: Callable[..., Any]) -> None:
             f"{type(loader).__name__} overrides collate_fn, but batches are not made from lists of positions here; "
             "override filter_fn, which gets every finished batch, or give a `transform`"
         )
-
-
-def as_torch(
-    seeds: Any,
-    *,
-    is_divided: bool,
-    batch_size: int | None,
-    sampler: Any,
-    batch_sampler: Any,
-    shuffle: bool | None,
-    drop_last: bool,
-) -> dict[str, Any]:
-    """The arguments of torch's DataLoader. Lightning injects a sampler that divides the seeds into a loader over their positions,
-    as PyG's loaders are. One whose seeds are divided already is over an iterable, which no sampler belongs to."""
-    if is_divided:
-        return {"dataset": seeds, "batch_size": None if batch_sampler is not None else batch_size, "drop_last": drop_last}
-    positions = range(len(seeds))
-    if batch_sampler is not None:
-        return {"dataset": positions, "batch_sampler": batch_sampler}
-    order = {"sampler": sampler} if sampler is not None else {"shuffle": bool(shuffle and positions)}
-    return {"dataset": positions, "batch_size": batch_size, "drop_last": drop_last, **order}
-
-
-@functools.cache
-def warn_of_all_seeds(num_ranks: int) -> None:
-    """Once in a process: each of several ranks goes through all seeds, and nobody has said that this is meant."""
-    warnings.warn(
-        f"each of the {num_ranks} ranks goes through all seeds of this loader: give world=halohop.World.detect() to divide them "
-        "among the ranks, or world=None if every rank shall have all",
-        stacklevel=3,
-    )
 
 
 def check_pin_memory_device(device: str) -> None:

@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch_geometric.data import Data
 
 import halohop
-from halohop.loading.options import warn_of_all_seeds
+from halohop.loading.undivided import warn_of_all_seeds
 from halohop.world import World
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
