@@ -39,29 +39,27 @@ def typed(seed: int = 0, dtype: torch.dtype = torch.int64) -> DGLGraph:
 
 
 def described(value: Any) -> Any:
-    """Everything of a batch that can be compared: ids, edges with their order and ids, and columns that were set."""
+    """Everything of a batch that can be compared: ids, edges with their order and ids, and columns that were set. Relations
+    without edges are left out: blocks of a DistGraph do not have them."""
     if isinstance(value, torch.Tensor):
         return str(value.dtype), value.tolist()
     if isinstance(value, dict):
         return {key: described(part) for key, part in value.items() if not isinstance(part, torch.Tensor) or len(part)}
     if isinstance(value, tuple | list):
         return [described(part) for part in value]
+    etypes = [name for name in value.canonical_etypes if value.num_edges(name)] if isinstance(value, DGLGraph) else []
     if isinstance(value, DGLBlock):
         return {
             "src": {kind: described(value.srcnodes[kind].data[dgl.NID]) for kind in value.srctypes},
             "dst": {kind: described(value.dstnodes[kind].data[dgl.NID]) for kind in value.dsttypes},
-            "edges": {name: described(value.edges(form="uv", etype=name)) for name in value.canonical_etypes},
-            "ids": {name: described(value.edges[name].data[dgl.EID]) for name in value.canonical_etypes},
+            "edges": {name: described(value.edges(form="uv", etype=name)) for name in etypes},
+            "ids": {name: described(value.edges[name].data[dgl.EID]) for name in etypes},
         }
     if isinstance(value, DGLGraph):
         return {
             "nodes": {kind: described(value.nodes[kind].data[dgl.NID]) for kind in value.ntypes},
-            "edges": {name: described(value.edges(form="uv", etype=name)) for name in value.canonical_etypes},
-            "ids": {
-                name: described(value.edges[name].data[dgl.EID])
-                for name in value.canonical_etypes
-                if dgl.EID in value.edges[name].data
-            },
+            "edges": {name: described(value.edges(form="uv", etype=name)) for name in etypes},
+            "ids": {name: described(value.edges[name].data[dgl.EID]) for name in etypes if dgl.EID in value.edges[name].data},
         }
     raise TypeError(f"a {type(value).__name__} is in the batch")
 
