@@ -5,7 +5,7 @@ import torch
 
 from halohop.cluster.graph import in_memory
 from halohop.errors import InputError, SchemaError
-from halohop.recipes.labels import count_classes, find_target, labels_of
+from halohop.recipes.labels import count_classes, find_target, labeled_splits, labels_of
 from halohop.store.tables import GraphTables, NodeTable
 from halohop.world import World
 
@@ -83,3 +83,9 @@ def test_class_numbers_that_are_codes_are_refused_before_a_model_is_made(largest
         count_classes(graph(a={"y": y, "train_mask": MASK}), "a", World(), CPU)
     columns = {"y": torch.tensor([0, 65_535, largest]), "train_mask": MASK}  # the last node is in no split
     assert count_classes(graph(a=columns), "a", World(), CPU) == 65_536
+
+
+@pytest.mark.parametrize("stored", ["val", "valid", "validation"])
+def test_validation_nodes_are_found_by_any_name_of_their_split(stored: str) -> None:
+    columns = {"y": torch.arange(3), "train_mask": MASK, f"{stored}_mask": ~MASK, "other_mask": MASK}
+    assert labeled_splits(graph(a=columns), "a", World(), CPU) == ("train", "val")

@@ -57,6 +57,14 @@ def link_parts(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.mark.parametrize("time_attr", [None, "when"])
+def test_validation_edges_are_found_by_any_name_of_their_split(time_attr: str | None) -> None:
+    fold = torch.arange(180) % 4
+    masks = {"train_mask": fold < 2, "validation_mask": fold == 2, "test_mask": fold == 3}
+    found = split_edges(in_memory(ring(when=torch.arange(180), **masks)), EDGE, time_attr)
+    assert {name: edges.index.shape[1] for name, edges in found.items()} == {"train": 180, "val": 90, "test": 90}
+
+
 def test_learns_writes_down_what_happened_and_gives_vectors(link_parts: str, tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     end = train(config_for(link_parts, tmp_path, epochs=5, lr=0.02), world=World(), on_event=events.append)

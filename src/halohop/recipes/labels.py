@@ -83,12 +83,13 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
 
 
 def labeled_splits(graph: Graph, target: NodeType, world: World, device: torch.device) -> tuple[str, ...]:
-    """The splits in which a node has a label. Each rank looks at its share of the nodes, all get the same answer.
+    """Those of "train", "val" and "test" in which a node has a label. Each rank looks at its share of the nodes, all get the same
+    answer.
 
     Raises:
         InputError: "train" is not one of them.
     """
-    splits = graph.schema.splits(target)
+    splits = [split for split in ("train", "val", "test") if graph.schema.has_split(target, split)]
     found: list[float] = []
     for split in splits:
         gid, _ = graph.select(split, target)

@@ -57,17 +57,21 @@ def split_edges(graph: Graph, relation: Relation, time_attr: str | None) -> dict
         InputError: neither masks nor times, no edge to learn from, or a reverse relation that would give the answers away.
     """
     check_splits(graph.schema, relation, time_attr)
-    masks = [name for name in graph.schema.splits(relation) if name in _SPLITS]
-    read = edge_columns(graph, relation, [f"{name}_mask" for name in masks] + ([] if time_attr is None else [time_attr]))
-    time = None if time_attr is None else read.pop(time_attr)
-    if time is not None and not masks:
-        read = time_masks(time)
+    schema = graph.schema
+    masks = {f"{name}_mask": f"{schema.split(relation, name)}_mask" for name in _SPLITS if schema.has_split(relation, name)}
+    read = edge_columns(graph, relation, [*masks.values()] + ([] if time_attr is None else [time_attr]))
+    time = None if time_attr is None else read[time_attr]
+    divided = (
+        time_masks(time)
+        if time is not None and not masks
+        else {name: read[column] for name, column in masks.items() if column in read}
+    )
     edges = graph.edges(relation)
     ends = torch.stack([_raw_ids(graph, relation[0])[edges.src_gid], _raw_ids(graph, relation[2])[edges.dst_gid]])
     until = None if time is None else _just_before(time)
     found = {}
     for name in _SPLITS:
-        chosen = read.get(f"{name}_mask")
+        chosen = divided.get(f"{name}_mask")
         if chosen is not None and (name == "train" or chosen.any()):
             found[name] = LinkEdges(index=ends[:, chosen], seen_until=None if until is None else until[chosen])
     if "train" not in found or not found["train"].index.numel():

@@ -194,6 +194,10 @@ class Schema:
             if name.endswith("_mask") and spec.dtype == "bool" and spec.shape == ()
         )
 
+    def has_split(self, table: TableKey, name: str) -> bool:
+        """Whether `split` finds a stored split."""
+        return find_split(self.splits(table), name) is not None
+
     def split(self, table: TableKey, name: str) -> str:
         """The stored split that a name means, by its own name or another one of `SPLITS`.
 
