@@ -14,10 +14,10 @@ FLAGS = (bool, bool | None)
 
 
 def flag(value: Any, name: str, kind: Any = bool) -> Any:
-    """The value of an option as a bool, or as None, according to the option's type (`kind`); of another type as it is.
+    """Returns the value of a bool option as a bool, or None if `kind` allows it. Options of other kinds keep their value.
 
     Raises:
-        InputError: it is none of Python's, NumPy's or torch's bools, nor 0 or 1: a string such as "False" would count as true.
+        InputError: the value is not a bool of Python, NumPy or torch, nor 0 or 1. A string such as "False" would count as true.
 
     Example:
         >>> flag(1, "replace"), flag(None, "shuffle", bool | None)

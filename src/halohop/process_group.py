@@ -44,7 +44,7 @@ def world_of(world: World | None) -> World:
 
 
 def group_size() -> int:
-    """How many ranks torch's process group has; 1 without one."""
+    """The number of ranks of torch's process group; 1 without one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 

@@ -82,7 +82,7 @@ def test_users_place_nodes_by_a_hotness_of_their_own():
 def test_what_cannot_be_is_refused():
     with pytest.raises(InputError, match="the same for all partitions"):
         Frequency(fanouts=[2], batch_size=4, method="degree")
-    with pytest.raises(InputError, match="split='tarin' is one of no nodes"):
+    with pytest.raises(InputError, match="split='tarin' must be of one node type, but is of none"):
         assign(power_law(20, 2), 2, Frequency(fanouts=[2], batch_size=4, split="tarin"))
     two = typed({"user": 6, "item": 5}, {("user", "buys", "item"): 30})
     with pytest.raises(InputError, match=r"\['user', 'item'\]"):

@@ -46,5 +46,5 @@ def test_lines_tell_counts_from_shares_and_from_measurements() -> None:
 def test_complex_features_are_not_cast_to_their_real_part() -> None:
     tables = graph(a=torch.ones(2, 3, dtype=torch.complex64))
     assert scales(tables) == []
-    with pytest.raises(InputError, match=r"features `x` of 'a' are torch\.complex64 and have no sum"):
+    with pytest.raises(InputError, match=r"features `x` of 'a' are torch\.complex64, which cannot be divided"):
         normalize_rows(tables)

@@ -117,5 +117,5 @@ def test_times_that_are_not_one_number_are_refused(read, column: list[object]) -
 
 @pytest.mark.parametrize("dtype", ["complex64", "float33", "Tensor"])
 def test_features_are_real_numbers(read, dtype: str) -> None:
-    with pytest.raises(InputError, match=f"dtype '{dtype}' is no torch dtype of real numbers"):
+    with pytest.raises(InputError, match=f"dtype '{dtype}' is not a torch dtype of real numbers"):
         read("parquet", [1.0], features=("f",), dtype=dtype)

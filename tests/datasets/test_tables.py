@@ -270,7 +270,7 @@ def test_masks_of_their_own(tmp_path: Path) -> None:
         ({"id": [0, 1], "f": ["a", "b"]}, {"features": ("f",)}, InputError, "column 'f' holds string, expected numbers"),
         ({"id": [0, 1], "f": [[1], [1, 2]]}, {"features": ("f",)}, InputError, "have 1 to 2 entries"),
         ({"id": [0], "f": [1]}, {"features": ("f",), "dtype": "float"}, None, ""),
-        ({"id": [0], "f": [1]}, {"features": ("f",), "dtype": "float33"}, InputError, "'float33' is no torch dtype"),
+        ({"id": [0], "f": [1]}, {"features": ("f",), "dtype": "float33"}, InputError, "'float33' is not a torch dtype"),
         ({"id": [0, 1], "y": [0.5, 1.0]}, {"label": "y"}, InputError, "labels in column 'y' must be whole numbers"),
         ({"id": [0, 1], "s": ["train", "trial"]}, {"split": "s"}, SchemaError, "holds 'trial' in row 1, which is not a split"),
         ({"id": [0], "t": [True]}, {"masks": {"tests": "t"}}, SchemaError, "unknown split 'tests'"),

@@ -232,7 +232,7 @@ def test_what_has_no_splits_or_tells_the_answers_is_refused() -> None:
     table = random_edge_masks(ring()).edges[EDGE]
     names = {"there": ("node", "to", "node"), "back": ("node", "rev_to", "node")}
     both = {names["there"]: table, names["back"]: replace(table, src=table.dst, dst=table.src, columns={})}
-    with pytest.raises(InputError, match=r"reverses of .* would tell the answers"):
+    with pytest.raises(InputError, match=r"reverses of .* the model would see the edges of val and test"):
         split_edges(in_memory(replace(ring(), edges=both)), names["there"], None)
 
 

@@ -37,7 +37,7 @@ def _main_of_child() -> FrameType | None:
 
 
 def _failing(main: FrameType | None) -> bool:
-    """Whether an error ends this process. Python 3.13 cleans up after it has handled the error, older ones before."""
+    """True if an error ends this process. Python 3.13 handles the error before it cleans up, older versions afterwards."""
     error = sys.exc_info()[1]
     if error is None:
         return bool(main and main.f_locals.get("exitcode"))

@@ -83,7 +83,7 @@ class Graph(Counted, Lookups, Jobs):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What there is not, such as `edge_index` for code of PyG's."""
+            """Raises for attributes that a graph does not have, such as `edge_index`, which PyG's code reads."""
             hint = "PyG's RandomNodeLoader and ClusterData take the Data itself, halohop.ClusterLoader takes this graph"
             raise AttributeError(f"a halohop graph has no {name!r}; {hint}")
 

@@ -32,7 +32,7 @@ from halohop.typing import EDGE_ID, RAW_ID, SOURCE_ID, Relation, TableKey, degre
 
 _READING = {"weight", "time", "time_window", "last", "labor", "layer_dependency"}
 SUPPORTED = frozenset({"replace", "expand", "disjoint", "subgraph", "toward_seeds", *_READING})
-"""The options of `Rules` that copies honor; those that read columns or ids of neighbors, if these are copied."""
+"""The options of `Rules` that copies honor. Those in `_READING` also need copies of what they read."""
 
 
 class Replicas:

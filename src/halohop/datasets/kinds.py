@@ -18,7 +18,7 @@ _NUMBERS = (INTEGERS, DECIMALS, "bool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What the values of a column are read as.
+    """A type that the values of a column are read as.
 
     Args:
         name: ``int64``, ``double``, ``bool`` or ``large_string``, as pyarrow names the type.
@@ -55,7 +55,7 @@ class Kind:
         raise error(f"{part.path}: column {name!r} holds {column[low].as_py()!r} in row {part.row(low)}, expected {expected}")
 
     def fits(self, part: Part, column: Column) -> bool:
-        """Whether the type of a column allows this kind; that of a text file does, and values decide."""
+        """True if the type of a column allows this kind. Columns of text files allow every kind; their values decide."""
         types, kind = pyarrow().types, column.type
         if is_text(part.path) or self.given or not len(column) or types.is_null(kind):
             return True

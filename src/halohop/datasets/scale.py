@@ -39,7 +39,7 @@ def normalize_rows(
     nodes = dict(tables.nodes)
     for name in tables.nodes if node_types is None else node_types:
         if (x := nodes[name].columns.get("x")) is not None and x.is_complex():
-            raise InputError(f"features `x` of {name!r} are {x.dtype} and have no sum to divide by; leave out normalize")
+            raise InputError(f"features `x` of {name!r} are {x.dtype}, which cannot be divided by their sum; leave out normalize")
         nodes[name] = _normalized(nodes[name], staging or Staging(), f"nodes.{name}.normalized")
     return replace(tables, nodes=nodes)
 
@@ -56,7 +56,7 @@ def scales(tables: GraphTables) -> list[str]:
 
 
 def gaps(tables: GraphTables) -> list[str]:
-    """Features that are NaN or infinite, a line for a reader for each column that has any; it names the first row.
+    """Describes features that are NaN or infinite: one line for each such column, which names its first such row.
 
     Example:
         >>> holes = NodeTable(num_nodes=2, columns={"x": torch.tensor([[1.0], [torch.nan]])})

@@ -144,7 +144,7 @@ def _width(column: Any) -> float:
 
 
 def _unpacked(stream: IO[bytes], at_least: int) -> bytes:
-    """The beginning of a file of gzip, all that is packed up to where the stream then is: `gzip` reads ahead."""
+    """Unpacks the beginning of a gzip file, exactly up to the position of the stream. (The `gzip` module reads ahead of it.)"""
     text, unpack = b"", zlib.decompressobj(wbits=31)
     while len(text) < at_least and (packed := stream.read(1 << 14)):
         while packed:

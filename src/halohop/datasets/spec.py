@@ -66,7 +66,7 @@ class NodeFiles:
         dtype: torch dtype of ``x``.
         label: column that becomes ``y``: integers, or strings, which are numbered in sorted order; their names are
             stored, too, and `halohop infer` gives them back. Empty means -1, unlabelled. Several columns of 0 and 1 make a node
-            belong to several classes, which are called as the columns; -1, NaN and empty fields mean not known.
+            belong to several classes, which are named after the columns. -1, NaN and empty fields mean not known.
         split: column that holds train, val (valid, validation) or test. Empty means none of them.
         masks: bool columns by split: ``{"train": "is_train"}`` becomes ``train_mask``.
         splits: files by split, which list ids of nodes in a column of the same name as `id`: ``{"train": "train.csv"}``.
@@ -109,7 +109,7 @@ class EdgeFiles:
         columns: further columns, kept under their names.
         undirected: add the reverses of the edges, with the same columns: see `halohop.datasets.add_reverses`.
         allow_missing: as for nodes.
-        kinds: as for nodes, of the columns of node ids; only for node types that have no table.
+        kinds: as for nodes, but for the columns `src` and `dst`, and only for node types that have no table.
     """
 
     file: str

@@ -47,7 +47,7 @@ def stacked(
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype) or kind.is_complex:
         raise InputError(
-            f"dtype {dtype!r} is no torch dtype of real numbers; use float32, float16, bfloat16, float64, int64, ..."
+            f"dtype {dtype!r} is not a torch dtype of real numbers; use float32, float16, bfloat16, float64, int64, ..."
         )
     distinct, title = list(dict.fromkeys(names)), ", ".join(names)
     remedy = "" if missing else "; set allow_missing = true in graph.toml to keep missing values as NaN"

@@ -18,7 +18,7 @@ from halohop.errors import InputError
 def labels(
     staging: Staging, table: str, paths: list[Path], name: str, given: str | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Classes as int64, -1 where there is none, and their names where these are text; `given` is as of `kind_name`."""
+    """Classes as int64, -1 for nodes without one, and the names of the classes if these are text. For `given` see `kind_name`."""
     parts = staging.again(lambda: parts_of(staging, paths, [name], characters(name)))
     found = staging.fact(f"{table}.{name}.kind", lambda: kind_name(((part, name) for part in parts()), given), str)
     kind = Kind(name=found, given=given is not None)
@@ -52,8 +52,9 @@ def _class_numbers(part: Part, name: str, kind: Kind) -> Tensor:
 
 
 def memberships(staging: Staging, table: str, paths: list[Path], names: tuple[str, ...]) -> Tensor:
-    """Whether each node belongs to each of several classes: bool ``[num_nodes, num_classes]``, or int8 with -1 where a field is
-    -1, NaN or empty, which means not known.
+    """Memberships of nodes in several classes: bool ``[num_nodes, num_classes]``, or int8 if some are not known.
+
+    -1 means not known; fields that are -1, NaN or empty become -1.
 
     Raises:
         InputError: a value is not 0, 1 or -1; names its row.
@@ -71,7 +72,7 @@ def memberships(staging: Staging, table: str, paths: list[Path], names: tuple[st
 def _membership(staging: Staging, part: Part, name: str) -> Tensor:
     rows = numbers_in(staging, part, name, missing=True)
     known = rows.nan_to_num(nan=-1.0)
-    refuse_rows((known != 0) & (known != 1) & (known != -1), rows, part, name, "0 or 1, and -1 or nothing where it is not known")
+    refuse_rows((known != 0) & (known != 1) & (known != -1), rows, part, name, "0 or 1, or -1 if it is not known")
     return known.bool() if (known >= 0).all() else known.to(torch.int8)
 
 

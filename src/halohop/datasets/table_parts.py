@@ -19,7 +19,7 @@ class Part:
         path: its file.
         first: the number of the first row in the file, counting from 0.
         columns: by name.
-        entries: how many of them a row has.
+        entries: how many entries a row of the file has: more than 1 if its lists are flattened.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class Part:
     entries: int = 1
 
     def row(self, number: int) -> int:
-        """The number in the file of the row with some entry."""
+        """The number of the row in the file that an entry belongs to."""
         return self.first + number // max(self.entries, 1)
 
     def column(self, name: str) -> Column:

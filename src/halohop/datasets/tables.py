@@ -157,8 +157,8 @@ def _check_names(where: str, kinds: Mapping[str, str], names: Sequence[object]) 
     for name in kinds:
         if name not in names:
             raise SchemaError(
-                f"{where}: kinds names {name!r}; it takes the columns of ids and of the label, and of ids in edges those of a "
-                "node type without a table"
+                f"{where}: kinds names {name!r}, whose kind is not chosen there; name the column of ids or of the label, "
+                "or in edges the ids of a node type without a table"
             )
 
 

@@ -200,7 +200,9 @@ def drawn(
 
 
 def sampled_relations(g: Any, edges: dict[Relation, Listed]) -> dict[Relation, Listed]:
-    """The relations that a frontier or a block has: of a `DistGraph`, as in DGL, those with sampled edges; all if none has any.
+    """Selects the relations of a frontier or block: of a `DistGraph` those with sampled edges, as in DGL, or all if none has any.
+
+    Other graphs keep all relations.
 
     Args:
         g: the graph.

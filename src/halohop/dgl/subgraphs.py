@@ -128,8 +128,8 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     """The edges of several graphs with the same nodes, those of the first first; an edge of two of them is there twice.
 
     Args:
-        graphs: such as `sample_neighbors` returns. The result has the columns of nodes of the first, the relations of all, and
-            of each relation the columns of edges that all graphs with it have.
+        graphs: such as `sample_neighbors` returns. The result has the node columns of the first graph and the relations of
+            all graphs. A relation has the edge columns that all graphs with this relation have.
 
     Raises:
         InputError: no graph, or graphs with other nodes.

@@ -113,7 +113,7 @@ class LayeredModel:
 
 
 def check_finite(name: str, values: Tensor) -> None:
-    """Refuses what a model has made of values that it cannot compute with.
+    """Refuses losses, weights or predictions of a model that are NaN or infinite.
 
     Raises:
         NotFiniteError: a value is NaN or infinite; `name` says what it is.

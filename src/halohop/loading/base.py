@@ -46,8 +46,8 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
     Args:
         graph: what batches are made of.
         seeds: what is dealt to the batches: input nodes, edges, or whatever else makes up seeds.
-        world: the ranks that share the seeds. None: this loader goes through all of them, which is also the default; in a process
-            group of several ranks a loader that was not told so warns, and Lightning divides its seeds.
+        world: the ranks that share the seeds. None: this loader goes through all seeds. By default it does so, too, but warns if
+            there is a process group of several ranks, and lets Lightning divide the seeds.
         own_seeds: each rank of `world` brings seeds of its own and goes through all of them. Its batches are numbered among
             those of all ranks, so that no two ranks draw alike. Ranks may take different numbers of steps.
         locality: "none" shuffles the seeds of the whole graph. With "blocks" the seeds of a batch are of one block of the graph

@@ -14,10 +14,12 @@ from halohop.typing import NodeType, Relation
 
 
 class Examples(IterableDataset[int]):
-    """The inputs, with a length. Torch and Lightning see them if `world` divides them: iterable, so that no sampler is injected.
+    """The inputs of a loader, with a length. If `world` divides them, this is the data set that torch and Lightning see.
+
+    It is iterable, so that Lightning does not inject a sampler.
 
     Attributes:
-        listed: whether the user listed them one by one, as each rank lists its own, and named no mask or split, nor everything.
+        listed: whether the user gave ids, which count as the rank's own seeds; not a mask, a split's name or nothing.
     """
 
     listed: bool = False

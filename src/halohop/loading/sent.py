@@ -1,4 +1,4 @@
-"""Loaders that are made again of the same arguments: in another process, where they stood, and by Lightning with its sampler."""
+"""Loaders that can be made again from their arguments: as copies, in another process, or by Lightning with its own sampler."""
 
 import inspect
 from typing import Any, Self, cast
@@ -33,7 +33,7 @@ class SentByArguments(Resumable):
         return remade, (type(self), *self._made_with, self.state_dict())
 
     def __copy__(self) -> Self:
-        """One made of the same arguments, at the same place in its epochs. The data is shared."""
+        """Makes a loader from the same arguments, at the same position in its epochs. Both share the data."""
         return cast(Self, remade(type(self), *self._made_with, self.state_dict()))
 
     def __deepcopy__(self, memo: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Loaders whose seeds nobody has divided among the ranks: how torch and Lightning see them, and the warning about them."""
+"""The data set of a loader for torch and Lightning, and the warning that every rank goes through all seeds."""
 
 import functools
 import warnings
@@ -8,8 +8,8 @@ from typing import Any
 def as_torch(seeds: Any, *, is_divided: bool, batch_size: int | None, **order: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader; `order` are sampler, batch_sampler, shuffle and drop_last.
 
-    Lightning injects a sampler that divides the seeds into a loader over their positions, as PyG's loaders are. One whose seeds
-    are divided already is over an iterable, which no sampler belongs to.
+    If seeds are not divided, the data set is the range of their positions, as in PyG: Lightning replaces its sampler by one that
+    divides them. If they are divided, the data set is an iterable, which Lightning leaves alone.
     """
     batch_sampler, drop_last, positions = order["batch_sampler"], order["drop_last"], range(len(seeds))
     if is_divided:
@@ -22,9 +22,9 @@ def as_torch(seeds: Any, *, is_divided: bool, batch_size: int | None, **order: A
 
 @functools.cache
 def warn_of_all_seeds(num_ranks: int) -> None:
-    """Once in a process: each of several ranks goes through all seeds, and nobody has said that this is meant."""
+    """Warns, once in a process, that each of several ranks goes through all seeds although `world=None` was not given."""
     warnings.warn(
-        f"each of the {num_ranks} ranks goes through all seeds of this loader: give world=halohop.World.detect() to divide them "
-        "among the ranks, or world=None if every rank shall have all",
+        f"each of the {num_ranks} ranks goes through all seeds of this loader. Give world=halohop.World.detect() to divide them "
+        "among the ranks, or world=None if each rank needs all of them",
         stacklevel=3,
     )

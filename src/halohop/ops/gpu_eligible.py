@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WORDS = {torch.int32: tl.int32, torch.int64: tl.int64, torch.float32: tl.float32, torch.float64: tl.float64}
 _NEVER = 2**63 - 1
 _WARPS = 8
-"""Of `search_times`: a thread for each entry, since the registers of a thread do not hold two."""
+"""Warps of a program of `search_times`: one thread for each entry, because the registers of a thread do not hold two."""
 _AT_ONCE = 1 << 22
 """Entries that are listed at a time, some 100 bytes each; a longer list is listed as a whole."""
 

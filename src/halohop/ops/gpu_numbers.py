@@ -1,4 +1,4 @@
-"""Arithmetic of a GPU that has the bits of the CPU's."""
+"""Arithmetic on a GPU whose results equal those of the CPU bit by bit."""
 
 import triton.language as tl
 

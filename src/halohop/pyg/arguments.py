@@ -193,7 +193,7 @@ def chosen(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     """The arguments of one kind, such as `DrawArguments`, among those given; the others of the kind by default.
 
     Raises:
-        InputError: an argument of type bool that is none.
+        InputError: the value of an argument of type bool is not a bool.
 
     Example:
         >>> chosen(DrawArguments, {"replace": True, "batch_size": 4})["replace"], chosen(DrawArguments, {})["method"]

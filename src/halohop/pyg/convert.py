@@ -80,7 +80,7 @@ def skeleton_of(data: Data | HeteroData, names: Iterable[str | None]) -> Data | 
 
 
 def _remedy(data: object) -> str:
-    """How a graph of another kind becomes one of PyG's, for an error."""
+    """The remedy in an error: the call that makes PyG's graph from one of another kind."""
     library = type(data).__module__.partition(".")[0]
     if isinstance(data, Dataset | list | tuple):
         return "; pass one of its graphs: dataset[0]"

@@ -77,8 +77,10 @@ class Frequency:
             if self.node_type in (None, key) and (split := find_split(masks, self.split)) is not None:
                 having[key] = masks[split]
         if len(having) != 1:
-            named = list(having) or "no nodes"
-            raise InputError(f"split={self.split!r} is one of {named}; name a split of one type, or its node_type")
+            named = list(having) or "none"
+            raise InputError(
+                f"split={self.split!r} must be of one node type, but is of {named}; name another split, or give node_type"
+            )
         ((node_type, mask),) = having.items()
         return node_type, np.asarray(mask, dtype=np.bool_)
 

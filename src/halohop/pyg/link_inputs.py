@@ -125,7 +125,7 @@ def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tenso
     cannot hold them.
 
     Raises:
-        InputError: labels that could not be told from those of negatives.
+        InputError: labels that cannot be distinguished from those of negatives.
     """
     if label is None:
         return None
@@ -141,7 +141,7 @@ def _label_beside(neg_sampling: NegativeSampling, label: Tensor | None) -> Tenso
     if (wide < 0).any() or not (wide + 1 > wide).all():
         least, most = wide.min().item(), wide.max().item()
         raise InputError(
-            f"edge_label holds 0, which means a negative, and {least} to {most}; give numbers from 0 on, below 2**53"
+            f"edge_label holds 0, which means a negative, and labels from {least} to {most}; give numbers from 0 on, below 2**53"
         )
     raised = (wide + 1).to(label.dtype)
     return raised if torch.equal(raised.to(wide.dtype), wide + 1) else wide + 1

@@ -37,7 +37,7 @@ class TypedAttention(nn.Module):
 
 
 def _key(name: str, *, alone: bool = True) -> str:
-    """A name as PyG's layer takes it, which takes "#" for a dot."""
+    """A key of PyG's layer for a name. That layer reads "#" in a key as a dot, so "#" is reserved."""
     return module_key(name, "#", alone=alone)
 
 

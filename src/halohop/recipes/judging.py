@@ -38,7 +38,7 @@ class Judge:
         return "micro_f1" if self.several else "accuracy"
 
     def loss(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of all labels, and of how many. Masks select nothing: the host would wait to learn how many."""
+        """The sum of the losses of all known labels, and their number. Selecting by masks would make the host wait."""
         if self.several:
             known = ~y.isnan()
             losses = F.binary_cross_entropy_with_logits(logits, y.masked_fill(~known, 0), reduction="none")

@@ -61,8 +61,8 @@ def count_classes(graph: Graph, target: NodeType, world: World, device: torch.de
     Each rank looks at its share of the nodes, all get the same answer.
 
     Raises:
-        InputError: no node of any split has a label, a class has a number beyond the nodes, or a row of labels holds another
-            number than 0, 1, and -1 or NaN for none.
+        InputError: no node of any split has a label, a class has too large a number, or a row of several labels
+            holds a value other than 0, 1, -1 and NaN.
     """
     largest, several = -1, several_classes(graph.schema, target)
     for split in graph.schema.splits(target):

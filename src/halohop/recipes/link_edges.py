@@ -101,8 +101,8 @@ def _check_masks(schema: Schema, relation: Relation) -> None:
     reverse = schema.reverse_of(relation)
     if reverse is not None and "train" not in schema.splits(reverse):
         raise InputError(
-            f"the edges {reverse} are the reverses of {relation} and have no column {TRAIN_MASK!r}: those of val and test would "
-            "tell the answers; give them the masks of the edges that they are the reverses of"
+            f"the edges {reverse} are the reverses of {relation} and have no column {TRAIN_MASK!r}: the model would see the "
+            "edges of val and test; give them the masks of the edges that they are the reverses of"
         )
 
 

@@ -1,4 +1,4 @@
-"""Leaks of link prediction: pairs of nodes to predict that an edge joins which the model sees, in any relation and direction."""
+"""Leaks of link prediction: pairs of nodes to predict that are also joined by an edge that the model sees."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def find_reverse(graph: Graph, relation: Relation) -> Relation | None:
 
 
 def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], time_attr: str | None) -> list[str]:
-    """What a user must know of edges that messages pass along and that join pairs of val or test; a sentence for each relation.
+    """Warnings about edges that the model sees and that join pairs of val or test: a sentence for each relation.
 
     Every rank holds the ids of all edges between the two types of the relation, 32 bytes each while it reads them.
 
@@ -47,7 +47,7 @@ def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], t
         return []
     src, dst = torch.cat(held, dim=1)
     asked = _pairs(graph, relation, graph.locate(src, relation[0]), graph.locate(dst, relation[2]), relation)
-    told = []
+    leaks = []
     for other, spec in graph.schema.edges.items():
         if {other[0], other[2]} != {relation[0], relation[2]} or time_attr in spec.columns:
             continue
@@ -62,16 +62,16 @@ def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], t
             if torch.equal(pairs.unique(), _pairs(graph, relation, own.src_gid, own.dst_gid, relation).unique()):
                 column = TRAIN_MASK if time_attr is None else time_attr
                 raise InputError(
-                    f"the edges {other} are the reverses or copies of {relation} and have no column {column!r}: those of val and "
-                    "test would tell the answers; give them the column of the edges that they repeat, or leave them out"
+                    f"the edges {other} are the reverses or copies of {relation} and have no column {column!r}: the model would "
+                    "see the edges of val and test; give them the column of the edges that they repeat, or leave them out"
                 )
         if known.any():
-            told.append(
+            leaks.append(
                 f"{int(known.sum())} of {len(known)} edges of val and test repeat a pair of nodes that {other} shows the model, "
-                "as a copy or a reverse, so scores may be too high; partition the graph without masks and with `--task link`, "
-                "which keeps all edges between two nodes in one split"
+                "so scores may be too high. Leave out the masks and partition the graph with `--task link`: "
+                "it keeps all edges between two nodes in one split."
             )
-    return told
+    return leaks
 
 
 def _pairs(graph: Graph, relation: Relation, src: Tensor, dst: Tensor, of: Relation) -> Tensor:

@@ -30,7 +30,7 @@ class LinkTask(Task):
 
     It learns to tell each edge from random destinations of its source, by binary cross-entropy. An edge of val or test is ranked
     among `eval_negatives` of them (mean reciprocal rank). AUC and average precision are those of all edges against the first
-    ones. What a model may not see is described in `halohop.recipes.link_edges`; it warns of what it sees all the same
+    ones. What a model may not see is described in `halohop.recipes.link_edges`; a warning counts edges that it sees nevertheless
     (`halohop.recipes.link_leaks`).
 
     Raises:

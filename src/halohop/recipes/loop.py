@@ -37,7 +37,7 @@ _SUMMED = ("seeds", "sampled_edges", "local_rows", "remote_rows")
 _LONGEST = ("wait_seconds",)
 
 _READ_EVERY = {"cpu": 1, "cuda": 8}
-"""Steps from one look at the sums of steps to the next, by where they are: on a GPU each look waits for all that it was given."""
+"""Steps between two reads of the sums of losses, by device. On a GPU each read waits for all steps before it."""
 
 
 class Run:
@@ -170,7 +170,7 @@ class Run:
         return replace(part, seconds=begun.seconds + seconds, spent=all_spent)
 
     def _reads(self, step: int) -> bool:
-        """Whether the host looks at the sums after a step: after each, or on a GPU after every few, the last, and a request."""
+        """True if the host reads the sums after a step: after each; on a GPU after every few, the last, and a request to end."""
         return step % _READ_EVERY[self.device.type] == 0 or step == len(self.loader) or (self.world.size == 1 and self._asked())
 
     def _read(self, part: Part, step: int, sums: Tensor) -> tuple[Part, bool]:
@@ -184,8 +184,9 @@ class Run:
         return replace(part, step=step, losses=losses, known=known), asked > 0
 
     def _step(self, batch: Any) -> Tensor:
-        """One step of all ranks; returns the sum of their losses, of how many examples, and how many are asked to end, float64
-        ``[3]``: on a GPU the host does not wait for them.
+        """Takes one step on all ranks. On a GPU the host does not wait for the result.
+
+        Returns float64 ``[3]``: the sum of the ranks' losses, the number of examples, and how many ranks are asked to end.
 
         A rank without examples goes through the same steps with a sum over nothing: no rank waits for it.
         """

@@ -83,8 +83,10 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of a batch, and of how many; the host reads neither. Also of nothing: then every gradient is
-        zero."""
+        """The sum of the losses of a batch, and the number of losses, as tensors that the host does not read.
+
+        A batch without examples has a loss, too, whose gradients are all zero.
+        """
 
     @abstractmethod
     def score(self, model: nn.Module, loader: Loader) -> Score:

@@ -33,8 +33,8 @@ def train(
             (`World.detect`).
         on_event: called on rank 0 with every event, as it is written to ``<out>/metrics.jsonl``; of a resumed run,
             first with those of before.
-        stoppable: SIGTERM in any of the trainers ends all of them after their next step (several on GPUs: within 8 steps), when
-            they have saved where they are: with `ResumableStop`, an exit code of its own. Only in the main thread.
+        stoppable: SIGTERM in any of the trainers ends all of them after their next step (several on GPUs: within 8 steps).
+            They save the run and raise `ResumableStop`, which has an exit code of its own. Only in the main thread.
 
     Returns:
         The last event, "end", on every rank: test accuracy (of links: ``test_mrr``, ``test_auc``, ...), best epoch, totals.

@@ -25,7 +25,7 @@ _GRAIN = 64
 
 _LIMITING = {"time", "time_window", "last", "weight", "labor", "layer_dependency"}
 BOUNDED = frozenset({"replace", "expand", "disjoint", "subgraph", "toward_seeds", *_LIMITING})
-"""The options of `Rules` that `bound` honors. Those that limit what may be drawn leave a bound a bound."""
+"""The options of `Rules` that `bound` honors. Those in `_LIMITING` only make batches smaller, so the bound still holds."""
 
 Key = TypeVar("Key", NodeType, Relation)
 
@@ -178,7 +178,7 @@ def measured(batches: Sequence[Batch], slack: float) -> Sizes:
 
 
 def bound(sampler: NeighborSampler | RemoteSampler, batch: Batch) -> Sizes:
-    """The most that a batch of as many seeds as this one has can have, if no seed occurs twice.
+    """The largest sizes of batches with as many seeds as this one, if no seed occurs twice.
 
     Raises:
         InputError: rules with other options than `BOUNDED`.

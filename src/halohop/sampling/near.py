@@ -16,7 +16,7 @@ from halohop.telemetry import Counters
 from halohop.typing import EDGE_ID, Relation
 
 SUPPORTED = frozenset({"expand", "toward_seeds", "weight"})
-"""The options of `Rules` that the kernels honor; of weights, relations that have none."""
+"""The options of `Rules` that the kernels honor; `weight` only if no relation has that column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ def map_foreign(file: Path) -> NDArray[Any]:
     with file.open("rb") as stream:
         archive = stream.read(2) == b"PK"
     if archive:
-        raise InputError(f"{file} is an archive of arrays; save the one that is meant with numpy.save")
+        raise InputError(f"{file} is an archive of arrays; save the one that you need with numpy.save")
     try:
         with np.errstate(over="ignore"):  # of a shape that no file has
             array: NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)

@@ -14,11 +14,11 @@ REVERSE = "rev_"
 """What begins the name of a relation that holds the edges of another the other way round, by PyG's convention."""
 
 SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""What a split may be called, and what it is called here."""
+"""The standard name of a split, by each name that it may have."""
 
 
 def find_split(stored: Collection[str], name: str) -> str | None:
-    """The stored split that a name means, by its own name or another one of `SPLITS`; None if there is none.
+    """Finds the stored split that has this name, or a name with the same meaning in `SPLITS`; None if there is none.
 
     Example:
         >>> find_split(["train", "val"], "valid"), find_split(["train", "valid"], "val"), find_split(["train"], "test")

@@ -308,7 +308,7 @@ def test_what_clients_are_refused(folders, tmp_path):
             remote(["seeds0.pt"], server_rank=[0, 1])
         with pytest.raises(InputError, match=r"split 'train': this server was given \[\]"):
             remote(glt.Split.train, server_rank=0)
-        with pytest.raises(InputError, match=r"worker_key='train' .*ask several, or number 0 \(client_rank % num_servers\)"):
+        with pytest.raises(InputError, match=r"worker_key='train' .*or number 0 \(client_rank % num_servers\)"):
             remote("seeds1.pt", server_rank=1, worker_key="train")
         with pytest.raises(InputError, match="edge_dir='out', but this graph has the in-edges"):
             loader(None, [2], torch.arange(3), edge_dir="out", worker_options=Remote())

@@ -126,7 +126,7 @@ class _Edges:
         except KeyError as error:
             raise InputError(f"{file} has no column {error}; it is not a partition that DGL's partition_graph wrote") from None
         if not len(inner) == len(every) == len(graph.src) == len(graph.dst):
-            raise InputError(f"{file} has {len(graph.src)} edges, but other numbers of ids for them; copy it again")
+            raise InputError(f"{file} has {len(graph.src)} edges, but not one id for each; copy the partition again")
         own = torch.nonzero(inner).flatten()
         eid = every[own]
         if not bool((eid.diff() > 0).all()):
@@ -141,7 +141,10 @@ class _Edges:
             found[_key(relation, "id")] = self._old_edges[relation][part][eid[low:high] - first]
             local = torch.cat([end[own[low:high]] for end in (graph.src, graph.dst)])
             if len(local) and not 0 <= int(local.min()) <= int(local.max()) < len(nid):
-                raise InputError(f"{file} has an edge with node {int(local.max())} of its {len(nid)} nodes; copy it again")
+                raise InputError(
+                    f"{file} has edges with nodes {int(local.min())} to {int(local.max())}, expected 0 to {len(nid) - 1}; "
+                    "copy the partition again"
+                )
             for end, local, name in (("src", graph.src, relation[0]), ("dst", graph.dst, relation[2])):
                 ids = _within(self._layout.nodes[name], nid[local[own[low:high]]], file)
                 found[_key(relation, end)] = self._old_nodes[name][ids]

@@ -103,8 +103,10 @@ def as_edge_prediction_sampler(
 def find_exclude_eids(
     g: Any, seed_edges: Any, exclude: Any, reverse_eids: Any = None, reverse_etypes: Any = None, output_device: Any = None
 ) -> EdgeIds | None:
-    """Which edges the blocks around some edges leave out, by relation, on `output_device`; None for none. Other arguments as of
-    `as_edge_prediction_sampler`."""
+    """Finds the edges that blocks around some edges leave out, by relation, on `output_device`; None if there are none.
+
+    For the other arguments see `as_edge_prediction_sampler`.
+    """
     found = _excluded(g, seed_edges, exclude, reverse_eids, reverse_etypes)
     if found is None or output_device is None:
         return found

@@ -115,8 +115,8 @@ def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.Worl
     if len({*named}) > 1:
         return world, False
     raise InputError(
-        f"worker_key={options.worker_key!r} divides seeds among clients that are not known by "
-        f"server_rank={options.server_rank}; ask several, or number {own[0]} (client_rank % num_servers), or leave worker_key out"
+        f"worker_key={options.worker_key!r} divides seeds among clients, but server_rank={options.server_rank} does not say "
+        f"which; name several servers, or number {own[0]} (client_rank % num_servers), or leave worker_key out"
     )
 
 
@@ -156,7 +156,7 @@ def local_input(given: Any, options: Any) -> Any:
 
 
 def _asked(options: RemoteDistSamplingWorkerOptions) -> list[int]:
-    """The ranks of the servers that are named; of none, those that are this client's share."""
+    """The ranks of the servers that the options name. If they name none: this client's share of all servers."""
     graph, rank = connected("RemoteDistSamplingWorkerOptions"), options.server_rank
     if rank is None:
         return graph.share_servers(required_context("a client").world)[0]

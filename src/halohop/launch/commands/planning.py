@@ -79,8 +79,9 @@ def check_disk(wanted: Planned) -> None:
 
 
 def check_unread(wanted: Planned) -> None:
-    """Compares the room on the disk with the sizes of files, before these are read into a new folder. If sizes are guessed, half
-    of them count. A folder that is there, or begun, is not looked at.
+    """Compares free disk space with the space that partitions will need, before a source is read.
+
+    If sizes are guessed, half of them count. Nothing is checked if the folder exists or an interrupted run has started it.
 
     Raises:
         WriteError: there is too little.
