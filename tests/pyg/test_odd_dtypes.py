@@ -112,6 +112,18 @@ def test_times_of_neighbors_are_checked_and_those_that_nobody_reads_are_not():
         halohop.NeighborLoader(data, [-1], ("b", torch.arange(10)), until, time_attr="when")
 
 
+def test_columns_of_relations_that_are_not_sampled_are_not_checked():
+    data, back = HeteroData(), ("b", "back", "a")
+    data["a"].num_nodes = data["b"].num_nodes = NODES
+    for relation, weight in ((TO, torch.rand(EDGES)), (back, torch.rand(EDGES, 3))):
+        data[relation].edge_index, data[relation].w = torch.randint(NODES, (2, EDGES)), weight
+    fanouts = {TO: [3, 0], back: [0, 0]}
+    batch = next(iter(halohop.NeighborLoader(data, fanouts, "b", weight_attr="w", batch_size=5)))
+    assert batch[TO].w.shape == batch[TO].e_id.shape
+    with pytest.raises(InputError, match=r"weights 'w' of \('b', 'back', 'a'\) are float32 with rows of shape \(3,\)"):
+        halohop.NeighborLoader(data, {TO: [3, 0], back: [0, 1]}, "b", weight_attr="w", batch_size=5)
+
+
 def test_times_of_seeds_that_have_no_order_are_refused():
     data = plain(when=torch.arange(EDGES))
     with pytest.raises(InputError, match=r"the times of seeds are torch\.complex64"):

@@ -94,6 +94,21 @@ def test_pieces_without_a_label_change_no_figure(several: bool, sizes: list[int]
     assert np.isnan([nothing[1], *nothing[0].values()]).all()
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_rows_without_a_label_have_no_gradient_whatever_they_hold(several: bool) -> None:
+    logits = torch.tensor([[1.0, 2.0], [float("nan"), float("inf")], [0.5, -1.0]], requires_grad=True)
+    y = torch.tensor([[1.0, 0.0], [float("nan")] * 2, [0.0, 1.0]]) if several else torch.tensor([1, -1, 0])
+    loss, known = Judge(num_classes=2, several=several).loss(logits, y)
+    loss.backward()
+    alone = logits.detach()[[0, 2]].requires_grad_()
+    wanted, _ = Judge(num_classes=2, several=several).loss(alone, y[[0, 2]])
+    wanted.backward()
+    assert (float(loss.detach()), int(known)) == (pytest.approx(float(wanted.detach())), 4 if several else 2)
+    assert logits.grad is not None
+    assert torch.equal(logits.grad[1], torch.zeros(2))
+    assert torch.equal(logits.grad[[0, 2]], alone.grad)
+
+
 def test_no_figure_is_made_of_nothing() -> None:
     found, loss, count = Judge(num_classes=3, several=True).judge([], CPU, World())
     assert (count, np.isnan([loss, *found.values()]).all()) == (0, True)

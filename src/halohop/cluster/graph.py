@@ -84,8 +84,9 @@ class Graph(Counted, Lookups, Jobs):
 
         def __getattr__(self, name: str) -> Any:
             """Raises for attributes that a graph does not have, such as `edge_index`, which PyG's code reads."""
-            hint = "PyG's RandomNodeLoader and ClusterData take the Data itself, halohop.ClusterLoader takes this graph"
-            raise AttributeError(f"a halohop graph has no {name!r}; {hint}")
+            hint = "; PyG's RandomNodeLoader and ClusterData take the Data itself, halohop.ClusterLoader takes this graph"
+            read_by_pyg = ("edge_index", "num_nodes", "num_edges", "node_types", "edge_types", "adj_t", "x")
+            raise AttributeError(f"a halohop graph has no {name!r}{hint if name in read_by_pyg else ''}", name=name, obj=self)
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ def prefetch_config(
     if run in ("threads", "processes") and workers == 0:
         raise InputError(f"run={run!r} needs num_workers of at least 1")
     if not isinstance(timeout, Real) or not 0 <= timeout < math.inf:
-        raise InputError(f"timeout={timeout!r} is not a number of seconds; give 0 or more")
+        raise InputError(f"timeout={timeout!r} is not a finite number of seconds; give 0 or more")
     return PrefetchConfig(
         workers=0 if run == "inline" else workers,
         prefetch=(2 if prefetch_factor is None else _count(prefetch_factor, "prefetch_factor")) or 2,

@@ -125,11 +125,11 @@ class Draws:
         graph, book = self.graph, self.graph.book
         graph.check_edge_dir(edge_dir)
         rules = Rules(replace=replace, weight=weight, labor=is_labor(method))
-        if weight is not None:
-            check_columns(graph, rules)
-            graph.check_readable([weight])
         asked = self._asked(nodes)
         fanouts = fanouts_by_relation(fanout, graph)
+        if weight is not None:
+            check_columns(graph, rules, [relation for relation, number in fanouts.items() if number])
+            graph.check_readable([weight])
         known = self._known()
         gids = {name: known.gids(name, raw) for name, raw in asked.items()}
         left_out = self._left_out(excluded)

@@ -69,8 +69,8 @@ def hotness(
     check_method(method)
     source = source_of(graph, () if weight_attr is None else (weight_attr,)).graph
     rules = Rules(replace=replace, weight=weight_attr)
-    check_columns(source, rules)
     numbers, nodes = fanouts_of(fanouts, source.schema), seed_dataset(source, seeds)
+    check_columns(source, rules, numbers.sampled)
     deals = dealt(source, nodes.node_type, nodes.gid, batch_size=batch_size, locality=locality)
     order = {name: source.select(None, name)[0] for name in source.schema.nodes}
     rows: dict[NodeType, list[Tensor]] = {name: [] for name in order}

@@ -110,8 +110,8 @@ def add_replicas(path: str | Path, replicas: Replicas | Sequence[Mapping[NodeTyp
         if not isinstance(replicas, Replicas):
             return copy_nodes(path, holding, graph, _located(replicas, graph))
         rules = Rules(replace=replicas.replace, weight=replicas.weight_attr)
-        check_columns(graph, rules)
         fanouts, seeds = fanouts_of(replicas.fanouts, graph.schema), seed_dataset(graph, replicas.seeds)
+        check_columns(graph, rules, fanouts.sampled)
         deals = dealt(graph, seeds.node_type, seeds.gid, batch_size=replicas.batch_size, locality=replicas.locality)
         return make_replicas(
             path,

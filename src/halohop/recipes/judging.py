@@ -38,12 +38,18 @@ class Judge:
         return "micro_f1" if self.several else "accuracy"
 
     def loss(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of all known labels, and their number. Selecting by masks would make the host wait."""
+        """The sum of the losses of all known labels, and their number. Selecting by masks would make the host wait.
+
+        Logits without a label are masked, so that a NaN among them reaches no gradient.
+        """
         if self.several:
             known = ~y.isnan()
-            losses = F.binary_cross_entropy_with_logits(logits, y.masked_fill(~known, 0), reduction="none")
+            logits, y = logits.masked_fill(~known, 0), y.masked_fill(~known, 0)
+            losses = F.binary_cross_entropy_with_logits(logits, y, reduction="none")
             return losses.masked_fill(~known, 0).sum(), known.sum()
-        return F.cross_entropy(logits, y.clamp(min=-1), ignore_index=-1, reduction="sum"), (y >= 0).sum()
+        known = y >= 0
+        logits = logits.masked_fill(~known[:, None], 0)
+        return F.cross_entropy(logits, y.clamp(min=-1), ignore_index=-1, reduction="sum"), known.sum()
 
     def judge(
         self, found: Iterable[tuple[Tensor, Tensor]], device: torch.device, world: World

@@ -89,13 +89,13 @@ class LinkTask(Task):
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         positive, negative = model(batch)
-        # -log of the probability of the edges, and of that of the negatives being none
-        of_edges, of_others = F.softplus(-positive), F.softplus(negative)
         known = torch.ones_like(positive, dtype=torch.bool)
         if "seed_mask" in (edges := part_of(batch, self.relation)):  # of a padded batch
             known = edges.seed_mask
-            of_edges, of_others = of_edges.masked_fill(~known, 0), of_others.masked_fill(~known[:, None], 0)
-        return of_edges.sum() + of_others.sum(), known.sum() * (1 + negative.shape[1])
+            never = float("-inf")  # a logit without a loss, or a gradient
+            positive, negative = positive.masked_fill(~known, -never), negative.masked_fill(~known[:, None], never)
+        # -log of the probability of the edges, and of that of the negatives being none
+        return F.softplus(-positive).sum() + F.softplus(negative).sum(), known.sum() * (1 + negative.shape[1])
 
     @torch.no_grad()
     def score(self, model: nn.Module, loader: Loader) -> Score:

@@ -50,6 +50,11 @@ class Fanouts:
         return cls(per_relation={relation: given[relation] for relation in schema.edges})
 
     @property
+    def sampled(self) -> list[Relation]:
+        """The relations of which any neighbours are drawn."""
+        return [relation for relation, fanouts in self.per_relation.items() if any(fanouts)]
+
+    @property
     def num_hops(self) -> int:
         return max((len(fanouts) for fanouts in self.per_relation.values()), default=0)
 

@@ -48,7 +48,7 @@ class Candidates:
         columns = graph.schema.nodes[node_type].columns
         if time is None or time not in columns:
             return cls(node_type=node_type, gid=gid, time=None, weight=weight)
-        check_numbers(columns[time], ops.TIME_DTYPES, f"times {time!r} of {node_type!r}")
+        check_numbers(columns[time], ops.TIME_DTYPES, "times", time, node_type)
         ((times,),) = graph.fetch(FetchRequest(queries=(RowQuery(table=node_type, columns=(time,), gid=gid),)))
         times = times.double() if times.is_floating_point() else times.long()
         order = torch.argsort(times, stable=True)

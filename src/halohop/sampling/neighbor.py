@@ -1,7 +1,7 @@
 """The hop loop: for one node type and many, local and remote. It honors every option of `Rules`; `sampling/near.py` makes the
 same batches faster for those that it names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ class NeighborSampler:
             found_by.setdefault(neighbors, []).append(relation)
         room = {} if places is None else {name: (places.nodes[name], places.most_found(found_by, name)) for name in places.nodes}
         self._tables = Tables(graph.schema, disjoint=self.rules.disjoint, pool=graph.pool, room=room)
-        check_columns(graph, self.rules)
+        check_columns(graph, self.rules, fanouts.sampled)
         self._device = graph.pool if isinstance(graph.pool, DevicePool) else None
         self._near: NearSampler | None = None
         if self._device is None:
@@ -159,10 +159,11 @@ class NeighborSampler:
         )
 
 
-def check_columns(graph: AnyGraph, rules: Rules) -> None:
+def check_columns(graph: AnyGraph, rules: Rules, sampled: Iterable[Relation]) -> None:
     """
     Raises:
-        InputError: a column of the rules that no relation or node type has, or one that does not hold a number for each row.
+        InputError: a column of the rules that no relation or node type has, or that does not hold a number for each row of a
+            sampled relation.
     """
     of_edges = {relation: spec.columns for relation, spec in graph.schema.edges.items()}
     of_nodes = {name: spec.columns for name, spec in graph.schema.nodes.items()}
@@ -170,11 +171,12 @@ def check_columns(graph: AnyGraph, rules: Rules) -> None:
         raise InputError(f"no relation has weights {rules.weight!r}; columns of the edges: {_named(of_edges)}")
     if rules.time is not None and not any(rules.time in columns for columns in (*of_edges.values(), *of_nodes.values())):
         raise InputError(f"neither edges nor nodes have times {rules.time!r}; columns: {_named({**of_edges, **of_nodes})}")
-    for relation, columns in of_edges.items():
+    for relation in sampled:
+        columns = of_edges[relation]
         table = relation if rules.time in columns else graph.book.neighbor_type(relation)
-        check_numbers(columns.get(rules.weight or ""), ops.WEIGHT_DTYPES, f"weights {rules.weight!r} of {relation}")
+        check_numbers(columns.get(rules.weight or ""), ops.WEIGHT_DTYPES, "weights", rules.weight, relation)
         times = (columns if table == relation else of_nodes[str(table)]).get(rules.time or "")
-        check_numbers(times, ops.TIME_DTYPES, f"times {rules.time!r} of {table!r}")
+        check_numbers(times, ops.TIME_DTYPES, "times", rules.time, table)
 
 
 def _named(tables: Mapping[Any, Mapping[str, object]]) -> str:

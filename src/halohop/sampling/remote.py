@@ -89,7 +89,7 @@ class RemoteSampler:
     def __init__(
         self, graph: Graph, batch_servers: BatchMaker, fanouts: Fanouts, *, seed: int, rules: Rules, columns: Columns | None
     ) -> None:
-        check_columns(graph, rules)
+        check_columns(graph, rules, fanouts.sampled)
         batch_servers.check()
         self.graph = graph
         self._batch_servers = batch_servers

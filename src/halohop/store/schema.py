@@ -85,14 +85,17 @@ def specs_of(
     return {name: ColumnSpec.of(column, names.get(name, ()), (stored or {}).get(name)) for name, column in columns.items()}
 
 
-def check_numbers(spec: ColumnSpec | None, dtypes: Collection[torch.dtype], what: str) -> None:
+def check_numbers(spec: ColumnSpec | None, dtypes: Collection[torch.dtype], what: str, name: str | None, table: TableKey) -> None:
     """
     Raises:
         InputError: a column, if there is one, does not hold a number of one of these dtypes for each row.
     """
     if spec is not None and (spec.shape or getattr(torch, spec.dtype) not in dtypes):
         kinds = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise InputError(f"{what} are {spec.dtype} with rows of shape {spec.shape}; store one number for each row, of {kinds}")
+        raise InputError(
+            f"{what} {name!r} of {table!r} are {spec.dtype} with rows of shape {spec.shape}; "
+            f"store one number for each row, of {kinds}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ sys.stdout.write("no end of line, ")
         ("sys.exit(7)", 7, ""),
         ("sys.exit('a word')", 1, "a word\n"),
         ("raise ValueError('a fault')", 1, "ValueError: a fault\n"),
+        ("sys.exit(('a', 'tuple'))", 1, "('a', 'tuple')\n"),
+        ("sys.stdout.flush(); sys.stderr.close()", 0, ""),
     ],
 )
 def test_threads_exit_functions_and_exit_codes_are_those_of_python(end: str, code: int, errors: str, tmp_path: Path) -> None:
@@ -89,3 +91,29 @@ def test_output_that_is_lost_is_a_failure(tmp_path: Path) -> None:
     done = run("-m", "halohop.launch.processes.child", "script.py", folder=tmp_path)
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
+
+
+def test_a_stream_that_the_program_closed_is_not_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys; sys.stdout = open('out', 'w'); print('kept'); sys.stdout.close()")
+    done = run("-m", "halohop.launch.processes.child", "script.py", folder=tmp_path)
+    assert (done.returncode, done.stderr, (tmp_path / "out").read_text()) == (0, "", "kept\n")
+
+
+FILES = """
+import os, types
+modules = types.ModuleType("log")
+modules.text, modules.raw = open("text", "w"), open("raw", "wb")
+modules.text.write("kept")
+modules.raw.write(b"kept")
+modules.self = modules  # a cycle, which only finalization takes apart
+reading, writing = os.pipe()
+modules.pipe = os.fdopen(writing, "wb", buffering=1 << 20)
+modules.pipe.write(b"0" * ((1 << 20) - 1))  # more than the pipe takes: flushing it would wait for ever
+"""
+
+
+def test_files_that_a_program_leaves_open_are_flushed_and_pipes_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FILES)
+    done = run("-m", "halohop.launch.processes.child", "script.py", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [(tmp_path / name).read_text() for name in ("text", "raw")] == ["kept", "kept"]

@@ -4,6 +4,7 @@ Holds on to the launcher's lifeline, then runs the script or the module as `pyth
 Where that ends with an error of halohop, the launcher can read it.
 """
 
+import atexit
 import logging
 import os
 import runpy
@@ -14,7 +15,7 @@ from pathlib import Path
 from halohop import memory
 from halohop.errors import HalohopError
 from halohop.launch.processes import lifeline
-from halohop.launch.processes.ending import end_after
+from halohop.launch.processes.ending import end_after, flush_files
 from halohop.launch.processes.failures import report
 from halohop.launch.processes.starting import name_process, take_cores
 from halohop.launch.terminal import logs
@@ -44,4 +45,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    atexit.register(flush_files)  # the first to be registered is the last to be called
     end_after(lambda: main(sys.argv[1:]))

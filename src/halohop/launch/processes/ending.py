@@ -5,11 +5,16 @@ leaked, and a thread of torch's process group that releases a tensor at that mom
 """
 
 import atexit
+import gc
+import io
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
 
 
 def end_after(work: Callable[[], object]) -> NoReturn:
@@ -20,22 +25,33 @@ def end_after(work: Callable[[], object]) -> NoReturn:
     code = _exit_code(work)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    os._exit(_exit_code(_flush) or code)
+    lost = [_exit_code(partial(_flush, stream)) for stream in (sys.stdout, sys.stderr)]
+    os._exit(max(lost) or code)
 
 
 def _exit_code(work: Callable[[], object]) -> int:
     try:
         work()
     except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
     except BaseException:
         sys.excepthook(*sys.exc_info())
         return 1
     return 0
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
+def flush_files() -> None:
+    """Flushes the regular files that a program has left open, as finalization does."""
+    for file in gc.get_objects():
+        if issubclass(type(file), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            with suppress(OSError, ValueError, AttributeError):  # a closed file, or one that is not whole
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe may take for ever
+                    file.flush()
+
+
+def _flush(stream: Any) -> None:
+    if stream is not None and not getattr(stream, "closed", False):
         stream.flush()
