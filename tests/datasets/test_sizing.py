@@ -121,6 +121,19 @@ def test_tables_by_their_footers_or_first_rows(tmp_path: Path, suffix: str) -> N
     assert bool(found.guessed) == (suffix != ".parquet")
 
 
+def test_tables_without_rows(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for name, text in {"nodes": "id,c\n", "edges": "src,dst,w,t\n"}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    (tmp_path / "graph.toml").write_text(
+        '[nodes.node]\nfile = "nodes.csv"\nid = "id"\ncolumns = ["c"]\n[edges.node__to__node]\nfile = "edges.csv"\n'
+        'src = "src"\ndst = "dst"\ncolumns = ["w"]\ntime = "t"\n'
+    )
+    found, wanted = source_sizes(tmp_path), read(tmp_path)
+    assert found.nodes[NODE].columns == wanted.nodes[NODE].columns
+    assert found.edges == wanted.edges
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_of_a_long_text_are_guessed_by_its_first_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool

@@ -130,7 +130,7 @@ def _entries(column: Any) -> int:
 
 
 def _width(column: Any) -> float:
-    """Times and larger unsigned integers become int64."""
+    """Times and larger unsigned integers become int64, columns without values float64."""
     types = pyarrow().types
     if types.is_string(column.type) or types.is_large_string(column.type):
         longest = pyarrow("compute").max(pyarrow("compute").binary_length(column)).as_py()
@@ -139,7 +139,7 @@ def _width(column: Any) -> float:
     kind = column.type.value_type if hasattr(column.type, "value_type") and not types.is_dictionary(column.type) else column.type
     if types.is_boolean(kind):
         return float(entries)
-    wide = types.is_temporal(kind) or (types.is_unsigned_integer(kind) and kind.bit_width > 8)
+    wide = not types.is_primitive(kind) or types.is_temporal(kind) or (types.is_unsigned_integer(kind) and kind.bit_width > 8)
     return entries * (8.0 if wide else kind.bit_width / 8)
 
 
