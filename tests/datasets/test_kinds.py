@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from halohop.datasets import kinds
 from halohop.datasets.staging import Staging
 from halohop.datasets.tables import read_tables
 from halohop.datasets.text import texts_of
@@ -67,6 +68,33 @@ def test_ids_are_what_the_files_of_nodes_hold_together(read, texts: list[str], e
     assert ids_of(tables) == expected
     assert tables.edges[EDGE].src.tolist() == [0, 0]
     assert tables.edges[EDGE].dst.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [("7", 7), (" 7", 7), ("A9", "A9"), ("007", "007"), ("0x1F", "0x1F"), ("true", "true")]
+)
+def test_a_late_row_decides_too(read, last: str, expected: object) -> None:
+    ids = ids_of(read(NODES, n="id\n" + "".join(f"{number}\n" for number in range(8, 1500)) + f"{last}\n"))
+    assert (ids[0], ids[-1]) == (type(expected)(8), expected)
+
+
+@pytest.mark.parametrize(("pattern", "tried", "most"), [("{}", {"int64"}, 3000), ("A{}", {"int64", "double", "bool"}, 1000)])
+def test_a_kind_is_tried_if_those_before_failed_and_on_all_rows_if_the_first_hold_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str, tried: set[str], most: int
+) -> None:
+    casts: list[tuple[str, int]] = []
+    parsed = kinds._parsed
+
+    def watched(column, target, *, zeros: bool):
+        casts.append((str(target), len(column)))
+        return parsed(column, target, zeros=zeros)
+
+    monkeypatch.setattr(kinds, "_parsed", watched)
+    (tmp_path / "n.csv").write_text("id\n" + "".join(pattern.format(number) + "\n" for number in range(3000)))
+    (tmp_path / "graph.toml").write_text(NODES)
+    assert read_tables(tmp_path).nodes[NODE].num_nodes == 3000
+    assert {kind for kind, _ in casts} == tried
+    assert max(rows for _, rows in casts) == most
 
 
 def test_ids_without_a_table_are_what_all_edges_mention_together(read) -> None:

@@ -172,7 +172,7 @@ def _ids(
 
 def _kind(staging: Staging, node_type: NodeType, columns: Callable[[], Iterable[tuple[Part, str]]], given: str | None) -> Kind:
     """INTEGERS or STRINGS."""
-    found = staging.fact(f"nodes.{node_type}.ids.kind", lambda: kind_name(columns(), given), str)
+    found = staging.fact(f"nodes.{node_type}.ids.kind", lambda: kind_name(columns, given), str)
     if found == DECIMALS:
         for part, name in columns():
             expected = (

@@ -4,7 +4,7 @@ A text file holds characters only. A column of it holds numbers if every field i
 that a number would lose (007, 02134). Parquet files declare the types of their columns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from halohop.datasets.arrow import Column, is_text, pyarrow
@@ -14,6 +14,7 @@ from halohop.errors import InputError
 TEXT, NUMBER = "text", "number"
 INTEGERS, DECIMALS, STRINGS = "int64", "double", "large_string"
 _NUMBERS = (INTEGERS, DECIMALS, "bool")
+_PROBE = 1_000  # rows; a cast that fails takes long, as pyarrow does not stop at the first value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Kind:
         types, target = pyarrow().types, pyarrow().type_for_alias(self.name)
         text = types.is_string(column.type) or types.is_large_string(column.type)
         if text and self.name != STRINGS:
+            if len(column) > _PROBE and _parsed(column[:_PROBE], target, zeros=self.given) is None:
+                return None
             return _parsed(column, target, zeros=self.given)
         try:
             return column.cast(target)
@@ -76,21 +79,27 @@ class Kind:
             return None
 
 
-def kind_name(columns: Iterable[tuple[Part, str]], given: str | None = None) -> str:
+def kind_name(columns: Callable[[], Iterable[tuple[Part, str]]], given: str | None = None) -> str:
     """The name of the `Kind` of some columns together: the first of ``int64``, ``double`` and ``bool`` that all their values
     are, else ``large_string``.
 
     Args:
-        columns: parts of tables, and the column in each.
+        columns: parts of tables, and the column in each; called for each kind that is tried.
         given: TEXT or NUMBER, if the user chose one.
     """
     if given == TEXT:
         return STRINGS
-    possible = [Kind(name=name, given=given is not None) for name in _NUMBERS]
-    for part, name in columns:
-        column, text = plain(part.columns[name]), is_text(part.path) or given is not None
-        possible = [kind for kind in possible if kind.fits(part, column) and not (text and kind.converted(column) is None)]
-    return possible[0].name if possible else (STRINGS if given is None else INTEGERS)
+    for kind in (Kind(name=name, given=given is not None) for name in _NUMBERS):
+        if all(_holds(part, name, kind) for part, name in columns()):
+            return kind.name
+    return STRINGS if given is None else INTEGERS
+
+
+def _holds(part: Part, name: str, kind: Kind) -> bool:
+    """True if a column can be of a kind; of Parquet files only the declared types are asked."""
+    column = plain(part.columns[name])
+    parsed = is_text(part.path) or kind.given
+    return kind.fits(part, column) and not (parsed and kind.converted(column) is None)
 
 
 def plain(column: Column) -> Column:
@@ -103,6 +112,8 @@ def _parsed(column: Column, target: object, *, zeros: bool) -> Column | None:
     pa, pc = pyarrow(), pyarrow("compute")
     for trim in (False, True):
         texts = pc.ascii_trim_whitespace(column) if trim else column
+        if trim and texts.equals(column):
+            return None
         try:
             numbers = texts.cast(target)
         except pa.ArrowInvalid:

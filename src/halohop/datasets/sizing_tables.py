@@ -98,7 +98,7 @@ def _nodes(table: _Files, files: NodeFiles) -> TableSizes:
     columns |= table.widths(files.columns) if files.columns else {}
     sample = next(iter(stream_columns(table.paths[0], [files.id], characters(files.id), _SAMPLE)))
     part = Part(path=table.paths[0], first=0, columns=sample)
-    if kind_name([(part, files.id)], files.kinds.get(files.id)) == STRINGS:
+    if kind_name(lambda: [(part, files.id)], files.kinds.get(files.id)) == STRINGS:
         columns[RAW_TEXT] = _width(sample[files.id].cast(pyarrow().large_string()))
         return TableSizes(rows=table.rows, columns=columns)
     return TableSizes(rows=table.rows, columns=columns, own_ids=True)

@@ -20,7 +20,7 @@ def labels(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Classes as int64, -1 for nodes without one, and the names of the classes if these are text. For `given` see `kind_name`."""
     parts = staging.again(lambda: parts_of(staging, paths, [name], characters(name)))
-    found = staging.fact(f"{table}.{name}.kind", lambda: kind_name(((part, name) for part in parts()), given), str)
+    found = staging.fact(f"{table}.{name}.kind", lambda: kind_name(lambda: ((part, name) for part in parts()), given), str)
     kind = Kind(name=found, given=given is not None)
     if found == STRINGS:
         classes = staging.fact(f"{table}.{name}.classes", lambda: _classes(parts(), name, kind), list[str])
