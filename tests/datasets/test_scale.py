@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from halohop.datasets import normalize_rows, scales
+from halohop.datasets.scale import gaps
 from halohop.errors import InputError
 from halohop.store.tables import GraphTables, NodeTable
 
@@ -48,3 +49,12 @@ def test_complex_features_are_not_cast_to_their_real_part() -> None:
     assert scales(tables) == []
     with pytest.raises(InputError, match=r"features `x` of 'a' are torch\.complex64, which cannot be divided"):
         normalize_rows(tables)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+def test_gaps_are_found_in_each_dtype_of_fractions(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.0, 2.0], [0.0, 1.0], [1.0, torch.nan]])
+    (line,) = gaps(graph(a=x.to(dtype), full=x[:2].to(dtype), counts=x[:2].int()))
+    assert line.startswith("features of a are not finite: x holds nan in row 2; ")

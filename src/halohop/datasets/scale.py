@@ -78,7 +78,8 @@ def _not_finite(column: Tensor) -> Iterator[tuple[int, float]]:
     """The first row, and its value."""
     for first in range(0, len(column), _AT_A_TIME):
         rows = column[first : first + _AT_A_TIME]
-        wrong = (~rows.isfinite()).nonzero()
+        wide = rows.float() if rows.element_size() == 1 else rows
+        wrong = (~wide.isfinite()).nonzero()
         if len(wrong):
             yield first + int(wrong[0][0]), float(rows[tuple(wrong[0])])
             return
