@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from halohop.datasets import normalize_rows, scales
+from halohop.datasets import normalize_rows, scale, scales
 from halohop.datasets.scale import gaps
 from halohop.errors import InputError
 from halohop.store.tables import GraphTables, NodeTable
@@ -58,3 +58,16 @@ def test_gaps_are_found_in_each_dtype_of_fractions(dtype: torch.dtype) -> None:
     x = torch.tensor([[1.0, 2.0], [0.0, 1.0], [1.0, torch.nan]])
     (line,) = gaps(graph(a=x.to(dtype), full=x[:2].to(dtype), counts=x[:2].int()))
     assert line.startswith("features of a are not finite: x holds nan in row 2; ")
+
+
+@pytest.mark.parametrize("width", [1, 3, 1000])
+def test_gaps_are_looked_for_in_chunks_of_bytes(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(scale, "CHUNK_BYTES", 256)
+    sizes: list[int] = []
+    isfinite = torch.Tensor.isfinite
+    monkeypatch.setattr(torch.Tensor, "isfinite", lambda rows: (sizes.append(rows.nbytes), isfinite(rows))[1])
+    x = torch.zeros(200, width)
+    x[150, -1] = torch.inf
+    assert "x holds inf in row 150" in gaps(graph(a=x))[0]
+    assert 1 < len(sizes) <= 151
+    assert max(sizes) <= max(256, 4 * width)

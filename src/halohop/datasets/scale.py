@@ -6,14 +6,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halohop.datasets.staging import Staging
+from halohop.datasets.staging import CHUNK_BYTES, Staging
 from halohop.errors import InputError
 from halohop.ops import SparsePieces, SparseRows
 from halohop.store.tables import GraphTables, NodeTable, is_dense
 from halohop.typing import NodeType
 
 _SAMPLE = 1_000
-_AT_A_TIME = 1 << 18  # rows
 
 
 def normalize_rows(
@@ -76,8 +75,9 @@ def gaps(tables: GraphTables) -> list[str]:
 
 def _not_finite(column: Tensor) -> Iterator[tuple[int, float]]:
     """The first row, and its value."""
-    for first in range(0, len(column), _AT_A_TIME):
-        rows = column[first : first + _AT_A_TIME]
+    step = max(CHUNK_BYTES // max(column[:1].nbytes, 1), 1)
+    for first in range(0, len(column), step):
+        rows = column[first : first + step]
         wide = rows.float() if rows.element_size() == 1 else rows
         wrong = (~wide.isfinite()).nonzero()
         if len(wrong):
