@@ -1,5 +1,6 @@
-"""Several labels of a node: 0, 1, or not known."""
+"""Labels of a node: whole numbers or text, or several that are 0, 1, or not known."""
 
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from halohop.datasets.tables import read_tables
 from halohop.errors import InputError
 from halohop.store.tables import NodeTable
 
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
 
 SPEC = '[nodes.n]\nfile = "n*.csv"\nid = "id"\nlabel = ["a", "b"]\n'
 
@@ -58,3 +60,39 @@ def test_other_values_are_refused_by_their_row(read, value: str) -> None:
 def test_nodes_without_a_known_label_are_in_no_split(read) -> None:
     table = read(["1,0", "-1,-1", "0,-1"], more="fractions = [1.0, 0.0, 0.0]\n")
     assert table.columns["train_mask"].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e300", "9223372036854775808", "0.5"])
+def test_numbers_that_are_not_whole_and_of_64_bits_are_refused_by_their_row(tmp_path: Path, value: str) -> None:
+    (tmp_path / "n.csv").write_text(f"id,y\n0,1.0\n1,\n2,nan\n3,{value}\n")
+    (tmp_path / "graph.toml").write_text('[nodes.n]\nfile = "n.csv"\nid = "id"\nlabel = "y"\n')
+    with pytest.raises(InputError, match=r"n.csv: labels in column 'y' must be whole numbers that fit int64, .* row 3 holds"):
+        read_tables(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "declared"),
+    [
+        ("number", date(2020, 1, 1), "date32.day."),
+        ("number", [1], "list<.*>"),
+        ("text", [1], "list<.*>"),
+        ("text", {"a": 1}, "struct<.*>"),
+    ],
+)
+def test_labels_that_cannot_be_of_the_kind_that_was_given_are_refused(
+    tmp_path: Path, kind: str, value: object, declared: str
+) -> None:
+    parquet.write_table(pa.table({"id": [0, 1], "y": [value, value]}), tmp_path / "n.parquet")
+    (tmp_path / "graph.toml").write_text(f'[nodes.n]\nfile = "*.parquet"\nid = "id"\nlabel = "y"\nkinds = {{y = "{kind}"}}\n')
+    with pytest.raises(InputError, match=rf"n.parquet: column 'y' holds {declared}, expected .*; store integers or text"):
+        read_tables(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["number", "text"])
+@pytest.mark.parametrize("value", [[1], datetime(2020, 1, 1), "1"])
+def test_a_file_without_rows_has_labels_of_every_kind(tmp_path: Path, kind: str, value: object) -> None:
+    table = pa.table({"id": [0], "y": [value]})
+    parquet.write_table(table[:0], tmp_path / "n1.parquet")
+    parquet.write_table(pa.table({"id": [0], "y": [7]}), tmp_path / "n2.parquet")
+    (tmp_path / "graph.toml").write_text(f'[nodes.n]\nfile = "*.parquet"\nid = "id"\nlabel = "y"\nkinds = {{y = "{kind}"}}\n')
+    assert read_tables(tmp_path).nodes["n"].columns["y"].tolist() == [0 if kind == "text" else 7]

@@ -49,6 +49,8 @@ class Kind:
         found = self.converted(column)
         if found is not None:
             return found
+        if not _kinds_of(column.type):
+            raise error(f"{part.path}: column {name!r} holds {column.type}, expected {expected}; store integers or text")
         low, high = 0, len(column)  # column[:low] can be converted, column[:high] cannot
         while high - low > 1:
             middle = (low + high) // 2
@@ -57,25 +59,22 @@ class Kind:
 
     def fits(self, part: Part, column: Column) -> bool:
         """True if the type of a column allows this kind. Columns of text files allow every kind; their values decide."""
-        types, kind = pyarrow().types, column.type
-        if is_text(part.path) or self.given or not len(column) or types.is_null(kind):
+        if is_text(part.path) or self.given or not len(column) or pyarrow().types.is_null(column.type):
             return True
-        if types.is_integer(kind):
-            return self.name in (INTEGERS, DECIMALS)
-        text = types.is_string(kind) or types.is_large_string(kind)
-        return self.name == (STRINGS if text else DECIMALS if types.is_floating(kind) else str(kind))
+        return self.name in _kinds_of(column.type)
 
     def converted(self, column: Column) -> Column | None:
         """A column as this kind; None if a value is of another."""
-        types, target = pyarrow().types, pyarrow().type_for_alias(self.name)
-        text = types.is_string(column.type) or types.is_large_string(column.type)
-        if text and self.name != STRINGS:
+        pa, target = pyarrow(), pyarrow().type_for_alias(self.name)
+        if not len(column):
+            return pa.array([], target)
+        if self.name != STRINGS and _kinds_of(column.type) == (STRINGS,):
             if len(column) > _PROBE and _parsed(column[:_PROBE], target, zeros=self.given) is None:
                 return None
             return _parsed(column, target, zeros=self.given)
         try:
             return column.cast(target)
-        except pyarrow().ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
 
 
@@ -105,6 +104,16 @@ def _holds(part: Part, name: str, kind: Kind) -> bool:
 def plain(column: Column) -> Column:
     """A column whose values are not numbered in a dictionary."""
     return column.cast(column.type.value_type) if pyarrow().types.is_dictionary(column.type) else column
+
+
+def _kinds_of(declared: object) -> tuple[str, ...]:
+    """The names of the kinds that the values of a declared type can be read as."""
+    types = pyarrow().types
+    if types.is_integer(declared):
+        return INTEGERS, DECIMALS
+    if types.is_string(declared) or types.is_large_string(declared):
+        return (STRINGS,)
+    return (DECIMALS,) if types.is_floating(declared) else ("bool",) if types.is_boolean(declared) else ()
 
 
 def _parsed(column: Column, target: object, *, zeros: bool) -> Column | None:

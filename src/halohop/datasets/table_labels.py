@@ -37,18 +37,20 @@ def labels(
 
 
 def _class_numbers(part: Part, name: str, kind: Kind) -> Tensor:
-    pa, pc = pyarrow(), pyarrow("compute")
     column = kind.column(part, name, "a whole number")
-    if kind.name == DECIMALS:  # what a data frame makes of integers with gaps
-        column = pc.if_else(pc.is_nan(column), None, column)
-        odd = np.flatnonzero(pc.not_equal(pc.floor(column), column).fill_null(False).to_numpy(zero_copy_only=False))
-        if len(odd):
-            row = int(odd[0])
-            raise InputError(
-                f"{part.path}: labels in column {name!r} must be whole numbers, or strings everywhere: "
-                f"row {part.row(row)} holds {column[row].as_py()!r}"
-            )
-    return torch.from_numpy(np.require(column.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), requirements="W"))
+    if kind.name != DECIMALS:
+        numbers = column.cast(pyarrow().int64()).fill_null(-1)
+        return torch.from_numpy(np.require(numbers.to_numpy(zero_copy_only=False), requirements="W"))
+    values = column.to_numpy(zero_copy_only=False)  # what a data frame makes of integers with gaps; nulls are NaN
+    known = ~np.isnan(values)
+    odd = np.flatnonzero(known & ((np.floor(values) != values) | (np.abs(values) >= 2**63)))
+    if len(odd):
+        row = int(odd[0])
+        raise InputError(
+            f"{part.path}: labels in column {name!r} must be whole numbers that fit int64, or strings everywhere: "
+            f"row {part.row(row)} holds {column[row].as_py()!r}"
+        )
+    return torch.from_numpy(np.where(known, values, -1).astype(np.int64))
 
 
 def memberships(staging: Staging, table: str, paths: list[Path], names: tuple[str, ...]) -> Tensor:
