@@ -1,6 +1,7 @@
 """Labels of a node: whole numbers or text, or several that are 0, 1, or not known."""
 
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,38 @@ def test_a_file_without_rows_has_labels_of_every_kind(tmp_path: Path, kind: str,
     parquet.write_table(pa.table({"id": [0], "y": [7]}), tmp_path / "n2.parquet")
     (tmp_path / "graph.toml").write_text(f'[nodes.n]\nfile = "*.parquet"\nid = "id"\nlabel = "y"\nkinds = {{y = "{kind}"}}\n')
     assert read_tables(tmp_path).nodes["n"].columns["y"].tolist() == [0 if kind == "text" else 7]
+
+
+@pytest.mark.parametrize(
+    ("files", "y"),
+    [
+        ([[Decimal("2"), None]], [2, -1]),
+        ([[Decimal("2"), Decimal("1")], [5]], [2, 1, 5]),
+        ([[Decimal("2")], [1.0, None]], [2, 1, -1]),
+        ([[True, None], [3, 0]], [1, -1, 3, 0]),
+        ([[True, False], [2.0]], [1, 0, 2]),
+        ([[True, False]], [1, 0]),
+    ],
+)
+def test_decimals_and_bools_of_parquet_are_whole_numbers(tmp_path: Path, files: list[list[object]], y: list[int]) -> None:
+    for number, values in enumerate(files):
+        table = pa.table({"id": [10 * number + row for row in range(len(values))], "y": values})
+        parquet.write_table(table, tmp_path / f"n{number}.parquet")
+    (tmp_path / "graph.toml").write_text('[nodes.n]\nfile = "*.parquet"\nid = "id"\nlabel = "y"\n')
+    table = read_tables(tmp_path).nodes["n"]
+    assert (table.columns["y"].tolist(), table.names) == (y, {"y": ()})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Decimal("1.5"), r"holds Decimal\('1.5'\) in row 1, expected a whole number"),
+        (date(2020, 1, 1), "holds date32.day., .*store integers or text"),
+        ([1], "holds list<.*>, .*store integers or text"),
+    ],
+)
+def test_labels_of_parquet_that_are_neither_numbers_nor_text_are_refused(tmp_path: Path, value: object, message: str) -> None:
+    parquet.write_table(pa.table({"id": [0, 1], "y": [None, value]}), tmp_path / "n.parquet")
+    (tmp_path / "graph.toml").write_text('[nodes.n]\nfile = "*.parquet"\nid = "id"\nlabel = "y"\n')
+    with pytest.raises(InputError, match=rf"n.parquet: column 'y' {message}"):
+        read_tables(tmp_path)

@@ -41,16 +41,17 @@ class Kind:
             InputError: a value of another kind; names its row. Or a Parquet column that is declared to be of another kind.
         """
         column = plain(part.columns[name])
-        if not self.fits(part, column):
-            raise InputError(
-                f"{part.path}: column {name!r} is {column.type}, expected {self.name} as in the other files; "
-                f'store one type, or set kinds = {{{name} = "{TEXT}"}} in graph.toml'
-            )
-        found = self.converted(column)
+        fits = self.fits(part, column)
+        found = self.converted(column) if fits else None
         if found is not None:
             return found
         if not _kinds_of(column.type):
             raise error(f"{part.path}: column {name!r} holds {column.type}, expected {expected}; store integers or text")
+        if not fits:
+            raise InputError(
+                f"{part.path}: column {name!r} is {column.type}, expected {self.name} as in the other files; "
+                f'store one type, or set kinds = {{{name} = "{TEXT}"}} in graph.toml'
+            )
         low, high = 0, len(column)  # column[:low] can be converted, column[:high] cannot
         while high - low > 1:
             middle = (low + high) // 2
@@ -109,11 +110,11 @@ def plain(column: Column) -> Column:
 def _kinds_of(declared: object) -> tuple[str, ...]:
     """The names of the kinds that the values of a declared type can be read as."""
     types = pyarrow().types
-    if types.is_integer(declared):
+    if types.is_integer(declared) or types.is_decimal(declared):
         return INTEGERS, DECIMALS
     if types.is_string(declared) or types.is_large_string(declared):
         return (STRINGS,)
-    return (DECIMALS,) if types.is_floating(declared) else ("bool",) if types.is_boolean(declared) else ()
+    return _NUMBERS if types.is_boolean(declared) else (DECIMALS,) if types.is_floating(declared) else ()
 
 
 def _parsed(column: Column, target: object, *, zeros: bool) -> Column | None:
