@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -93,20 +94,39 @@ def test_infinity_is_refused_next_to_missing_values_that_are_meant(read) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"),
+    ("kind", "of_times", "of_weights"),
     [
-        (pa.int16(), torch.int64),
-        (pa.uint8(), torch.int64),
-        (pa.uint32(), torch.int64),
-        (pa.int32(), torch.int32),
-        (pa.float32(), torch.float32),
-        (pa.float64(), torch.float64),
+        (pa.int16(), torch.int64, torch.int16),
+        (pa.int8(), torch.int64, torch.int8),
+        (pa.uint8(), torch.int64, torch.uint8),
+        (pa.uint32(), torch.int64, torch.int64),
+        (pa.int32(), torch.int32, torch.int32),
+        (pa.float16(), torch.float32, torch.float16),
+        (pa.float32(), torch.float32, torch.float32),
+        (pa.float64(), torch.float64, torch.float64),
     ],
 )
-@pytest.mark.parametrize("target", ["time", "weight"])
-def test_times_and_weights_have_a_dtype_that_sampling_takes(read, kind, dtype: torch.dtype, target: str) -> None:
-    found = read("parquet", pa.array([1, 2], kind), **{target: "f"}).edges["n", "to", "n"].columns[target]
-    assert (found.dtype, found.tolist()) == (dtype, [1, 2])
+def test_times_and_weights_have_a_dtype_that_sampling_takes(read, kind, of_times: torch.dtype, of_weights: torch.dtype) -> None:
+    for target, dtype in {"time": of_times, "weight": of_weights}.items():
+        values = pa.array(np.array([1, 2], kind.to_pandas_dtype()))
+        found = read("parquet", values, **{target: "f"}).edges["n", "to", "n"].columns[target]
+        assert (found.dtype, found.tolist()) == (dtype, [1, 2])
+
+
+@pytest.mark.parametrize("values", [[1.0, NAN, INF], [[1, 2], [3, 4], [5, 6]], [True, False, True]])
+def test_weights_of_nodes_are_columns_like_any_other(tmp_path: Path, values: list[object]) -> None:
+    parquet.write_table(pa.table({"a": [0, 1, 2], "weight": values}), tmp_path / "t.parquet")
+    files = NodeFiles(file="t.parquet", id="a", columns=("weight",))
+    found = read_tables(GraphFiles(nodes={"n": files}), tmp_path).nodes["n"].columns["weight"]
+    assert str(found.tolist()) == str(values)
+
+
+@pytest.mark.parametrize(("values", "found"), [([1.0, NAN], "nan in row 1"), ([[1], [2]], "lists")])
+def test_times_of_nodes_are_finite_numbers(tmp_path: Path, values: list[object], found: str) -> None:
+    parquet.write_table(pa.table({"a": [0, 1], "time": values}), tmp_path / "t.parquet")
+    files = NodeFiles(file="t.parquet", id="a", columns=("time",))
+    with pytest.raises(InputError, match=f"column 'time' holds {found}"):
+        read_tables(GraphFiles(nodes={"n": files}), tmp_path)
 
 
 @pytest.mark.parametrize("column", [[[1], [2]], [True, False]])

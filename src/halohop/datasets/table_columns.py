@@ -12,10 +12,12 @@ from halohop.datasets.kinds import DECIMALS, Kind, plain
 from halohop.datasets.staging import Staging
 from halohop.datasets.table_parts import Part, characters, parts_of
 from halohop.errors import InputError, SchemaError
+from halohop.ops import TIME_DTYPES, WEIGHT_DTYPES
 from halohop.store.schema import SPLITS
 
-SAMPLED = ("time", "weight")
-"""Columns of edges that sampling reads."""
+SAMPLED_OF_NODES = {"time": TIME_DTYPES}
+SAMPLED_OF_EDGES = {"time": TIME_DTYPES, "weight": WEIGHT_DTYPES}
+"""Columns that sampling reads, and the dtypes that it takes of them."""
 
 
 def split_name(text: str) -> str:
@@ -63,18 +65,24 @@ def stacked(
 
 
 def columns_of(
-    staging: Staging, table: str, paths: list[Path], named: Mapping[str, str], dtype: torch.dtype | None = None
+    staging: Staging,
+    table: str,
+    paths: list[Path],
+    named: Mapping[str, str],
+    dtype: torch.dtype | None = None,
+    *,
+    sampled: Mapping[str, Sequence[torch.dtype]] = {},
 ) -> dict[str, Tensor]:
     """Columns of all files, by what they are called here, under their own dtypes or a common one; decimal fractions in text
-    are float64. Columns that are called ``time`` or ``weight`` hold a finite number in each row, in a dtype that sampling takes.
+    are float64. Columns that are `sampled` hold a finite number in each row, in one of some dtypes.
     """
     if not named:
         return {}
-    finite = {name for target, name in named.items() if target in SAMPLED}
+    allowed = {name: sampled[target] for target, name in named.items() if target in sampled}
 
     def numbers(part: Part, name: str) -> Tensor:
         rows = numbers_in(staging, part, name)
-        kind = _sampled_dtype(rows, part, name) if name in finite else dtype
+        kind = _sampled_dtype(rows, part, name, allowed[name]) if name in allowed else dtype
         return rows if kind is None else _fitting(rows, kind, part, name)
 
     def blocks() -> Iterator[tuple[Part, dict[str, Tensor]]]:
@@ -85,13 +93,13 @@ def columns_of(
     return {target: columns[name] for target, name in named.items()}
 
 
-def _sampled_dtype(rows: Tensor, part: Part, name: str) -> torch.dtype:
+def _sampled_dtype(rows: Tensor, part: Part, name: str, allowed: Sequence[torch.dtype]) -> torch.dtype:
     """The dtype of times or weights: as they are, or the next larger one that sampling takes."""
+    if rows.dim() == 1 and rows.dtype in allowed:
+        return rows.dtype
     if rows.dim() > 1 or rows.dtype == torch.bool:
         found = "lists" if rows.dim() > 1 else "true and false"
         raise InputError(f"{part.path}: column {name!r} holds {found}, expected one number in each row: a time or a weight")
-    if rows.dtype in (torch.int32, torch.int64, torch.float32, torch.float64):
-        return rows.dtype
     return torch.float32 if rows.is_floating_point() else torch.int64
 
 

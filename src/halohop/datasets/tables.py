@@ -14,7 +14,7 @@ from halohop.datasets.scale import normalize_rows
 from halohop.datasets.spec import EdgeFiles, GraphFiles, NodeFiles, load_spec, spec_path
 from halohop.datasets.splits import index_masks, random_masks
 from halohop.datasets.staging import Staging
-from halohop.datasets.table_columns import columns_of, split_masks, split_name, stacked
+from halohop.datasets.table_columns import SAMPLED_OF_EDGES, SAMPLED_OF_NODES, columns_of, split_masks, split_name, stacked
 from halohop.datasets.table_labels import labels, memberships
 from halohop.datasets.table_parts import characters, parts_of
 from halohop.errors import IncompleteDatasetError, InputError, SchemaError
@@ -86,7 +86,8 @@ def _read_nodes(staging: Staging, root: Path, node_type: NodeType, files: NodeFi
         y, fractions = columns["y"], files.fractions
         y = y if y.dim() == 1 else (y >= 0).any(dim=1).long() - 1
         columns |= staging.columns(f"{table}.fractions", lambda: [random_masks(y, fractions=fractions)])
-    columns |= columns_of(staging, f"{table}.columns", paths, {name: name for name in files.columns})
+    further = {name: name for name in files.columns}
+    columns |= columns_of(staging, f"{table}.columns", paths, further, sampled=SAMPLED_OF_NODES)
     return ids, _with_ids(ids, columns, names)
 
 
@@ -105,7 +106,8 @@ def _read_edges(staging: Staging, root: Path, relation: Relation, files: EdgeFil
         )
     named = {"weight": files.weight, "time": files.time} | {name: name for name in files.columns}
     given = {target: name for target, name in named.items() if name is not None}
-    return EdgeTable(src=ends["src"], dst=ends["dst"], columns=columns | columns_of(staging, f"{table}.columns", paths, given))
+    columns |= columns_of(staging, f"{table}.columns", paths, given, sampled=SAMPLED_OF_EDGES)
+    return EdgeTable(src=ends["src"], dst=ends["dst"], columns=columns)
 
 
 def _listed(staging: Staging, root: Path, files: NodeFiles, ids: Ids) -> dict[str, Tensor]:
