@@ -43,6 +43,7 @@ ALL: dict[str, Callable[[], Any]] = {
     "everything": lambda: nodes(None),
     "a split": lambda: nodes("train"),
     "a mask": lambda: nodes(MASK),
+    "blocks": lambda: nodes(None, locality="owner"),
     "all links": lambda: links(None),
     "clusters": lambda: halohop.ClusterLoader(graph(), 2, num_workers=0),
     "SAINT": lambda: halohop.GraphSAINTNodeSampler(graph(), 2, num_workers=0),
@@ -63,7 +64,7 @@ OWN: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("make", ALL.values(), ids=list(ALL))
 def test_seeds_that_every_rank_goes_through_are_warned_about_once(two_ranks, make):
     loader = make()
-    with pytest.warns(UserWarning, match=r"each of the 2 ranks .* give world=halohop\.World\.detect\(\)") as told:
+    with pytest.warns(UserWarning, match=r"each of the 2 ranks .* Give world=halohop\.World\.detect\(\)") as told:
         iter(loader)
     assert told[0].filename == __file__
     with warnings.catch_warnings():

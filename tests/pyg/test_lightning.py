@@ -112,6 +112,14 @@ def test_lightning_takes_our_loaders(data, parts, run):
     assert torch.cat(parts.trainer().predict(model, datamodule=Module())).tolist() == list(range(120, 200))
 
 
+def test_lightning_gives_no_sampler_to_loaders_that_accept_none(data, parts):
+    class Module(parts.pl.LightningDataModule):
+        def predict_dataloader(self) -> NeighborLoader:
+            return NeighborLoader(data, [5, 5], "val", batch_size=50, num_workers=0, locality="owner")
+
+    assert sorted(torch.cat(parts.trainer().predict(parts.Classifier(), datamodule=Module())).tolist()) == list(range(120, 200))
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, list[list[int]]]]]:
     """What two ranks have seen, see `lightning_rank`."""

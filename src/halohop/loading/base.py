@@ -137,7 +137,8 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
         said = world is not None or "world" in self._made_with[1]
         order = {"sampler": sampler_of_seeds, "batch_sampler": batch_sampler, "shuffle": shuffle, "drop_last": drop_last}
-        DataLoader.__init__(self, **as_torch(seeds, is_divided=said, batch_size=batch_size, **order))
+        refuses_samplers = said or self._blocks is not None
+        DataLoader.__init__(self, **as_torch(seeds, is_iterable=refuses_samplers, batch_size=batch_size, **order))
         self.__dict__["__dataset"] = self.dataset  # where Lightning looks for it
         self._is_divided = said or seeds.listed or sampler_of_seeds is not None or batch_sampler is not None
         del self.collate_fn  # torch's, which hides ours

@@ -5,14 +5,14 @@ import warnings
 from typing import Any
 
 
-def as_torch(seeds: Any, *, is_divided: bool, batch_size: int | None, **order: Any) -> dict[str, Any]:
+def as_torch(seeds: Any, *, is_iterable: bool, batch_size: int | None, **order: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader; `order` are sampler, batch_sampler, shuffle and drop_last.
 
-    If seeds are not divided, the data set is the range of their positions, as in PyG: Lightning replaces its sampler by one that
-    divides them. If they are divided, the data set is an iterable, which Lightning leaves alone.
+    The data set is the range of the seeds' positions, as in PyG: Lightning replaces its sampler by one that divides them. With
+    `is_iterable` it is an iterable, which Lightning leaves alone: of loaders that divide seeds themselves or accept no sampler.
     """
     batch_sampler, drop_last, positions = order["batch_sampler"], order["drop_last"], range(len(seeds))
-    if is_divided:
+    if is_iterable:
         return {"dataset": seeds, "batch_size": batch_size if batch_sampler is None else None, "drop_last": drop_last}
     if batch_sampler is not None:
         return {"dataset": positions, "batch_sampler": batch_sampler}
