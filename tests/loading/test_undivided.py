@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 from torch_geometric.data import Data
 
 import halohop
@@ -39,6 +39,11 @@ def links(edges: Any, **how: Any) -> halohop.LinkNeighborLoader:
     return halohop.LinkNeighborLoader(graph(), [1], edges, num_workers=0, **how)
 
 
+class EveryRankAll(halohop.NeighborLoader):
+    def __init__(self, seeds: Any) -> None:
+        super().__init__(graph(), [1], seeds, num_workers=0, world=None)
+
+
 ALL: dict[str, Callable[[], Any]] = {
     "everything": lambda: nodes(None),
     "a split": lambda: nodes("train"),
@@ -56,6 +61,7 @@ OWN: dict[str, Callable[[], Any]] = {
     "rows": lambda: halohop.FunctionLoader(graph(), lambda draws, seeds: seeds, torch.arange(3), num_workers=0),
     "a world": lambda: nodes(None, world=World(rank=0, size=2, local_size=2)),
     "world=None": lambda: nodes("train", world=None),
+    "world=None in a subclass": lambda: EveryRankAll("train"),
     "a sampler": lambda: nodes(None, sampler=[0, 1]),
     "a batch_sampler": lambda: nodes(None, batch_sampler=[[0, 1]]),
 }
@@ -78,6 +84,12 @@ def test_seeds_that_somebody_divides_are_not_warned_about(two_ranks, make):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(make())
+
+
+def test_torch_and_lightning_see_who_divides_the_seeds():
+    for loader in (nodes("train", world=None), EveryRankAll("train")):
+        assert isinstance(loader.dataset, IterableDataset)
+    assert nodes("train").dataset == range(3)
 
 
 def test_one_rank_is_not_warned():

@@ -26,7 +26,7 @@ from halohop.loading.resume import EpochProgress, LoaderProgress
 from halohop.loading.seeds import OwnPlan, Share, digest, numbered, plan_of, positions_of
 from halohop.loading.sent import SentByArguments
 from halohop.loading.threads import Inline, Threads
-from halohop.loading.undivided import as_torch, warn_of_all_seeds
+from halohop.loading.undivided import NOT_GIVEN, as_torch, warn_of_all_seeds
 from halohop.loading.worker import WorkerContext
 from halohop.ops.pool import page_locked
 from halohop.process_group import group_size
@@ -82,7 +82,7 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
         graph: Graph,
         seeds: Examples,
         *,
-        world: World | None = None,
+        world: World | None = NOT_GIVEN,
         own_seeds: bool = False,
         locality: Locality = "none",
         seed: int = 0,
@@ -122,9 +122,10 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
                 f"run='processes' makes no batches on {there.pool.device}: CUDA ends where a process forks; use run='threads'"
             )
         self._blocks = seed_blocks(graph, seeds, locality)
+        is_given = world is not NOT_GIVEN
         self._plan = plan_of(
             len(seeds),
-            world=world,
+            world=world if is_given else None,
             own_seeds=own_seeds,
             seed=whole(seed, "seed"),
             batch_size=batch_size,
@@ -135,12 +136,11 @@ class BaseLoader(SentByArguments, DataLoader[Any]):
             blocks=self._blocks,
         )
         # Torch is given no worker, or it would fork its own. A subclass may stand before one of PyG's loaders, hence the name.
-        said = world is not None or "world" in self._made_with[1]
         order = {"sampler": sampler_of_seeds, "batch_sampler": batch_sampler, "shuffle": shuffle, "drop_last": drop_last}
-        refuses_samplers = said or self._blocks is not None
+        refuses_samplers = is_given or self._blocks is not None
         DataLoader.__init__(self, **as_torch(seeds, is_iterable=refuses_samplers, batch_size=batch_size, **order))
         self.__dict__["__dataset"] = self.dataset  # where Lightning looks for it
-        self._is_divided = said or seeds.listed or sampler_of_seeds is not None or batch_sampler is not None
+        self._is_divided = is_given or seeds.listed or sampler_of_seeds is not None or batch_sampler is not None
         del self.collate_fn  # torch's, which hides ours
         self.num_workers = self._prefetch.workers
         self.prefetch_factor = prefetch_factor

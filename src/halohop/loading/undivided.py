@@ -4,6 +4,11 @@ import functools
 import warnings
 from typing import Any
 
+from halohop.world import World
+
+NOT_GIVEN = World()
+"""The default of the argument `world`, by identity: a loader with it goes through all seeds, as with None, and warns."""
+
 
 def as_torch(seeds: Any, *, is_iterable: bool, batch_size: int | None, **order: Any) -> dict[str, Any]:
     """The arguments of torch's DataLoader; `order` are sampler, batch_sampler, shuffle and drop_last.
