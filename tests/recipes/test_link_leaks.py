@@ -82,6 +82,33 @@ def test_pairs_that_some_edges_show_are_counted() -> None:
     assert told.startswith("4 of 12 edges")
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+@pytest.mark.parametrize("other", [("item", "sold", "user"), ("user", "bought", "item")])
+def test_copies_with_earlier_times_are_counted(other: Relation, dtype: torch.dtype) -> None:
+    time = torch.arange(COUNT).to(dtype)
+    table = buys(time=time)
+
+    def told(copied: torch.Tensor) -> list[str]:
+        copy = flipped(table, time=copied)
+        if other[0] == "user":
+            copy = EdgeTable(src=copy.dst, dst=copy.src, columns=copy.columns)
+        return leaks_of({BUYS: table, other: copy}, "time")
+
+    assert told(time) == told(time + 1) == []
+    (all_shown,) = told(torch.zeros(COUNT, dtype=dtype))
+    assert all_shown.startswith(f"12 of 12 edges of val and test repeat a pair of nodes that {other} shows the model")
+    assert all_shown.endswith("Give each of its edges the 'time' of the edge that it repeats, or leave it out.")
+    (some_shown,) = told(time - (time >= 35).to(dtype))
+    assert some_shown.startswith("5 of 12 edges")
+
+
+def test_pairs_that_come_again_later_are_no_leaks_of_their_reverses() -> None:
+    table = buys(time=torch.arange(COUNT))
+    twice = EdgeTable(src=table.src.repeat(2), dst=table.dst.repeat(2), columns={"time": torch.arange(2 * COUNT)})
+    reverse = EdgeTable(src=twice.dst, dst=twice.src, columns=twice.columns)
+    assert leaks_of({BUYS: twice, ("item", "sold", "user"): reverse}, "time") == []
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_one_relation_that_holds_pairs_twice(again: bool) -> None:
     edges = buys()

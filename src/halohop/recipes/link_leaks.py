@@ -8,6 +8,9 @@ from halohop.errors import InputError
 from halohop.recipes.link_edges import TRAIN_MASK, LinkEdges, edge_columns
 from halohop.typing import Relation
 
+_REMEDY = "Leave out the masks and partition the graph with `--task link`: it keeps all edges between two nodes in one split."
+_REMEDY_OF_TIMES = "Give each of its edges the {0!r} of the edge that it repeats, or leave it out."
+
 
 def find_reverse(graph: Graph, relation: Relation) -> Relation | None:
     """The relation that holds the same edges the other way round: by PyG's convention of names, else by its edges.
@@ -36,42 +39,55 @@ def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], t
         graph: where the edges are.
         relation: of the edges to predict.
         splits: these edges, see `halohop.recipes.link_edges.split_edges`.
-        time_attr: column of times, if there is one: then an edge sees what came before it. Else messages pass along the edges of
-            "train", and along all edges of a relation that has no masks.
+        time_attr: column of times, if there is one: then an edge sees what came before it. If the relation itself has the pair
+            earlier, other relations may show it. Without times messages pass along the edges of "train", and along all edges of
+            a relation that has no masks.
 
     Raises:
         InputError: another relation holds the same edges, or their reverses, without the masks or times that hide them.
     """
-    held = [edges.index for name, edges in splits.items() if name != "train"]
+    held = [edges for name, edges in splits.items() if name != "train"]
     if not held:
         return []
-    src, dst = torch.cat(held, dim=1)
+    src, dst = torch.cat([edges.index for edges in held], dim=1)
     asked = _pairs(graph, relation, graph.locate(src, relation[0]), graph.locate(dst, relation[2]), relation)
+    times = [edges.seen_until for edges in held if edges.seen_until is not None]
+    until = torch.cat(times) if times else None
+    column = TRAIN_MASK if time_attr is None else time_attr
+    own_edges = graph.edges(relation)
+    own = _pairs(graph, relation, own_edges.src_gid, own_edges.dst_gid, relation)
+    repeated = None if until is None else _seen(asked, until, own, edge_columns(graph, relation, [column])[column])
     leaks = []
     for other, spec in graph.schema.edges.items():
-        if {other[0], other[2]} != {relation[0], relation[2]} or time_attr in spec.columns:
+        if {other[0], other[2]} != {relation[0], relation[2]} or (other == relation and until is not None):
             continue
-        edges = graph.edges(other)
-        shown = pairs = _pairs(graph, relation, edges.src_gid, edges.dst_gid, other)
-        masked = time_attr is None and TRAIN_MASK in spec.columns
-        if masked:
-            shown = pairs[edge_columns(graph, other, [TRAIN_MASK])[TRAIN_MASK]]
-        known = torch.isin(asked, shown)
-        if known.all() and not masked:
-            own = graph.edges(relation)
-            if torch.equal(pairs.unique(), _pairs(graph, relation, own.src_gid, own.dst_gid, relation).unique()):
-                column = TRAIN_MASK if time_attr is None else time_attr
-                raise InputError(
-                    f"the edges {other} are the reverses or copies of {relation} and have no column {column!r}: the model would "
-                    "see the edges of val and test; give them the column of the edges that they repeat, or leave them out"
-                )
+        edges = own_edges if other == relation else graph.edges(other)
+        pairs = _pairs(graph, relation, edges.src_gid, edges.dst_gid, other)
+        hides = edge_columns(graph, other, [column])[column] if column in spec.columns else None
+        known = _seen(asked, until, pairs, hides)
+        if hides is None and known.all() and torch.equal(pairs.unique(), own.unique()):
+            raise InputError(
+                f"the edges {other} are the reverses or copies of {relation} and have no column {column!r}: the model would "
+                "see the edges of val and test; give them the column of the edges that they repeat, or leave them out"
+            )
+        if hides is not None and repeated is not None:
+            known &= ~repeated
         if known.any():
             leaks.append(
                 f"{int(known.sum())} of {len(known)} edges of val and test repeat a pair of nodes that {other} shows the model, "
-                "so scores may be too high. Leave out the masks and partition the graph with `--task link`: "
-                "it keeps all edges between two nodes in one split."
+                f"so scores may be too high. {_REMEDY if until is None else _REMEDY_OF_TIMES.format(column)}"
             )
     return leaks
+
+
+def _seen(asked: Tensor, until: Tensor | None, pairs: Tensor, hides: Tensor | None) -> Tensor:
+    """Which of the asked pairs the model sees among others. `hides` are the masks of these, or, with `until`, their times."""
+    if hides is None or until is None:
+        return torch.isin(asked, pairs if hides is None else pairs[hides])
+    found = torch.isin(pairs, asked)
+    numbers, place = torch.cat([asked, pairs[found]]).unique(return_inverse=True)
+    first = hides.new_zeros(len(numbers)).scatter_reduce(0, place[len(asked) :], hides[found], "amin", include_self=False)
+    return torch.isin(asked, pairs) & (first[place[: len(asked)]] <= until)
 
 
 def _pairs(graph: Graph, relation: Relation, src: Tensor, dst: Tensor, of: Relation) -> Tensor:
