@@ -1,6 +1,7 @@
 """What a model of links sees of the edges that it is to predict is refused or told, whatever its relation is called."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,22 @@ def test_reverses_are_found_by_name_or_by_their_edges() -> None:
     assert find_reverse(in_memory(GraphTables(nodes=nodes, edges=edges)), ("n", "to", "n")) == ("n", "to", "n")
     edges["n", "by", "n"] = EdgeTable(src=back, dst=path, columns={})
     assert find_reverse(in_memory(GraphTables(nodes=nodes, edges=edges)), ("n", "to", "n")) == ("n", "by", "n")
+
+
+def test_the_edges_of_a_relation_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = buys(**masks())
+    other = EdgeTable(src=table.dst, dst=table.src.flip(0), columns={})
+    names = ("a", "b", "c")
+    graph = graph_of({BUYS: table, **{("item", name, "user"): other for name in names}})
+    splits, read, edges = split_edges(graph, BUYS, None), Counter[Relation](), Graph.edges
+
+    def counted(self: Graph, relation: Relation, *ids: torch.Tensor) -> object:
+        read[relation] += 1
+        return edges(self, relation, *ids)
+
+    monkeypatch.setattr(Graph, "edges", counted)
+    assert find_reverse(graph, BUYS) is None
+    assert read == dict.fromkeys(graph.schema.edges, 1)
+    read.clear()
+    find_leaks(graph, BUYS, splits, None)
+    assert read == dict.fromkeys(graph.schema.edges, 1)

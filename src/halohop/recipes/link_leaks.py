@@ -20,12 +20,15 @@ def find_reverse(graph: Graph, relation: Relation) -> Relation | None:
     named, count = graph.schema.reverse_of(relation), graph.schema.edges[relation].count
     if named not in (None, relation):
         return named
-    for other, spec in graph.schema.edges.items():
-        if other != relation and (other[2], other[0]) == (relation[0], relation[2]) and spec.count == count:
-            edges, flipped = graph.edges(relation), graph.edges(other)
-            num_dst = graph.schema.nodes[relation[2]].count
-            pairs = edges.src_gid.long() * num_dst + edges.dst_gid, flipped.dst_gid.long() * num_dst + flipped.src_gid
-            if torch.equal(*(pair.sort().values for pair in pairs)):
+    ends, num_dst = (relation[2], relation[0]), graph.schema.nodes[relation[2]].count
+    specs = graph.schema.edges.items()
+    others = [other for other, spec in specs if other != relation and (other[0], other[2]) == ends and spec.count == count]
+    if others:
+        edges = graph.edges(relation)
+        pairs = (edges.src_gid.long() * num_dst + edges.dst_gid).sort().values
+        for other in others:
+            flipped = graph.edges(other)
+            if torch.equal(pairs, (flipped.dst_gid.long() * num_dst + flipped.src_gid).sort().values):
                 return other
     return named
 
