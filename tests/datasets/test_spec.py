@@ -88,5 +88,24 @@ def test_levels_without_end_are_refused(tmp_path: Path, name: str, opening: str)
     if name == "graph.yaml":
         pytest.importorskip("yaml")
     (tmp_path / name).write_text(("nodes = " if name == "graph.toml" else "") + opening * 100_000)
-    with pytest.raises(InputError, match=rf"{name} is nested deeper than 100 levels; a description needs three"):
+    with pytest.raises(InputError, match=rf"{name} is nested too deep; a description needs three levels"):
         load_spec(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["graph.toml", "graph.json"])
+def test_levels_that_their_reader_refuses_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(("nodes = " if name == "graph.toml" else "") + "[" * 1500 + "]" * 1500)
+    with pytest.raises(InputError, match=rf"{name} is nested too deep; a description needs three levels"):
+        load_spec(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["graph.toml", "graph.json", "graph.yaml"])
+def test_brackets_in_names_and_comments_are_not_levels(tmp_path: Path, name: str) -> None:
+    if name == "graph.yaml":
+        pytest.importorskip("yaml")
+    nodes = {f"from [{number}": {"file": "[{" + "- " * 100, "id": "id"} for number in range(150)}
+    text = json.dumps({"nodes": nodes})
+    if name == "graph.toml":
+        text = "".join(f"[nodes.{json.dumps(key)}]\nfile = '{entry['file']}'\nid = 'id'\n" for key, entry in nodes.items())
+    (tmp_path / name).write_text(text + ("" if name == "graph.json" else "\n# " + "[" * 200 + "- " * 200))
+    assert len(load_spec(tmp_path).nodes) == 150

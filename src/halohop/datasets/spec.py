@@ -38,7 +38,7 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     ".yaml": msgspec.yaml.decode,
     ".yml": msgspec.yaml.decode,
 }
-_DEEPEST = 100
+_DEEPEST = 2_000  # far above the brackets in names and comments, which count, too
 _MISSING = re.compile("Object missing required field `(.*)`")
 _WORDS = {
     "str": "text",
@@ -146,13 +146,15 @@ def load_spec(path: str | Path) -> GraphFiles:
         raise InputError(f"{path}: a description is one of {', '.join(_DECODERS)}")
     data = path.read_bytes()
     depth = max(accumulate((byte in b"[{") - (byte in b"]}") for byte in data), default=0)
-    if depth > _DEEPEST or re.search(rb"(?:[-?][ \t]+){%d}" % _DEEPEST, data):  # which crashes the reader of YAML
-        raise InputError(f"{path} is nested deeper than {_DEEPEST} levels; a description needs three")
+    if depth > _DEEPEST or re.search(rb"(?:[-?][ \t]+){%d}" % _DEEPEST, data):  # a few times as deep crashes the reader of YAML
+        raise InputError(f"{path} is nested too deep; a description needs three levels")
     try:
         raw: Any = _DECODERS[path.suffix](data)
     except ImportError as error:
         raise InputError(f'{path}: YAML needs PyYAML: pip install "halohop[yaml]"') from error
-    except (ValueError, msgspec.MsgspecError, RecursionError) as error:  # tomllib's are ValueErrors
+    except RecursionError as error:
+        raise InputError(f"{path} is nested too deep; a description needs three levels") from error
+    except (ValueError, msgspec.MsgspecError) as error:  # tomllib's are ValueErrors
         raise InputError(f"{path}: {error}") from error
     sections: dict[str, Any] = _converted(raw, dict[str, Any], f"{path}")
     _check_names(sections, GraphFiles, f"{path}")
