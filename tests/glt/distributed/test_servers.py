@@ -170,6 +170,21 @@ def test_clients_that_name_no_server_have_the_seeds_of_all(folders, clients, key
     assert sorted(node for nodes in found for node in nodes) == sorted(parts[0].tolist() * times + parts[1].tolist())
 
 
+def test_clients_that_name_their_share_of_the_servers_have_all_its_seeds(folders):
+    """As GLT's `assign_server_by_order` divides four servers among two clients."""
+    path = folders("in", 4, False)
+
+    def epoch(rank: int) -> list[int]:
+        servers = [rank, rank + 2]
+        options = Remote(server_rank=servers, worker_key="train")
+        files = [f"seeds{server}.pt" for server in servers]
+        loader = glt.distributed.DistNeighborLoader(None, [2], files, 8, edge_dir="in", worker_options=options)
+        return torch.cat([batch.batch for batch in loader]).tolist()
+
+    found = in_server_mode(datasets(path, "in", False), 2, epoch)
+    assert [sorted(nodes) for nodes in found] == [[node for node in range(NUM) if node % 2 == rank] for rank in range(2)]
+
+
 def test_label_files_of_one_column_are_flat(folders, tmp_path):
     path = folders("in", 1, False)
     torch.save(torch.arange(NUM)[:, None], tmp_path / "label.pt")

@@ -100,8 +100,8 @@ def connected(what: str) -> halohop.Graph:
 def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.World, bool]:
     """The clients that a loader is one of, and whether each of them goes through all seeds that it names.
 
-    With a `worker_key` they divide them: all clients if they name several servers, otherwise those with the same servers by
-    `halohop.Graph.share_servers`.
+    With a `worker_key` they divide them. Clients that name no server, or their own by `halohop.Graph.share_servers`, divide them
+    with those that have the same servers; clients that name several others, with all clients.
 
     Raises:
         InputError: it is not known which clients these are.
@@ -110,7 +110,7 @@ def remote_world(options: RemoteDistSamplingWorkerOptions) -> tuple[halohop.Worl
     named, (own, sharing) = _asked(options), graph.share_servers(world)
     if options.worker_key is None:
         return world, True
-    if options.server_rank is None or named == own[:1]:
+    if options.server_rank is None or sorted(named) in (sorted(own), own[:1]):
         return sharing, False
     if len({*named}) > 1:
         return world, False
