@@ -34,6 +34,14 @@ def test_a_copy_goes_on_where_the_loader_stands(copied, make):
     assert rest_of(other) == rest_of(first)
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_has_the_functions_that_were_set_later(copied):
+    first, begun = loader(num_workers=1, transform=lambda batch: "before"), []
+    first.transform, first.worker_init_fn = lambda batch: "after", begun.append
+    assert list(copied(first)) == ["after"] * 6
+    assert begun == [0]
+
+
 def info(batch: Data) -> tuple[int, int] | None:
     found = get_worker_info()
     return None if found is None else (found.id, found.num_workers)

@@ -7,6 +7,9 @@ from halohop.cluster.graph import Graph
 from halohop.errors import InputError
 from halohop.loading.resume import Resumable
 
+_SET_LATER = ("transform", "worker_init_fn")
+"""Attributes that users may set between epochs."""
+
 
 class SentByArguments(Resumable):
     """A loader that pickles by what it was made with: graphs by their reference, and the place in the epoch."""
@@ -33,8 +36,13 @@ class SentByArguments(Resumable):
         return remade, (type(self), *self._made_with, self.state_dict())
 
     def __copy__(self) -> Self:
-        """Makes a loader from the same arguments, at the same position in its epochs. Both share the data."""
-        return cast(Self, remade(type(self), *self._made_with, self.state_dict()))
+        """Makes a loader from the same arguments, at the same position in its epochs. Both share the data.
+
+        `transform` and `worker_init_fn` are as they are now. Other attributes follow from the arguments.
+        """
+        made = cast(Self, remade(type(self), *self._made_with, self.state_dict()))
+        made.__dict__ |= {name: self.__dict__[name] for name in _SET_LATER if name in self.__dict__}
+        return made
 
     def __deepcopy__(self, memo: Any) -> Self:
         """See `__copy__`."""
