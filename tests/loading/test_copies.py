@@ -1,6 +1,7 @@
 """Copies of loaders, and what workers know of themselves."""
 
 import copy
+import inspect
 
 import pytest
 import torch
@@ -40,6 +41,18 @@ def test_a_copy_has_the_functions_that_were_set_later(copied):
     first.transform, first.worker_init_fn = lambda batch: "after", begun.append
     assert list(copied(first)) == ["after"] * 6
     assert begun == [0]
+
+
+def test_the_signature_of_a_class_is_read_once(monkeypatch: pytest.MonkeyPatch):
+    class Mine(halohop.NeighborLoader):
+        pass
+
+    read, signature = [], inspect.signature
+    monkeypatch.setattr(inspect, "signature", lambda kind: read.append(kind) or signature(kind))
+    data = loader().data
+    names = [Mine(data, [2], torch.arange(3)).__dict__["__pl_saved_arg_names"] for _ in range(2)]
+    assert names == [("data", "num_neighbors", "input_nodes")] * 2
+    assert read.count(Mine) == 1
 
 
 def info(batch: Data) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """Loaders that can be made again from their arguments: as copies, in another process, or by Lightning with its own sampler."""
 
+import functools
 import inspect
 from typing import Any, Self, cast
 
@@ -19,7 +20,7 @@ class SentByArguments(Resumable):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         object.__setattr__(made, "_made_with", (args, kwargs))
-        names = tuple(inspect.signature(cls).parameters)[: len(args)]
+        names = _parameters(cls)[: len(args)]
         noted: dict[str, Any] = {"saved_args": args, "saved_kwargs": kwargs, "saved_arg_names": names, "saved_default_kwargs": {}}
         noted["inside_init"] = True  # attributes follow from the arguments
         made.__dict__ |= {f"__pl_{name}": value for name, value in noted.items()}  # as Lightning notes them in its hooks
@@ -47,6 +48,11 @@ class SentByArguments(Resumable):
     def __deepcopy__(self, memo: Any) -> Self:
         """See `__copy__`."""
         return self.__copy__()
+
+
+@functools.cache
+def _parameters(kind: type) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind).parameters)
 
 
 def remade(kind: type[SentByArguments], args: tuple[Any, ...], kwargs: dict[str, Any], state: dict[str, Any]) -> SentByArguments:
