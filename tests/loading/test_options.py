@@ -17,7 +17,10 @@ def loader(**options: object) -> halohop.NeighborLoader:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        *(("timeout", value, "is not a finite number of seconds; give 0 or more") for value in (-1, "5", float("nan"), float("inf"))),
+        *(
+            ("timeout", value, "is not a finite number of seconds; give 0 or more")
+            for value in (-1, "5", float("nan"), float("inf"))
+        ),
         *(("prefetch_factor", value, "is not a whole number") for value in (2.5, "3", [2])),
         *(("backlog_bytes", value, "is not a whole number") for value in (1e9, "1GB")),
         *((name, -1, "is below 0; give 0 or more") for name in ("prefetch_factor", "num_workers", "backlog_bytes")),

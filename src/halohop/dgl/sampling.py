@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,16 +23,6 @@ from halohop.dgl.notes import missing
 from halohop.errors import InputError
 from halohop.nn import Adjacency, Hop
 from halohop.typing import EdgeDir, Relation
-
-
-class HasSources(Protocol):
-    """Edges with their sources ``[E]``."""
-
-    @property
-    def src(self) -> Tensor: ...
-
-
-Listed = TypeVar("Listed", bound=HasSources)
 
 
 class Batch:
@@ -199,7 +189,7 @@ def drawn(
     return sampled_relations(g, {relation: edges[relation] for relation in g.canonical_etypes})
 
 
-def sampled_relations(g: Any, edges: dict[Relation, Listed]) -> dict[Relation, Listed]:
+def sampled_relations(g: Any, edges: dict[Relation, Any]) -> dict[Relation, Any]:
     """Selects the relations of a frontier or block: of a `DistGraph` those with sampled edges, as in DGL, or all if none has any.
 
     Other graphs keep all relations.
@@ -208,9 +198,7 @@ def sampled_relations(g: Any, edges: dict[Relation, Listed]) -> dict[Relation, L
         g: the graph.
         edges: by relation, of all relations.
     """
-    if isinstance(g, DGLGraph):
-        return edges
-    return {relation: some for relation, some in edges.items() if len(some.src)} or edges
+    return {relation: some for relation, some in edges.items() if isinstance(g, DGLGraph) or len(some.src)} or edges
 
 
 def frontier(

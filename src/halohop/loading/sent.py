@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Hashable
 from typing import Any, Self, cast
 
 from halohop.cluster.graph import Graph
@@ -20,7 +21,7 @@ class SentByArguments(Resumable):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         object.__setattr__(made, "_made_with", (args, kwargs))
-        names = _parameters(cls)[: len(args)]
+        names = _parameters(cast(Hashable, cls))[: len(args)]
         noted: dict[str, Any] = {"saved_args": args, "saved_kwargs": kwargs, "saved_arg_names": names, "saved_default_kwargs": {}}
         noted["inside_init"] = True  # attributes follow from the arguments
         made.__dict__ |= {f"__pl_{name}": value for name, value in noted.items()}  # as Lightning notes them in its hooks

@@ -107,27 +107,18 @@ def find_exclude_eids(
 
     For the other arguments see `as_edge_prediction_sampler`.
     """
-    found = _excluded(g, seed_edges, exclude, reverse_eids, reverse_etypes)
-    if found is None or output_device is None:
-        return found
-    return {relation: ids.to(output_device) for relation, ids in found.items()}
-
-
-def _excluded(g: Any, seed_edges: Any, exclude: Any, reverse_eids: Any, reverse_etypes: Any) -> EdgeIds | None:
     if exclude is None:
         return None
-    if callable(exclude):
-        return edge_ids(g, exclude(seed_edges))
-    ids = edge_ids(g, seed_edges)
+    found = ids = edge_ids(g, exclude(seed_edges) if callable(exclude) else seed_edges)
     if exclude == "reverse_id":
         of_all = edge_ids(g, reverse_eids)
         if lacking := [relation for relation in ids if relation not in of_all]:
             raise SchemaError(f"reverse_eids has no ids of edges {lacking[0]}, only of {list(of_all)}")
-        return joined(ids, {relation: of_all[relation][some] for relation, some in ids.items()})
-    if exclude == "reverse_types":
+        found = joined(ids, {relation: of_all[relation][some] for relation, some in ids.items()})
+    elif exclude == "reverse_types":
         turned = {g.to_canonical_etype(etype): g.to_canonical_etype(other) for etype, other in reverse_etypes.items()}
-        return joined(ids, {turned[relation]: some for relation, some in ids.items() if relation in turned})
-    return ids
+        found = joined(ids, {turned[relation]: some for relation, some in ids.items() if relation in turned})
+    return {relation: some.to(device=output_device) for relation, some in found.items()}
 
 
 def graphs_of(g: Any, pairs: list[dict[Relation, Pairs]]) -> tuple[Ids, list[DGLGraph]]:

@@ -100,6 +100,6 @@ class HeteroGraphConv(nn.Module):
 
     def _get_module(self, relation: tuple[str, str, str]) -> nn.Module:
         for key in (relation, relation[1]):
-            if module_key(str(key)) in self.mods:
-                return self.mods[module_key(str(key))]
+            if (name := module_key(str(key))) in self.mods:
+                return self.mods[name]
         raise InputError(f"{relation} has no layer; there are those of {', '.join(self.mods)}")
