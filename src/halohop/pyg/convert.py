@@ -36,7 +36,7 @@ def tables_from_pyg(data: Data | HeteroData) -> GraphTables:
     """The tables of a PyG graph; columns share its memory.
 
     Every tensor that PyG counts as node-level or edge-level becomes a column, if its rows are in the first dimension. The rest
-    is left out, with a warning that names it unless it is a string or number. What lies on a GPU is copied, with one warning.
+    is left out, with a warning that names it unless it is a string or number. Tensors on a GPU are copied, with one warning.
 
     Raises:
         InputError: the graph stores `adj_t`, does not know its number of nodes, or holds an attribute that cannot be divided into

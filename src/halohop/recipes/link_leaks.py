@@ -84,7 +84,7 @@ def find_leaks(graph: Graph, relation: Relation, splits: dict[str, LinkEdges], t
 
 
 def _seen(asked: Tensor, until: Tensor | None, pairs: Tensor, hides: Tensor | None) -> Tensor:
-    """Which of the asked pairs the model sees among others. `hides` are the masks of these, or, with `until`, their times."""
+    """Finds the asked pairs that the model sees among others. `hides` are the masks of these, or, with `until`, their times."""
     if hides is None or until is None:
         return torch.isin(asked, pairs if hides is None else pairs[hides])
     found = torch.isin(pairs, asked)

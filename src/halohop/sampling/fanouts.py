@@ -51,7 +51,7 @@ class Fanouts:
 
     @property
     def sampled(self) -> list[Relation]:
-        """The relations of which any neighbours are drawn."""
+        """The relations whose neighbors are sampled."""
         return [relation for relation, fanouts in self.per_relation.items() if any(fanouts)]
 
     @property

@@ -49,7 +49,7 @@ class ColumnSpec:
 
     @property
     def is_complex(self) -> bool:
-        """Whether its numbers have an imaginary part."""
+        """True if its numbers have an imaginary part."""
         return bool(getattr(torch, self.dtype).is_complex)
 
     @property
@@ -165,7 +165,7 @@ class Schema:
 
     @property
     def has_one_relation(self) -> bool:
-        """Whether there are one node type and one relation, whatever their names."""
+        """True if there are one node type and one relation, whatever their names."""
         return len(self.nodes) == len(self.edges) == 1
 
     def reverse_of(self, relation: Relation) -> Relation | None:
@@ -198,7 +198,7 @@ class Schema:
         )
 
     def has_split(self, table: TableKey, name: str) -> bool:
-        """Whether `split` finds a stored split."""
+        """True if `split` finds a stored split."""
         return find_split(self.splits(table), name) is not None
 
     def split(self, table: TableKey, name: str) -> str:
