@@ -100,7 +100,7 @@ def mentioned_ids(staging: Staging, node_type: NodeType, ends: Sequence[tuple[Pa
     """The different ids in some columns of edges, sorted: those of a node type without a table.
 
     Raises:
-        InputError: as of `read_ids`.
+        InputError: see `read_ids`.
     """
     columns = staging.again(lambda: ((part, name) for path, name in ends for part in id_parts(staging, [path], name)))
     kind = _kind(staging, node_type, columns, given)

@@ -85,7 +85,7 @@ def check_unread(wanted: Planned) -> None:
 
     Raises:
         WriteError: there is too little.
-        InputError, DatasetError: as of `planned`.
+        InputError, DatasetError: see `planned`.
     """
     out = wanted.out.resolve()
     begun = any(out.with_name(f"{out.name}{suffix}").exists() for suffix in ("", ".build", ".source"))
