@@ -43,8 +43,8 @@ test-oldest:
 MORE := 'ray[default,train]>=2.60' kubernetes-validate scikit-learn pytorch-frame s3fs 'moto[server]'
 environments: venv
 	@$(MAKE) --no-print-directory VENV=.venv-more .venv-more/.installed-dev
-	.venv-more/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(MORE)
-	.venv-more/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3
+	$(BIN)/uv pip install --quiet --no-config --python .venv-more/bin/python -c constraints.txt $(MORE)
+	$(BIN)/uv pip install --quiet --no-config --python .venv-more/bin/python --no-deps dgl==1.1.3
 	$(BIN)/python -m benchmarks.peers
 
 # In an environment of yours, as .venv may have a torch that is built for the CPU: pip install -e '.[dev]' beside a torch for CUDA,

@@ -1,5 +1,6 @@
 """Ranks of a job as processes, with the environment that torchrun gives them."""
 
+import faulthandler
 import os
 import shutil
 import traceback
@@ -44,8 +45,10 @@ def in_ranks(work: Callable[..., Any], size: int, hosts: int, out: Path, *args: 
             process.start()
         for process in processes:
             process.join(SECONDS)
-        errors = [(out / f"{rank}.error").read_text() for rank in range(size) if (out / f"{rank}.error").is_file()]
-        assert [process.exitcode for process in processes] == [0] * size, "\n".join(errors)
+        codes = [process.exitcode for process in processes]
+        assert codes == [0] * size, f"exit codes {codes} (None: still runs)\n" + "\n".join(
+            path.read_text() for path in sorted(out.glob("*.error"))
+        )
     finally:
         for process in processes:
             process.kill()
@@ -67,8 +70,11 @@ def folders_of_hosts(folder: Path, hosts: int) -> list[Path]:
 
 def _rank(work: Callable[..., Any], rank: int, host: int, env: dict[str, str], out: Path, args: tuple[Any, ...]) -> None:
     os.environ |= env
-    try:
-        torch.save(work(rank, host, *args), out / f"{rank}.pt")
-    except BaseException:
-        (out / f"{rank}.error").write_text(traceback.format_exc())
-        raise
+    with (out / f"{rank}.error").open("w") as file:
+        faulthandler.enable(file)  # where it dies by a signal
+        faulthandler.dump_traceback_later(SECONDS - 20, file=file)  # where it hangs
+        try:
+            torch.save(work(rank, host, *args), out / f"{rank}.pt")
+        except BaseException:
+            traceback.print_exc(file=file)
+            raise
