@@ -41,10 +41,11 @@ test-oldest:
 # What skipped tests look for: make environments, then make VENV=.venv-more test-all. DGL 2.1 has an environment of its own, .bench/dgl,
 # with the torch of its time; its Python must be 3.11 or 3.12.
 MORE := 'ray[default,train]>=2.60' kubernetes-validate scikit-learn pytorch-frame s3fs 'moto[server]'
+ADD := $(BIN)/uv pip install --quiet --no-config --python .venv-more/bin/python
 environments: venv
 	@$(MAKE) --no-print-directory VENV=.venv-more .venv-more/.installed-dev
-	$(BIN)/uv pip install --quiet --no-config --python .venv-more/bin/python -c constraints.txt $(MORE)
-	$(BIN)/uv pip install --quiet --no-config --python .venv-more/bin/python --no-deps dgl==1.1.3
+	$(ADD) -c constraints.txt $(MORE)
+	$(ADD) --no-deps dgl==1.1.3
 	$(BIN)/python -m benchmarks.peers
 
 # In an environment of yours, as .venv may have a torch that is built for the CPU: pip install -e '.[dev]' beside a torch for CUDA,

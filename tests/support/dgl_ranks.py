@@ -70,11 +70,11 @@ def folders_of_hosts(folder: Path, hosts: int) -> list[Path]:
 
 def _rank(work: Callable[..., Any], rank: int, host: int, env: dict[str, str], out: Path, args: tuple[Any, ...]) -> None:
     os.environ |= env
-    with (out / f"{rank}.error").open("w") as file:
-        faulthandler.enable(file)  # where it dies by a signal
-        faulthandler.dump_traceback_later(SECONDS - 20, file=file)  # where it hangs
-        try:
-            torch.save(work(rank, host, *args), out / f"{rank}.pt")
-        except BaseException:
-            traceback.print_exc(file=file)
-            raise
+    file = (out / f"{rank}.error").open("w", buffering=1)  # stays open: a process may hang or die in its end, too
+    faulthandler.enable(file)  # where it dies by a signal
+    faulthandler.dump_traceback_later(SECONDS - 20, file=file)  # where it hangs
+    try:
+        torch.save(work(rank, host, *args), out / f"{rank}.pt")
+    except BaseException:
+        traceback.print_exc(file=file)
+        raise
