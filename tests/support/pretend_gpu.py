@@ -17,7 +17,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+import triton.language as tl
 from torch import Tensor
+from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
 from halohop.ops.device import DevicePool, device_pool
@@ -385,6 +387,8 @@ class _OneAtATime:
         self._lock = threading.RLock()
         self._run = GridExecutor.__call__
         self._store = InterpreterBuilder.create_masked_store
+        self._patch = interpreter._patch_lang
+        self._patched: dict[frozenset[str], Any] = {}
         self._stored: list[tuple[int, int]] = []
 
     def install(self) -> None:
@@ -405,6 +409,15 @@ class _OneAtATime:
 
         GridExecutor.__call__ = call
         InterpreterBuilder.create_masked_store = store
+        interpreter._patch_lang = self._patch_language
+
+    def _patch_language(self, function: Any) -> Any:
+        """Patches what the kernel sees of `triton.language`, once: patching takes longer than most kernels run."""
+        seen = frozenset(name for name, value in function.__globals__.items() if value is tl or value is tl.core)
+        if seen not in self._patched:
+            self._patched[seen] = self._patch(function)
+            self._patched[seen].restore = lambda: None
+        return self._patched[seen]
 
     def _wrote(self, tensor: "PretendTensor") -> bool:
         begin, end = home(tensor).data_ptr(), home(tensor).data_ptr() + home(tensor).nbytes
