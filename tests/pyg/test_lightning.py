@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from itertools import chain
 from types import ModuleType
 
@@ -14,8 +12,9 @@ from torch_geometric.data import Data
 from halohop import HalohopSampler, NeighborLoader
 from halohop.testing.worlds import free_addresses
 from tests.support.deadlines import within
+from tests.support.forked import Forked
 
-pytestmark = [
+pytestmark = [pytest.mark.xdist_group("lightning")] + [  # one process imports Lightning and starts the two ranks
     pytest.mark.filterwarnings(f"ignore:{message}")
     for message in (
         ".*does not have many workers",
@@ -128,18 +127,17 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, 
     port = free_addresses(1)[0].rpartition(":")[2]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": "0", "WORLD_SIZE": "2"}
     started = []
-    for rank in range(2):
-        command = [sys.executable, "-m", "tests.pyg.lightning_rank", str(folder / f"{rank}.json"), str(rank)]
-        env = os.environ | shared | {"LOCAL_RANK": str(rank)}
-        started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     try:
+        for rank in range(2):
+            arguments, env = [str(folder / f"{rank}.json"), str(rank)], os.environ | shared | {"LOCAL_RANK": str(rank)}
+            started.append(Forked("tests.pyg.lightning_rank", arguments, env))
         for process in started:
-            printed, _ = process.communicate(timeout=within(120))
-            assert process.returncode == 0, printed
+            assert process.wait(within(120)) == 0, process.stderr.read()
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait(60)
+            process.close()
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 

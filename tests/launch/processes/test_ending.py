@@ -1,5 +1,6 @@
 """Commands and trainers end as Python programs do, but without finalization, in which libraries complain or abort."""
 
+import json
 import os
 import signal
 import subprocess
@@ -48,10 +49,12 @@ def test_training_ends_with_nothing_on_standard_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_ranks_that_torchrun_starts_are_not_finalized(tiny_parts: Path, tmp_path: Path) -> None:
+def test_torchrun_starts_the_same_run_whose_ranks_are_not_finalized(tiny_parts: Path, tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "halohop")
-    done = run(*torchrun, "-q", "train", tiny_parts, *SMALL, "--out", "run", folder=tmp_path, where="RANK")
+    done = run(*torchrun, "train", tiny_parts, *SMALL, "--out", "run", folder=tmp_path, where="RANK")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("test accuracy") == 1
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])["ranks"] == 2
 
 
 SCRIPT = """

@@ -144,13 +144,6 @@ def test_torchrun_starts_inference_too(trained: tuple[Path, str], tiny_parts: Pa
     assert done.stdout.splitlines() == [str(tmp_path / "predictions.parquet")]
 
 
-def test_torchrun_starts_the_same_run(tiny_parts: Path, tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *HALOHOP[2:]]
-    done = run("train", tiny_parts, *SMALL, "--epochs", "1", "--out", tmp_path, command=torchrun, OMP_NUM_THREADS="1")
-    assert done.stdout.count("test accuracy") == 1
-    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["ranks"] == 2
-
-
 @pytest.mark.full  # tests/system/test_train_servers.py kills one, too
 def test_a_trainer_that_is_killed_is_named_and_ends_the_run(tiny_parts: Path, tmp_path: Path) -> None:
     with endless(tiny_parts, tmp_path) as (launcher, ranks):
