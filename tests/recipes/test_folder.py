@@ -30,7 +30,7 @@ def test_a_run_is_not_lost_by_accident(tiny_parts: str, tmp_path: Path, name: st
     (tmp_path / "run" / name).parent.mkdir(parents=True)
     check_run(config) if "/" not in name else None
     (tmp_path / "run" / name).write_text("hours of work")
-    message = rf"holds a run, whose {re.escape(name.split('/')[0])} would be lost; choose another .*--resume.*--overwrite"
+    message = rf"holds a run, whose {re.escape(name.split('/')[0])} would be lost; choose another .*resume=True.*overwrite=True"
     with pytest.raises(InputError, match=message):
         train(config, world=World())
     assert (tmp_path / "run" / name).read_text() == "hours of work"

@@ -142,7 +142,7 @@ def test_results_are_not_lost_by_accident(
     config = config_for(trained, tmp_path, split="test", fanout=fanout, batch_size=50)
     before = {file.name: file.read_bytes() for file in infer(replace(config, embeddings=True), world=World())}
     for other in (config, replace(config, form="parquet")):
-        with pytest.raises(InputError, match=r"predictions/raw_ids\.npy would be lost|raw_ids\.npy would be lost; .*--overwrite"):
+        with pytest.raises(InputError, match=r"predictions/raw_ids\.npy would be lost|raw_ids\.npy would be lost; .*overwrite"):
             infer(other, world=World())
 
     def stopped(stage: str, done: int, total: int) -> None:

@@ -52,9 +52,7 @@ def check_results(out: Path, *, overwrite: bool, by_layers: bool = True) -> None
     there = [name for name in FILES if (out / name).exists()]
     goes_on = by_layers and (out / UNFINISHED).exists()  # it was asked when it began
     if there and not (overwrite or goes_on or (out / INCOMPLETE).exists()):
-        raise InputError(
-            f"{out / there[0]} would be lost; choose another folder, or replace what is there (overwrite=True, --overwrite)"
-        )
+        raise InputError(f"{out / there[0]} would be lost; choose another folder, or replace what is there (overwrite=True)")
 
 
 class Results:

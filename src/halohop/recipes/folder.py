@@ -25,8 +25,8 @@ def check_run(config: TrainConfig) -> None:
         out, there = target.name, [name for name in target.files() if name.split("/")[0] in _OF_A_RUN]
     if there:
         raise InputError(
-            f"{out} holds a run, whose {there[0]} would be lost; choose another folder, go on with it (resume=True, --resume), "
-            "or begin anew there (overwrite=True, --overwrite)"
+            f"{out} holds a run, whose {there[0]} would be lost; choose another folder, go on with it (resume=True), or "
+            "start again there (overwrite=True)"
         )
 
 

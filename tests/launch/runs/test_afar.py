@@ -74,6 +74,7 @@ def test_a_run_whose_data_and_results_are_at_urls(
     refused = CliRunner().invoke(app, ["train", str(tiny_parts), "--stage", str(tmp_path / "other"), "--out", there, *SMALL])
     assert refused.exit_code == 2
     assert f"{there} holds a run, whose" in refused.stderr
+    assert "go on with it (--resume), or start again there (--overwrite)" in refused.stderr
     assert not list(tmp_path.glob("**/memory:"))
     if compared:
         run("train", str(tiny_parts), "--out", str(tmp_path / "undisturbed"), *SMALL, "--epochs", "2")
