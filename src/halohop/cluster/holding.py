@@ -10,13 +10,14 @@ from halohop.cluster.replicas import Replicas
 from halohop.cluster.router import PartitionOwner
 from halohop.cluster.shard import LocalShard
 from halohop.errors import InputError
+from halohop.files.private import refuse_links
 from halohop.files.reading import read_regular
 from halohop.memory import available_bytes, parse_size
 from halohop.ops import Pool
 from halohop.partitioning.book import Book
 from halohop.store.disk import held_parts, map_part, map_replica, read_manifest
 from halohop.store.given import Given, GivenColumn, part_with, read_given, with_given
-from halohop.store.manifest import Manifest, encode
+from halohop.store.manifest import Manifest, encode, part_folder
 from halohop.store.names import MANIFEST
 from halohop.store.part import Part
 from halohop.store.replica import Replica
@@ -100,6 +101,24 @@ class Holding:
             replicas={part: copied for part in lacking if (copied := map_replica(path, manifest, part))},
             residency=residency_of(parts, room, parse_size(hot_memory)),
         )
+
+    @classmethod
+    def to_change(cls, path: Path, change: str) -> "Holding":
+        """All partitions of a data set whose files are to be changed.
+
+        Args:
+            path: its folder; a partition may be a link to a folder on another disk, and nothing in it may be a link.
+            change: what is done, for the error.
+
+        Raises:
+            DatasetError: as `of`.
+            InputError: a partition is not here, or a symbolic link is in one.
+        """
+        found = cls.of(path)
+        if absent := sorted({*range(found.book.num_parts)} - {*found.parts}):
+            raise InputError(f"partitions {absent} are not in {path}; {change} where all partitions are")
+        refuse_links(*((path / part_folder(part)).resolve() for part in found.parts))
+        return found
 
     def with_columns(self, columns: Given | None) -> "Holding":
         """The same with columns that a user gives, which look as if they were stored.

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from halohop.cluster.holding import Holding
-from halohop.errors import InputError
 from halohop.files.aside import remove, writing
 from halohop.files.whole import write_file
 from halohop.store.disk import map_replica
@@ -49,10 +48,8 @@ def add_weight_sums(path: str | Path, columns: Sequence[str] | None) -> dict[Rel
         {('node', 'to', 'node'): {'weight': 1}}
     """
     folder = Path(path).resolve()
-    holding = Holding.of(folder)
+    holding = Holding.to_change(folder, "sums are made")
     manifest = holding.manifest
-    if absent := sorted({*range(manifest.num_parts)} - {*holding.parts}):
-        raise InputError(f"partitions {absent} are not in {folder}; sums are made where all partitions are")
     if columns is None:
         _remove(folder, manifest)
         return {}

@@ -8,6 +8,7 @@ data = read_sealed(Path("state.bin"))              # refused if a byte has chang
 """
 
 from halohop.files.aside import remove, writing
+from halohop.files.private import refuse_links
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import is_url, masked, refuse_url
@@ -21,6 +22,7 @@ __all__ = [
     "masked",
     "read_regular",
     "read_sealed",
+    "refuse_links",
     "refuse_url",
     "remove",
     "sealed_file",

@@ -17,6 +17,7 @@ from halohop.collectives import from_rank_0
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
 from halohop.files.parquet import arrow_column, arrow_type, parquet
+from halohop.files.private import refuse_links
 from halohop.files.whole import publish, set_aside, whole_file, written_stream
 from halohop.flags import checks_flags
 from halohop.inference.model import CONFIDENCE, EMBEDDINGS, PREDICTIONS
@@ -47,8 +48,9 @@ def check_results(out: Path, *, overwrite: bool, by_layers: bool = True) -> None
         by_layers: whether the run to come is one layer by layer, which goes on with an unfinished one.
 
     Raises:
-        InputError: results are there, and may not be replaced.
+        InputError: results are there, and may not be replaced; or something of them is a symbolic link.
     """
+    refuse_links(*(out / name for name in (*FILES, INCOMPLETE, UNFINISHED)))
     there = [name for name in FILES if (out / name).exists()]
     goes_on = by_layers and (out / UNFINISHED).exists()  # it was asked when it began
     if there and not (overwrite or goes_on or (out / INCOMPLETE).exists()):

@@ -100,9 +100,7 @@ def add_replicas(path: str | Path, replicas: Replicas | Sequence[Mapping[NodeTyp
         (2, True)
     """
     path = Path(path).resolve()
-    holding = Holding.of(path)
-    if missing := sorted({*range(holding.book.num_parts)} - {*holding.parts}):
-        raise InputError(f"partitions {missing} are not in {path}; copies are made where all partitions are")
+    holding = Holding.to_change(path, "copies are made")
     if replicas is None:
         remove_replicas(path, holding.manifest)
         return ()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from halohop.errors import InputError
-from halohop.files import UrlFolder, remove, writing
+from halohop.files import UrlFolder, refuse_links, remove, writing
 from halohop.recipes.config import TrainConfig
 from halohop.recipes.names import CHECKPOINT, METRICS, STATE, TABLES
 
@@ -14,8 +14,10 @@ def check_run(config: TrainConfig) -> None:
     """Refuses to lose a run, finished or not, without having been asked to.
 
     Raises:
-        InputError: a run is there, and ``config.overwrite`` and ``config.resume`` are false.
+        InputError: a run is there, and ``config.overwrite`` and ``config.resume`` are false; or something of it is a symbolic
+            link.
     """
+    refuse_links(*(Path(config.out, name) for name in _OF_A_RUN))
     if config.overwrite or config.resume:
         return
     out = config.out

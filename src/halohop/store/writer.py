@@ -10,6 +10,7 @@ from torch import Tensor
 
 from halohop.errors import DatasetError, InputError, VersionMismatchError
 from halohop.files.aside import writing
+from halohop.files.private import refuse_links
 from halohop.files.whole import publish_folder, whole_folder, written_stream
 from halohop.store.checksums import FileRecord
 from halohop.store.disk import read_manifest
@@ -171,6 +172,7 @@ def check_target(out: Path, *, overwrite: bool) -> None:
         pass  # an older data set is replaced too: that is the remedy which read_manifest names
     except (DatasetError, NotADirectoryError) as error:
         raise InputError(f"{out} is not a halohop data set and is not overwritten; delete it yourself ({error})") from error
+    refuse_links(out)
     foreign = [path.name for path in out.iterdir() if path.name != MANIFEST and not re.fullmatch(r"part-\d{4,}", path.name)]
     if foreign:
         raise InputError(f"{out} also holds {sorted(foreign)[0]!r}, which would be deleted with the data set; move it away first")

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from halohop.cores import usable_cores
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
+from halohop.files.private import refuse_links
 from halohop.launch.processes.failures import failure
 from halohop.launch.processes.starting import CORES, Start, fresh
 from halohop.launch.processes.tasks import Child, Ended, Event, News, Task, error_file, started
@@ -108,6 +109,7 @@ def run_tasks(
     Raises:
         ClusterError, InputError, DatasetError: as of `run`.
     """
+    refuse_links(logs)
     with writing(logs):
         logs.mkdir(parents=True, exist_ok=True)
         for stale in (file for kind in ("rank", "server") for file in logs.glob(f"{kind}-*")):

@@ -12,6 +12,7 @@ from rich.console import Console
 from halohop.datasets.estimate import source_files
 from halohop.errors import InputError
 from halohop.files import is_url, masked, remove, write_file, writing
+from halohop.files.private import private_folder, refuse_links
 from halohop.files.url_folder import UrlFolder
 from halohop.launch.runs.reading import files_digest
 from halohop.launch.terminal.progress import stages
@@ -73,18 +74,18 @@ def built_and_sent(
         deadline: seconds without a sign of another process that does the same, or a file that has been sent, before giving up.
 
     Raises:
-        InputError: no folder to build in, or something is at the URL.
+        InputError: no folder to build in, or others may write it; or something is at the URL.
         HalohopError: as of `build` and `halohop.upload`.
     """
     if stage.folder is None:
         raise InputError(f"{masked(url)} is written after the partitions were built here; say in which folder: stage=FOLDER")
     source = str(asked["source"])
     key = repr((url, sorted((name, str(value)) for name, value in asked.items()), files_digest(source_files(source))))
-    place = stage.folder / "builds" / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    place = private_folder(stage.folder, "builds") / hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     built = place.with_suffix(".built")
+    refuse_links(place)
     with writing(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         wait_for_lock(lock, place, deadline)
         if not built.exists():

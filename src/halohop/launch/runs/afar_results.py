@@ -7,6 +7,7 @@ from pathlib import Path
 
 from halohop.errors import IncompleteDatasetError, InputError
 from halohop.files import UrlFolder, is_url, masked, remove, whole_file, write_file, writing
+from halohop.files.private import private_folder, refuse_links
 from halohop.inference.results import FILES, INCOMPLETE
 from halohop.launch.options.spec import OPTIONS
 from halohop.recipes.checkpoint import MODEL
@@ -83,6 +84,7 @@ def results_here(out: str, stage: Stage, *, overwrite: bool, rank: int) -> Itera
     there = target.files()
     if not overwrite and INCOMPLETE not in there and (found := [name for name in FILES if name in there]):
         raise InputError(f"{target.at(found[0])} would be lost; choose another URL, or replace what is there (overwrite=True)")
+    refuse_links(folder)
     for name in FILES:  # of a run that was stopped after its last step
         remove(folder / name)
     yield folder
@@ -100,10 +102,7 @@ def results_here(out: str, stage: Stage, *, overwrite: bool, rank: int) -> Itera
 def _folder_of(url: str, stage: Stage, kind: str) -> Path:
     if stage.folder is None:
         raise InputError(f"{masked(url)} is written and read through a folder here; say which: stage=FOLDER")
-    folder = stage.folder.resolve() / kind / hashlib.blake2b(url.rstrip("/").encode(), digest_size=16).hexdigest()
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return private_folder(stage.folder, kind, hashlib.blake2b(url.rstrip("/").encode(), digest_size=16).hexdigest())
 
 
 def _is_vectors(name: str, folder: str) -> bool:
@@ -112,6 +111,7 @@ def _is_vectors(name: str, folder: str) -> bool:
 
 
 def _bring(source: UrlFolder, folder: Path, names: Sequence[str]) -> None:
+    refuse_links(*(folder / name.split("/")[0] for name in names))
     for name in names:
         with writing(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

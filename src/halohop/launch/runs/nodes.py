@@ -11,6 +11,7 @@ from rich.console import Console
 
 from halohop.errors import ClusterError, InputError
 from halohop.files.aside import writing
+from halohop.files.private import refuse_link
 from halohop.files.whole import write_file
 from halohop.launch.processes import local
 from halohop.launch.processes.starting import Start
@@ -100,6 +101,8 @@ def node_folders(parts: Path, folder: Path, nodes: int) -> list[Path]:
 
 def link_parts(parts: Path, folder: Path, held: Iterable[int]) -> None:
     """Makes a folder with links to a data set's manifest, and to some of its partitions; what was there goes."""
+    refuse_link(folder.parent)
+    refuse_link(folder)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.iterdir():

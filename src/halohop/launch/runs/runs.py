@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from halohop.errors import InputError
-from halohop.files import UrlFolder, is_url, masked
+from halohop.files import UrlFolder, is_url, masked, refuse_links
 from halohop.launch.options import spec
 from halohop.launch.processes.starting import Start, fresh, is_launched
 from halohop.launch.processes.tasks import Event
 from halohop.launch.runs import preflight
 from halohop.launch.runs.nodes import run_recipe
-from halohop.launch.runs.outcome import Outcome, draw
+from halohop.launch.runs.outcome import PICTURE, Outcome, draw
 from halohop.launch.runs.source import SourceOptions, is_partitioned, partition_source
 from halohop.launch.runs.verifying import verify
 from halohop.launch.terminal.progress import TrainingDisplay, stages
@@ -73,6 +73,7 @@ def train(
     served = bool(servers_of(config.parts))
     if world.rank == 0:
         check_run(config)
+        refuse_links(*(Path(config.out, name) for name in (spec.OPTIONS, PICTURE)))
     if not served and not is_partitioned(config.parts):
         if joining:
             raise InputError(

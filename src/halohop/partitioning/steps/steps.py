@@ -26,6 +26,7 @@ import msgspec
 
 from halohop.errors import InputError, RemoteError, WriteError
 from halohop.files.aside import discard, writing
+from halohop.files.private import refuse_links
 from halohop.files.reading import decode_json, read_regular
 from halohop.files.whole import sync_folder, write_file
 from halohop.partitioning.steps.work_folder import agree
@@ -103,6 +104,7 @@ class Steps:
 
     def __enter__(self) -> Self:
         agree(self.folder, self._plan)
+        refuse_links(self.folder, but="*.claim-*")
         with ExitStack() as stack:
             try:
                 self._worker = stack.enter_context(Worker(self.folder / "workers"))

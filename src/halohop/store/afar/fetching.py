@@ -14,6 +14,7 @@ from pathlib import Path
 
 from halohop.errors import CorruptDatasetError, DeadlineExceededError, IncompleteDatasetError, InputError
 from halohop.files.aside import remove, writing
+from halohop.files.private import refuse_links
 from halohop.files.reading import read_regular
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import refuse_url
@@ -66,7 +67,7 @@ def fetch(
 
     Raises:
         InputError: an unknown scheme, a package that is not installed (names it), partitions that there are not, or a folder that
-            holds another data set, or other files.
+            holds another data set, other files, or a symbolic link.
         DatasetError: there is no data set at the URL, or it cannot be read; a file is missing or not what the manifest says.
         WriteError: the folder cannot be written, or has no room for it; nothing was fetched then.
         DeadlineExceededError: nothing came for so long.
@@ -85,6 +86,7 @@ def fetch(
     document, manifest = read_far_manifest(source)
     wanted = wanted_parts(manifest, source.name, partitions=partitions, share=share)
     with _alone(folder, deadline) as sign:
+        refuse_links(folder)
         _check_same(folder, document, source.name)
         missing = [part for part in wanted if not _is_whole(folder, manifest, part, verify=verify)]
         if missing or not (folder / MANIFEST).exists():

@@ -18,6 +18,7 @@ from typing import Self, TypeVar
 
 from halohop.errors import DeadlineExceededError, InputError
 from halohop.files.aside import remove, writing
+from halohop.files.private import private_folder
 from halohop.files.url_folder import UrlFolder
 from halohop.files.urls import as_url, masked, refuse_url
 from halohop.memory import format_size, parse_size
@@ -100,7 +101,7 @@ def staged(
         deadline, progress: as of `fetch`.
 
     Raises:
-        InputError: no folder to stage in; or its limit is too small for what is in use.
+        InputError: no folder to stage in, or others may write it; or its limit is too small for what is in use.
         DatasetError, WriteError, DeadlineExceededError: as of `fetch`.
     """
     if stage.folder is None:
@@ -111,13 +112,13 @@ def staged(
     wanted = wanted_parts(manifest, source.name, partitions=partitions, share=share)
     if partitions is None and share is None and world is not None and world.num_hosts > 1:
         wanted = wanted[world.host :: world.num_hosts]  # none where there are more hosts than partitions
-    folder = stage.folder.resolve() / hashlib.blake2b(document, digest_size=16).hexdigest()
+    folder = private_folder(stage.folder) / hashlib.blake2b(document, digest_size=16).hexdigest()
     with ExitStack() as undo:
         lock = _opened(folder.with_name(folder.name + _LOCK))
         undo.callback(os.close, lock)
         wait_for_lock(lock, folder, deadline, shared=True)
         _find_room(stage, folder, lock, _needed(folder, manifest, wanted), source.name, deadline)
-        fetch(url, folder, partitions=wanted, deadline=deadline, progress=progress)
+        fetch(url, private_folder(folder.parent, folder.name), partitions=wanted, deadline=deadline, progress=progress)
         return Staged(folder, wanted, undo.pop_all().close)
 
 
@@ -177,5 +178,4 @@ def _alone(file: Path, deadline: float) -> Iterator[None]:
 
 def _opened(file: Path) -> int:
     with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
